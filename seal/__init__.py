@@ -1,0 +1,1 @@
+"""SEAL: synergistic co-evolution of agents and learning environments."""
