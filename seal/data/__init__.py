@@ -1,0 +1,1 @@
+"""Splits, parquet rows, filters, bands and hashes of the benchmark's tasks."""

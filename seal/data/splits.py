@@ -1,0 +1,125 @@
+"""The splits of the benchmark's 800 multi-turn tasks: 200 scenarios in four variants.
+
+A task id is ``multi_turn_<category>_<scenario>``. Two splits exist. ``scenario``
+(the default) gives every variant of a scenario to the same side, so nothing of
+the evaluation side is ever seen in training. ``released_ids`` regenerates the
+public release's list of ids exactly; it leaks (344 of its 400 evaluation tasks
+have a sibling variant in train), and numbers on it are reported as not held out.
+
+Standard library only: everything that must know the sides may import this.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+Side = Literal["train", "eval"]
+
+CATEGORIES: tuple[str, ...] = ("base", "miss_func", "miss_param", "long_context")
+"""The four variants of a scenario, in the order of every table and file."""
+
+SCENARIO_COUNT = 200
+SPLITS: tuple[str, ...] = ("scenario", "released_ids")
+DEFAULT_SPLIT = "scenario"
+
+_TASK_ID = re.compile(rf"multi_turn_({'|'.join(CATEGORIES)})_(\d+)")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split())
+
+
+TRAIN_SCENARIOS: tuple[int, ...] = _numbers(
+    """
+    0 2 3 5 10 12 13 14 15 16 18 19 27 30 32 33 36 37 38 42 43 44 45 46 47 51 52 54 60 61 63 64 65 66 69 72 73 76
+    78 79 80 83 84 85 95 100 101 102 103 104 105 106 109 110 111 112 113 115 118 121 122 123 125 126 128 130 133
+    135 136 140 142 144 145 146 148 153 155 156 158 159 160 161 162 165 167 170 171 172 175 176 177 179 184 186
+    187 192 193 194 195 196
+    """
+)
+"""The 100 scenarios of the training side, ascending."""
+
+_EVAL_FIRST: tuple[int, ...] = _numbers(
+    """
+    1 6 7 8 11 17 20 22 23 24 25 26 28 31 35 39 40 41 49 50 53 55 56 57 58 59 62 67 68 70 71 74 75 86 87 88 89 90
+    91 92 93 94 96 97 107 108 114 116 117 119 129 137 139 141 143 147 150 151 152 154 157 163 166 168 173 180 181
+    182 185 188 189 190 191 197 199
+    """
+)
+"""The evaluation side as the release orders it: 75 scenarios, then 25 more."""
+
+_EVAL_LAST: tuple[int, ...] = _numbers(
+    """
+    4 9 21 29 34 48 77 81 82 98 99 120 124 127 131 132 134 138 149 164 169 174 178 183 198
+    """
+)
+
+EVAL_SCENARIOS: tuple[int, ...] = tuple(sorted(_EVAL_FIRST + _EVAL_LAST))
+"""The 100 scenarios of the evaluation side, ascending."""
+
+RELEASED_ORDER: tuple[int, ...] = TRAIN_SCENARIOS + _EVAL_FIRST + _EVAL_LAST
+"""All 200 scenarios in the order from which the release's list of ids was shuffled."""
+
+_TRAIN = frozenset(TRAIN_SCENARIOS)
+
+
+def task_id(category: str, scenario: int) -> str:
+    """The benchmark's id of one variant of one scenario."""
+    return f"multi_turn_{category}_{scenario}"
+
+
+def parse_task_id(task: str) -> tuple[str, int]:
+    """Category and scenario of a task id; ValueError with one sentence for anything else."""
+    match = _TASK_ID.fullmatch(task)
+    if match is None or int(match[2]) >= SCENARIO_COUNT:
+        raise ValueError(
+            f"{task!r} is no multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
+            f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}."
+        )
+    return match[1], int(match[2])
+
+
+def side_of_scenario(scenario: int) -> Side:
+    """The side of the default split on which every variant of a scenario lies."""
+    return "train" if scenario in _TRAIN else "eval"
+
+
+def side_of(task: str) -> Side:
+    """The side of the default split on which a task lies."""
+    return side_of_scenario(parse_task_id(task)[1])
+
+
+def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
+    """The task ids of both sides of a split, in file order: category after category.
+
+    ``scenario`` lists scenarios ascending. ``released_ids`` shuffles one copy of
+    the release's order per category with one generator seeded with 0 and cuts it
+    in the middle.
+    """
+    if split == "scenario":
+        sides = {"train": TRAIN_SCENARIOS, "eval": EVAL_SCENARIOS}
+        return {side: _ids((c, s) for c in CATEGORIES for s in numbers) for side, numbers in sides.items()}
+    if split == "released_ids":
+        generator = random.Random(0)
+        train: list[tuple[str, int]] = []
+        held: list[tuple[str, int]] = []
+        for category in CATEGORIES:
+            order = list(RELEASED_ORDER)
+            generator.shuffle(order)
+            train += [(category, scenario) for scenario in order[:100]]
+            held += [(category, scenario) for scenario in order[100:]]
+        return {"train": _ids(train), "eval": _ids(held)}
+    raise ValueError(f"There is no split {split!r}: choose one of {', '.join(SPLITS)}.")
+
+
+def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
+    """The evaluation tasks of which another variant of the same scenario is trained on."""
+    seen = {parse_task_id(task)[1] for task in train}
+    return tuple(task for task in held if parse_task_id(task)[1] in seen)
+
+
+def _ids(pairs: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple(task_id(category, scenario) for category, scenario in pairs)
