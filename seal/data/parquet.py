@@ -1,0 +1,77 @@
+"""Parquet files of task rows, in verl's format and the same to the byte every time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .files import json_hash
+from .rows import TaskRow
+
+SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("agent_name", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        (
+            "extra_info",
+            pa.struct(
+                [
+                    ("index", pa.int64()),
+                    ("task_id", pa.string()),
+                    ("category", pa.string()),
+                    ("scenario", pa.int64()),
+                    ("split", pa.string()),
+                    ("turns", pa.int64()),
+                ]
+            ),
+        ),
+    ]
+)
+
+
+def write_rows(rows: Iterable[TaskRow], path: Path | str) -> int:
+    """Write rows as parquet (folders are made); the number of rows.
+
+    Bytes depend on the rows and on the installed pyarrow only: no time, no
+    pandas metadata.
+    """
+    table = [row.to_verl(index) for index, row in enumerate(rows)]
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), partial, compression="snappy", version="2.6")
+    partial.replace(path)
+    return len(table)
+
+
+def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
+    """Read rows back; ValueError naming the file and what is missing in it."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: make it with python -m seal.data prepare (or select).")
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is no readable parquet file ({error}): make it again.") from error
+    if "extra_info" not in table.column_names:
+        raise ValueError(
+            f"{path} has no column extra_info (it has {', '.join(table.column_names)}): "
+            "make it with python -m seal.data prepare."
+        )
+    rows = []
+    for number, extra in enumerate(table.column("extra_info").to_pylist()):
+        missing = {"task_id", "category", "scenario", "split", "turns"} - set(extra or {})
+        if missing:
+            raise ValueError(f"{path}, row {number}: extra_info lacks {', '.join(sorted(missing))}: make it again.")
+        rows.append(TaskRow(extra["task_id"], extra["category"], extra["scenario"], extra["split"], extra["turns"]))
+    return tuple(rows)
+
+
+def rows_hash(rows: Sequence[TaskRow]) -> str:
+    """sha256 of the rows' content: the same whatever version of pyarrow wrote them."""
+    return json_hash([row.to_verl(index) for index, row in enumerate(rows)])

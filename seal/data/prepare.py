@@ -1,0 +1,183 @@
+"""Making and checking ``data/``: parquet files, the released split, the manifest.
+
+From the pinned ``bfcl-eval`` package, without network. The parquet files are
+made on each machine (``install.sh`` calls this); the JSON files are part of the
+repository, so that a changed package or split cannot pass unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from env_service.environments.bfcl.catalog import data_hash, load_tasks
+
+from .files import json_hash, write_json
+from .parquet import read_rows, rows_hash, write_rows
+from .rows import TaskRow, whole_rows
+from .splits import CATEGORIES, SPLITS, parse_task_id, siblings_in_train, task_ids
+
+MANIFEST = "manifest.json"
+RELEASED_SPLIT = "bfcl_400_split.json"
+FILES: dict[tuple[str, str], str] = {
+    ("scenario", "train"): "bfcl_train.parquet",
+    ("scenario", "eval"): "bfcl_eval_400.parquet",
+    ("released_ids", "train"): "released_ids_train.parquet",
+    ("released_ids", "eval"): "released_ids_eval.parquet",
+}
+"""The parquet file of each side of each split."""
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """What a split is: its sizes, and the evaluation tasks whose scenario is also trained on."""
+
+    name: str
+    train: int
+    eval: int
+    siblings: tuple[str, ...]
+
+    @property
+    def held_out(self) -> bool:
+        """True when no scenario is on both sides."""
+        return not self.siblings
+
+
+def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
+    """The rows of every side of every split."""
+    return {(name, side): whole_rows(task_ids(name)[side], side) for name, side in FILES}
+
+
+def released_split() -> dict[str, list[str]]:
+    """The public release's list of ids, regenerated in its order."""
+    sides = task_ids("released_ids")
+    return {"train": list(sides["train"]), "val": list(sides["eval"])}
+
+
+def split_facts() -> tuple[SplitFacts, ...]:
+    """Sizes and leaks of every split."""
+    facts = []
+    for name in SPLITS:
+        sides = task_ids(name)
+        siblings = siblings_in_train(sides["train"], sides["eval"])
+        facts.append(SplitFacts(name, len(sides["train"]), len(sides["eval"]), siblings))
+    return tuple(facts)
+
+
+def manifest() -> dict[str, Any]:
+    """Hashes of the package's data, of every split and of every file's content.
+
+    Parquet files are hashed by their rows: their bytes also depend on the
+    version of pyarrow that wrote them.
+    """
+    rows = split_rows()
+    return {
+        "package": {"name": "bfcl-eval", "version": version("bfcl-eval"), "data_hash": data_hash()},
+        "splits": {
+            facts.name: {
+                "train": facts.train,
+                "eval": facts.eval,
+                "eval_tasks_with_sibling_in_train": len(facts.siblings),
+                "held_out": facts.held_out,
+                "sha256": json_hash(task_ids(facts.name)),
+            }
+            for facts in split_facts()
+        },
+        "files": {
+            **{FILES[key]: {"rows": len(rows[key]), "rows_sha256": rows_hash(rows[key])} for key in FILES},
+            RELEASED_SPLIT: {"sha256": json_hash(released_split())},
+        },
+    }
+
+
+def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any]:
+    """Make every file under ``out`` and return the manifest.
+
+    ValueError when ``out`` records other benchmark data than the installed
+    package has, unless accept_changed_data.
+    """
+    out = Path(out)
+    made = manifest()
+    recorded = read_manifest(out) if (out / MANIFEST).is_file() else made
+    if recorded["package"] != made["package"] and not accept_changed_data:
+        raise ValueError(_changed(out, recorded["package"], made["package"]))
+    for key, rows in split_rows().items():
+        write_rows(rows, out / FILES[key])
+    write_json(released_split(), out / RELEASED_SPLIT)
+    write_json(made, out / MANIFEST)
+    return made
+
+
+def check(out: Path | str) -> list[str]:
+    """Everything wrong with ``out`` and the installed package, each as one sentence; empty when all is well."""
+    out = Path(out)
+    try:
+        recorded = read_manifest(out)
+    except ValueError as error:
+        return [str(error)]
+    made = manifest()
+    problems = []
+    if recorded["package"] != made["package"]:
+        problems.append(_changed(out, recorded["package"], made["package"]))
+    for name, facts in made["splits"].items():
+        if recorded["splits"].get(name) != facts:
+            problems.append(f"The split {name} is not the one that {out / MANIFEST} records: run prepare again.")
+    problems += _catalog_problems()
+    sides = {}
+    for key, file in FILES.items():
+        try:
+            sides[key] = read_rows(out / file)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        if rows_hash(sides[key]) != made["files"][file]["rows_sha256"]:
+            problems.append(f"{out / file} does not hold the rows of its split: run prepare again.")
+    for name in SPLITS:
+        train, held = ({row.task_id for row in sides.get((name, side), ())} for side in ("train", "eval"))
+        if train & held:
+            problems.append(
+                f"{len(train & held)} tasks are on both sides of {name} ({min(train & held)} among them): "
+                f"{out / FILES[name, 'train']} and {out / FILES[name, 'eval']} must not overlap; run prepare again."
+            )
+    if not (out / RELEASED_SPLIT).is_file():
+        problems.append(f"{out / RELEASED_SPLIT} is missing: run python -m seal.data prepare.")
+    elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
+        problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
+    return problems
+
+
+def read_manifest(out: Path | str) -> dict[str, Any]:
+    """The recorded manifest; ValueError naming the file when there is none or it is broken."""
+    path = Path(out) / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: run python -m seal.data prepare --out {out}.")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not valid JSON ({error}): restore it from the repository.") from error
+    missing = {"package", "splits", "files"} - set(value)
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: restore it from the repository.")
+    return value
+
+
+def _catalog_problems() -> list[str]:
+    counts = Counter(parse_task_id(task)[0] for task in load_tasks())
+    return [
+        f"The installed package has {counts[category]} multi-turn tasks in {category} where 200 are expected: "
+        "install the pinned bfcl-eval."
+        for category in CATEGORIES
+        if counts[category] != 200
+    ]
+
+
+def _changed(out: Path, recorded: dict[str, str], made: dict[str, str]) -> str:
+    return (
+        f"The installed {made['name']} {made['version']} has data {made['data_hash'][:16]}, but {out / MANIFEST} "
+        f"records {recorded.get('version')} with {str(recorded.get('data_hash'))[:16]}: install the recorded version, "
+        "or accept the change with prepare --accept-changed-data (old results are then not comparable)."
+    )

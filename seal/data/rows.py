@@ -1,0 +1,82 @@
+"""Rows of the training and evaluation files: one task, or one prefix of it, a row.
+
+A row is light: the prompt that the policy sees is made by the environment
+service from the task id, so the row's own prompt holds the id alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .splits import CATEGORIES, Side, parse_task_id, side_of
+
+AGENT_NAME = "seal_agent"
+WHOLE = -1
+"""The number of turns that stands for the whole task."""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task of one side; turns is the number of user turns kept, WHOLE for all of them."""
+
+    task_id: str
+    category: str
+    scenario: int
+    split: Side
+    turns: int = WHOLE
+
+    @property
+    def data_source(self) -> str:
+        """The category, with ``@k`` for a prefix of k turns: verl averages its metrics by it."""
+        return data_source(self.category, self.turns)
+
+    def to_verl(self, index: int) -> dict[str, Any]:
+        """The row as verl's dataset reads it; index must be unique in its file."""
+        return {
+            "data_source": self.data_source,
+            "prompt": [{"role": "user", "content": self.task_id}],
+            "agent_name": AGENT_NAME,
+            "reward_model": {"style": "rule", "ground_truth": ""},
+            "extra_info": {
+                "index": index,
+                "task_id": self.task_id,
+                "category": self.category,
+                "scenario": self.scenario,
+                "split": self.split,
+                "turns": self.turns,
+            },
+        }
+
+
+def data_source(category: str, turns: int = WHOLE) -> str:
+    """The name under which a category's whole tasks or its prefixes of k turns are counted."""
+    return category if turns == WHOLE else f"{category}@{turns}"
+
+
+def parse_data_source(source: str) -> tuple[str, int]:
+    """Category and turns of a data source; ValueError with one sentence for an unknown category."""
+    category, _, turns = source.partition("@")
+    if category not in CATEGORIES or (turns and not turns.isdigit()):
+        raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
+    return category, int(turns) if turns else WHOLE
+
+
+def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:
+    """One row a task, in the given order."""
+    rows = []
+    for task in task_ids:
+        category, scenario = parse_task_id(task)
+        rows.append(TaskRow(task, category, scenario, split))
+    return tuple(rows)
+
+
+def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:
+    """ValueError when a task of the default split's evaluation side is among them."""
+    held = sorted({task for task in task_ids if side_of(task) == "eval"})
+    if held:
+        raise ValueError(
+            f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
+            f"for {purpose}: measure tasks of the training side (python -m seal.data select --split train)."
+        )

@@ -1,0 +1,264 @@
+"""Which tasks a run trains or evaluates on: the ``seal.data`` block of a recipe.
+
+Filters narrow the tasks of one side of one split; ``prefix_turns`` turns each
+into tasks of its first user turns. Every filter that leaves nothing says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from env_service.environments.bfcl.catalog import Task, load_tasks
+
+from .jsonl import BadLine, Line, read_jsonl, step_files
+from .rows import WHOLE, TaskRow, whole_rows
+from .splits import CATEGORIES, DEFAULT_SPLIT, SCENARIO_COUNT, SPLITS, Side, parse_task_id, task_ids
+
+_MET = frozenset({"pass", "correct_abstention"})
+
+
+@dataclass(frozen=True)
+class LabelFilter:
+    """Tasks whose last label in a run was this one."""
+
+    run: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Filters over the tasks of one side of a split; empty ones let everything through.
+
+    split: the side, ``train`` or ``eval``; scheme: ``scenario`` or ``released_ids``.
+    classes: tasks that use at least one of these simulators.
+    min_turns, max_turns: bounds on the user turns of the whole task.
+    prefix_turns: keep only the first k user turns, for each k (tasks with fewer
+    turns drop out).
+    task_file: a text file of ids, a JSON list of ids, or a band made by
+    ``python -m seal.data band``.
+    labels_from: tasks with one of these last labels in an earlier run.
+    limit: at most so many rows of each data source, evenly spread over it.
+    """
+
+    split: Side = "train"
+    scheme: str = DEFAULT_SPLIT
+    categories: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    scenarios: tuple[int, ...] = ()
+    min_turns: int | None = None
+    max_turns: int | None = None
+    prefix_turns: tuple[int, ...] = ()
+    task_file: str | None = None
+    labels_from: tuple[LabelFilter, ...] = ()
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("split", [self.split], get_args(Side))
+        _one_of("scheme", [self.scheme], SPLITS)
+        _one_of("categories", self.categories, CATEGORIES)
+        _one_of("scenarios", self.scenarios, range(SCENARIO_COUNT), f"numbers below {SCENARIO_COUNT}")
+        for name, values in (
+            ("min_turns", [self.min_turns]),
+            ("max_turns", [self.max_turns]),
+            ("limit", [self.limit]),
+            ("prefix_turns", self.prefix_turns),
+        ):
+            for value in values:
+                if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                    raise ValueError(f"seal.data.{name} is {value!r}: expected whole numbers of at least 1.")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Selection:
+        """Build from a recipe's mapping; ValueError with one sentence for an unknown key or a wrong value.
+
+        Lists may be given as one value (``categories: base``); labels_from is a
+        list of ``{run: DIR, label: LABEL}``.
+        """
+        known = {field.name for field in fields(cls)}
+        for key in config:
+            if key not in known:
+                raise ValueError(f"Unknown key seal.data.{key}: the known ones are {', '.join(sorted(known))}.")
+        values = {key: value for key, value in config.items() if value is not None}
+        for key in ("categories", "classes", "scenarios", "prefix_turns"):
+            if key in values:
+                values[key] = _as_tuple(values[key])
+        if "labels_from" in values:
+            values["labels_from"] = tuple(_label_filter(entry) for entry in _as_tuple(values["labels_from"]))
+        return cls(**values)
+
+    def rows(self) -> tuple[TaskRow, ...]:
+        """The selected rows of the side, in file order; ValueError when nothing is left."""
+        return select(whole_rows(task_ids(self.scheme)[self.split], self.split), self)
+
+
+def select(
+    rows: Iterable[TaskRow], selection: Selection, tasks: Mapping[str, Task] | None = None
+) -> tuple[TaskRow, ...]:
+    """Apply a selection's filters to whole-task rows; ValueError naming the filter that left nothing.
+
+    tasks: the benchmark's tasks by id; the installed package's by default.
+    """
+    tasks = load_tasks() if tasks is None else tasks
+    kept = list(rows)
+    known_classes = sorted({name for task in tasks.values() for name in task.involved_classes})
+    _one_of("classes", selection.classes, known_classes)
+    if selection.categories:
+        kept = _narrow("categories", (row for row in kept if row.category in selection.categories))
+    if selection.scenarios:
+        wanted = set(selection.scenarios)
+        kept = _narrow("scenarios", (row for row in kept if row.scenario in wanted))
+    if selection.classes:
+        classes = set(selection.classes)
+        kept = _narrow("classes", (row for row in kept if classes & set(tasks[row.task_id].involved_classes)))
+    if selection.min_turns or selection.max_turns:
+        low, high = selection.min_turns or 0, selection.max_turns or float("inf")
+        kept = _narrow("min_turns/max_turns", (row for row in kept if low <= len(tasks[row.task_id].users) <= high))
+    if selection.labels_from:
+        wanted_tasks = set().union(*(tasks_with_last_label(each.run, each.label) for each in selection.labels_from))
+        kept = _narrow("labels_from", (row for row in kept if row.task_id in wanted_tasks))
+    if selection.prefix_turns:
+        kept = _narrow(
+            "prefix_turns",
+            (
+                replace(row, turns=turns)
+                for turns in selection.prefix_turns
+                for row in kept
+                if turns <= len(tasks[row.task_id].users)
+            ),
+        )
+    if selection.task_file:
+        kept = _narrow_to_file(kept, Path(selection.task_file))
+    return tuple(_spread(kept, selection.limit) if selection.limit else kept)
+
+
+def write_parquet(selection: Selection, path: Path | str) -> int:
+    """Write a selection as a parquet file that verl reads; the number of rows."""
+    from .parquet import write_rows  # pyarrow is needed here only
+
+    return write_rows(selection.rows(), path)
+
+
+def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
+    """Task ids with their number of turns (None where the file does not say) from a task list.
+
+    The file is text with one id a line (# starts a comment), a JSON list of ids,
+    or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. ValueError
+    naming the file for anything else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"The task file {path} does not exist: name a text or JSON file of task ids.")
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        try:
+            entries = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"The task file {path} is not valid JSON: {error}.") from error
+        entries = entries.get("tasks") if isinstance(entries, dict) else entries
+    else:
+        lines = (line.partition("#")[0].strip() for line in text.splitlines())
+        entries = [line for line in lines if line]
+    if not isinstance(entries, list):
+        raise ValueError(f"The task file {path} holds no list of task ids (a list, or an object with a list 'tasks').")
+    listed = []
+    for entry in entries:
+        task, turns = (entry.get("task_id"), entry.get("turns")) if isinstance(entry, dict) else (entry, None)
+        try:
+            parse_task_id(str(task))
+        except ValueError as error:
+            raise ValueError(f"The task file {path} is wrong: {error}") from error
+        listed.append((str(task), turns))
+    return tuple(listed)
+
+
+def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
+    """The tasks whose most recent rollout in a run ended with this label.
+
+    A rollout's label is that of its first turn that missed the verifier, ``pass``
+    when none did. Trajectories of training and validation lines both count; of
+    several samples in the same step any may carry the label. ValueError when the
+    run has no such log or never saw the label.
+    """
+    run = Path(run)
+    logs = [
+        (step, order, path)
+        for order, folder in enumerate((run / "validation_log", run / "seal_log" / "trajectories"))
+        for step, path in step_files(folder)
+    ]
+    if not logs:
+        raise ValueError(f"{run} holds neither validation_log/*.jsonl nor seal_log/trajectories/*.jsonl: name a run.")
+    last: dict[str, set[str]] = {}
+    for _step, _order, path in sorted(logs):
+        seen: dict[str, set[str]] = {}
+        for line in read_jsonl(path):
+            if isinstance(line, BadLine):
+                raise ValueError(f"The log cannot be read: {line}")
+            task, labels = _task_and_labels(line)
+            seen.setdefault(task, set()).add(next((each for each in labels if each not in _MET), "pass"))
+        last.update(seen)
+    found = frozenset(task for task, labels in last.items() if label in labels)
+    if not found:
+        known = sorted(set().union(*last.values()))
+        raise ValueError(f"No task's last label in {run} is {label!r}: the labels there are {', '.join(known)}.")
+    return found
+
+
+def _task_and_labels(line: Line) -> tuple[str, Sequence[str]]:
+    task, labels = line.value.get("task_id"), line.value.get("labels")
+    if not isinstance(task, str) or not isinstance(labels, list):
+        raise ValueError(f"The log cannot be read: {line.bad('needs a text task_id and a list labels')}")
+    return task, labels
+
+
+def _narrow(name: str, rows: Iterable[TaskRow]) -> list[TaskRow]:
+    kept = list(rows)
+    if not kept:
+        raise ValueError(f"seal.data.{name} leaves no task: widen it, or another filter before it.")
+    return kept
+
+
+def _narrow_to_file(rows: Sequence[TaskRow], path: Path) -> list[TaskRow]:
+    listed = read_task_file(path)
+    wanted = set(listed)
+    kept = [row for row in rows if (row.task_id, row.turns) in wanted or (row.task_id, None) in wanted]
+    if not kept:
+        turns = sorted({turns for _task, turns in listed if turns not in (None, WHOLE)})
+        hint = f" (it lists prefixes of {turns} turns: set prefix_turns to match)" if turns else ""
+        raise ValueError(f"The task file {path} has no task in common with the rest of the selection{hint}.")
+    return kept
+
+
+def _spread(rows: Sequence[TaskRow], limit: int) -> list[TaskRow]:
+    groups: dict[str, list[TaskRow]] = {}
+    for row in rows:
+        groups.setdefault(row.data_source, []).append(row)
+    chosen: set[TaskRow] = set()
+    for group in groups.values():
+        count = min(limit, len(group))
+        chosen.update(group[position * len(group) // count] for position in range(count))
+    return [row for row in rows if row in chosen]
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, int, Mapping)):
+        return (value,)
+    return tuple(value)
+
+
+def _label_filter(entry: Any) -> LabelFilter:
+    if not isinstance(entry, Mapping) or set(entry) != {"run", "label"}:
+        raise ValueError(f"seal.data.labels_from has the entry {entry!r}: expected {{run: DIR, label: LABEL}}.")
+    return LabelFilter(str(entry["run"]), str(entry["label"]))
+
+
+def _one_of(name: str, values: Iterable[Any], allowed: Iterable[Any], described: str | None = None) -> None:
+    allowed = list(allowed)
+    for value in values:
+        if value not in allowed:
+            raise ValueError(
+                f"seal.data.{name} has {value!r}: expected {described or 'one of ' + ', '.join(map(str, allowed))}."
+            )

@@ -1,0 +1,1 @@
+"""Validation logs, their statistics, and evaluation of endpoints on the plain benchmark."""
