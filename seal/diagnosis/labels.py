@@ -1,0 +1,112 @@
+"""The vocabulary of diagnosis: labels, the order of the paper's, and their utilities.
+
+A label names what went wrong (or right) in one user turn. Labels are plain
+strings, so that they survive logs; this module is the register of those that
+exist, with the base utility rho(z) of each (paper, Tables 5 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INVALID_TOOL_CALL = "invalid_tool_call"
+ARGUMENT_MISMATCH = "argument_mismatch"
+STATE_MISMATCH = "state_mismatch"
+RECOVERY_FAILURE = "recovery_failure"
+MISSING_TOOL_CALL = "missing_tool_call"
+RESPONSE_MISMATCH = "response_mismatch"
+INSTANCE_MISMATCH = "instance_mismatch"
+SPURIOUS_TOOL_CALL = "spurious_tool_call"
+EMPTY_TURN = "empty_turn_model_response"
+PASS = "pass"
+CORRECT_ABSTENTION = "correct_abstention"
+CHECKER_ERROR = "checker_error"
+GT_ERROR = "gt_error"
+
+EXCLUDED = frozenset({CHECKER_ERROR, GT_ERROR})
+"""Labels of failures that are not the policy's: never counted, never weighted."""
+
+PAPER = (
+    GT_ERROR,
+    CHECKER_ERROR,
+    PASS,
+    INVALID_TOOL_CALL,
+    ARGUMENT_MISMATCH,
+    INSTANCE_MISMATCH,
+    STATE_MISMATCH,
+    RECOVERY_FAILURE,
+    MISSING_TOOL_CALL,
+    RESPONSE_MISMATCH,
+    SPURIOUS_TOOL_CALL,
+    CORRECT_ABSTENTION,
+)
+"""The paper's taxonomy in order of priority: the six of Table 5 keep their order."""
+
+RELEASE = (
+    GT_ERROR,
+    CHECKER_ERROR,
+    SPURIOUS_TOOL_CALL,
+    CORRECT_ABSTENTION,
+    EMPTY_TURN,
+    INSTANCE_MISMATCH,
+    STATE_MISMATCH,
+    RESPONSE_MISMATCH,
+    PASS,
+)
+"""The smaller taxonomy of the public release, in the order in which it decides."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label: its name, its base utility rho(z) > 0 and whether it is good news."""
+
+    name: str
+    utility: float
+    success: bool = False
+
+
+_REGISTER: dict[str, Label] = {}
+
+
+def declare(name: str, utility: float, success: bool = False) -> Label:
+    """Add a label to the register; an extension calls it before it registers a rule.
+
+    Raises ValueError when the utility is not positive or when the name is taken
+    by a label that differs.
+    """
+    if not utility > 0:
+        raise ValueError(f"label {name!r}: utility must be positive, got {utility!r}")
+    label = Label(name, float(utility), success)
+    if _REGISTER.setdefault(name, label) != label:
+        raise ValueError(f"label {name!r} is already declared as {_REGISTER[name]}; choose another name")
+    return label
+
+
+def get(name: str) -> Label:
+    """The declared label of that name; ValueError when there is none."""
+    try:
+        return _REGISTER[name]
+    except KeyError:
+        raise ValueError(f"unknown label {name!r}; known labels: {', '.join(sorted(_REGISTER))}") from None
+
+
+def known() -> tuple[str, ...]:
+    """Names of all declared labels, sorted."""
+    return tuple(sorted(_REGISTER))
+
+
+# Table 6 gives seven of these. It is silent on the first three and says only that
+# invalid calls and wrong arguments get more than the rest: those are our choice.
+declare(INVALID_TOOL_CALL, 2.0)
+declare(ARGUMENT_MISMATCH, 1.5)
+declare(RECOVERY_FAILURE, 1.2)
+declare(SPURIOUS_TOOL_CALL, 2.0)
+declare(CORRECT_ABSTENTION, 1.8, success=True)
+declare(MISSING_TOOL_CALL, 1.5)
+declare(EMPTY_TURN, 1.5)
+declare(STATE_MISMATCH, 1.0)
+declare(RESPONSE_MISMATCH, 0.9)
+declare(INSTANCE_MISMATCH, 0.6)
+declare(PASS, 1.0, success=True)
+declare(CHECKER_ERROR, 1.0)
+declare(GT_ERROR, 1.0)

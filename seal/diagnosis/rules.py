@@ -1,0 +1,278 @@
+"""The diagnosis function Psi: deterministic rules from evidence to labels (paper, Table 5).
+
+A rule looks at one turn and says why it fires, or None. A taxonomy is a tuple
+of rules in order of priority: the first that fires gives the dominant label,
+all that fire are the signals. ``docs/diagnosis.md`` holds the decisions for
+the cases that the paper leaves open, ``docs/extending.md`` adds a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seal.diagnosis import labels
+from seal.diagnosis.evidence import CallEvidence, TurnEvidence
+
+Test = Callable[[TurnEvidence], str | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: ``test`` gives a one-line reason when the label's signal is present."""
+
+    name: str
+    label: str
+    test: Test
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """z_i of one turn: the dominant label, every signal, and the rule that decided."""
+
+    turn: int
+    label: str
+    signals: tuple[str, ...]
+    rule: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        return {**asdict(self), "signals": list(self.signals)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:
+        """Rebuild a diagnosis from a log; TypeError on missing or unknown fields."""
+        return cls(**{**data, "signals": tuple(data.get("signals", ()))})
+
+
+# --- what a turn was -----------------------------------------------------------------
+
+
+def presented(turn: TurnEvidence) -> bool:
+    """True when the policy was asked: the turn is part of the rollout tau."""
+    return turn.stop != "not_reached" and (turn.stop != "open" or bool(turn.actions))
+
+
+def _wanted(turn: TurnEvidence) -> bool:
+    return turn.expected_calls > 0
+
+
+def _unjudged(turn: TurnEvidence) -> bool:
+    return turn.state_match is None and turn.response_match is None and turn.instances_match is not False
+
+
+def _met(turn: TurnEvidence) -> bool:
+    comparisons = (turn.state_match, turn.response_match)
+    return _wanted(turn) and True in comparisons and False not in (*comparisons, turn.instances_match)
+
+
+def _succeeded(call: CallEvidence) -> bool:
+    return call.available and call.error is None
+
+
+# --- rules of the paper's taxonomy ---------------------------------------------------
+
+
+def _reference_failed(turn: TurnEvidence) -> str | None:
+    return f"the reference failed: {turn.reference_error}" if turn.reference_error else None
+
+
+def _checker_failed(turn: TurnEvidence) -> str | None:
+    if turn.checker_error:
+        return f"the checker failed: {turn.checker_error}"
+    if turn.infra_error:
+        return f"the infrastructure failed: {turn.infra_error}"
+    return None
+
+
+def _verifier_met(turn: TurnEvidence) -> str | None:
+    return "state and response meet the verifier" if _met(turn) else None
+
+
+def _invalid_call(turn: TurnEvidence) -> str | None:
+    for action in turn.actions:
+        if action.refusals:
+            return f"the parser refused: {action.refusals[0]}"
+    for call in turn.calls:
+        if not call.available or call.error == "unavailable":
+            return f"{call.name} is not an available tool"
+    return None
+
+
+def _invalid_arguments(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn):  # where nothing should be called no tool is the right one
+        return None
+    for call in turn.calls:
+        if not call.available or call.error == "unavailable":
+            continue
+        if call.violations:
+            return f"{call.name}: {call.violations[0].message}"
+        if call.error == "signature":
+            return f"{call.name} refused its arguments"
+    return None
+
+
+def _other_instances(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.calls and turn.instances_match is False:
+        return "another set of simulator instances than the reference"
+    return None
+
+
+def _other_state(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.state_match is False and any(map(_succeeded, turn.calls)):
+        return "calls executed, the state differs from the expected one"
+    return None
+
+
+def _not_recovered(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn):
+        return None
+    pending = turn.feedback_before
+    answered = False  # the policy acted after it had seen the error
+    for action in turn.actions:
+        answered = pending
+        if any(map(_succeeded, action.calls)):
+            pending = answered = False
+        if action.failed:
+            pending = True
+    return "error feedback was shown and no later call succeeded" if pending and answered else None
+
+
+def _missing_call(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) or _met(turn):
+        return None
+    if not turn.calls:
+        return "calls were needed and none was made"
+    if turn.response_match is False and len(turn.calls) < turn.expected_calls:
+        return f"{len(turn.calls)} calls where the reference needs {turn.expected_calls}"
+    if _unjudged(turn) and turn.stop in ("step_limit", "length", "parse_error"):
+        return f"the turn was cut ({turn.stop}) before it was complete"
+    return None
+
+
+def _other_response(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.calls and turn.response_match is False:
+        return "the required result is not among the results obtained"
+    return None
+
+
+def _spurious_call(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) and turn.calls:
+        return f"nothing should be called, {turn.calls[0].name} was"
+    return None
+
+
+def _abstained(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) and not turn.calls and not any(action.refusals for action in turn.actions):
+        return "nothing should be called and nothing was"
+    return None
+
+
+# --- rules that only the release's taxonomy has --------------------------------------
+
+
+def _released_abstention(turn: TurnEvidence) -> str | None:
+    return "no call was made where none was needed" if not _wanted(turn) and not turn.calls else None
+
+
+def _released_empty(turn: TurnEvidence) -> str | None:
+    return "no call was made where calls were needed" if _wanted(turn) and not turn.calls else None
+
+
+def _released_state(turn: TurnEvidence) -> str | None:
+    return "the state differs from the expected one" if _wanted(turn) and turn.state_match is False else None
+
+
+_GT = Rule("reference_failed", labels.GT_ERROR, _reference_failed)
+_CHECKER = Rule("checker_failed", labels.CHECKER_ERROR, _checker_failed)
+_PASS = Rule("verifier_met", labels.PASS, _verifier_met)
+_INSTANCES = Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances)
+_RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
+_SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
+
+_TAXONOMIES: dict[str, tuple[Rule, ...]] = {
+    "paper": (
+        _GT,
+        _CHECKER,
+        _PASS,
+        Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
+        Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
+        _INSTANCES,
+        Rule("other_state", labels.STATE_MISMATCH, _other_state),
+        Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
+        Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
+        _RESPONSE,
+        _SPURIOUS,
+        Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
+    ),
+    "release": (
+        _GT,
+        _CHECKER,
+        _SPURIOUS,
+        Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
+        Rule("released_empty", labels.EMPTY_TURN, _released_empty),
+        _INSTANCES,
+        Rule("released_state", labels.STATE_MISMATCH, _released_state),
+        _RESPONSE,
+        _PASS,
+    ),
+}
+
+
+def rules(taxonomy: str) -> tuple[Rule, ...]:
+    """The rules of a taxonomy in order of priority; ValueError when it is unknown."""
+    try:
+        return _TAXONOMIES[taxonomy]
+    except KeyError:
+        known = ", ".join(sorted(_TAXONOMIES))
+        raise ValueError(f"unknown diagnosis taxonomy {taxonomy!r}; choose one of: {known}") from None
+
+
+def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> None:
+    """Add a rule to a taxonomy, ahead of the first rule of the label ``before`` (default: last).
+
+    The rule's label must be declared (:func:`seal.diagnosis.labels.declare`).
+    Raises ValueError for an unknown label or taxonomy and for a name that is taken.
+    """
+    labels.get(rule.label)
+    current = rules(taxonomy)
+    if any(other.name == rule.name for other in current):
+        raise ValueError(f"taxonomy {taxonomy!r} already has a rule named {rule.name!r}")
+    order = [other.label for other in current]
+    if before is not None and before not in order:
+        raise ValueError(f"taxonomy {taxonomy!r} has no rule for {before!r} to put {rule.name!r} before")
+    at = order.index(before) if before is not None else len(order)
+    _TAXONOMIES[taxonomy] = (*current[:at], rule, *current[at:])
+
+
+def unregister(name: str, taxonomy: str = "paper") -> None:
+    """Take a rule out of a taxonomy again; ValueError when it is not there."""
+    remaining = tuple(rule for rule in rules(taxonomy) if rule.name != name)
+    if len(remaining) == len(rules(taxonomy)):
+        raise ValueError(f"taxonomy {taxonomy!r} has no rule named {name!r}")
+    _TAXONOMIES[taxonomy] = remaining
+
+
+def diagnose_turn(turn: TurnEvidence, taxonomy: str = "paper") -> Diagnosis:
+    """Psi for one turn: the dominant label, all signals, the rule and its reason."""
+    fired = [(rule, reason) for rule in rules(taxonomy) if (reason := rule.test(turn)) is not None]
+    if not fired:
+        reason = "the verifier compared nothing in this turn"
+        return Diagnosis(turn.turn, labels.CHECKER_ERROR, (), "unjudged", reason)
+    rule, reason = fired[0]
+    signals = tuple(dict.fromkeys(other.label for other, _ in fired))
+    return Diagnosis(turn.turn, rule.label, signals, rule.name, reason)
+
+
+def diagnose(turns: Sequence[TurnEvidence], taxonomy: str = "paper") -> tuple[Diagnosis, ...]:
+    """Psi: Z(tau) of one episode, in the order of its turns.
+
+    The paper's taxonomy speaks only of turns that took place: a turn that the
+    policy was never shown is no part of tau and gets no diagnosis, so the result
+    may be shorter than ``turns`` (always at its end). The release's taxonomy
+    labels every turn, as the release did. Raises ValueError for an unknown taxonomy.
+    """
+    every = taxonomy == "release"
+    return tuple(diagnose_turn(turn, taxonomy) for turn in turns if every or presented(turn))

@@ -1,0 +1,1 @@
+"""The training-time learning interface Omega (paper, section 3.3): pure."""
