@@ -78,10 +78,15 @@ def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
     if error.validator == "required":
         names = [name for name in error.validator_value if name not in error.instance]
-        return [Violation("missing", _path((*error.absolute_path, n)), f"required argument {n} is missing") for n in names]
+        return [
+            Violation("missing", _path((*error.absolute_path, n)), f"required argument {n} is missing") for n in names
+        ]
     if error.validator == "additionalProperties":
         extra = [str(name) for name in error.instance if name not in error.schema.get("properties", {})]
-        return [Violation("unknown", _path((*error.absolute_path, n)), f"{n} is not an argument of this tool") for n in extra]
+        return [
+            Violation("unknown", _path((*error.absolute_path, n)), f"{n} is not an argument of this tool")
+            for n in extra
+        ]
     if error.validator == "type":
         wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
         kind = "structure" if wanted in ("object", "array") else "type"

@@ -1,0 +1,73 @@
+"""phi_schema(F): what the tools' public documents imply, said explicitly (paper, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from seal.interface.constraints import argument_constraints
+
+COMPACT_LIMIT = 600
+"""Hard cap of the compact rendering, in characters."""
+
+_MORE = "..."
+
+
+def _arguments(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    return document["parameters"].get("properties", {})
+
+
+def _required(document: Mapping[str, Any]) -> Sequence[str]:
+    return document["parameters"].get("required", ())
+
+
+def arguments_line(document: Mapping[str, Any]) -> str:
+    """A tool's arguments in one phrase: "source, destination; optional: mode", or "no arguments"."""
+    required = list(_required(document))
+    optional = [name for name in _arguments(document) if name not in required]
+    phrase = ", ".join(required)
+    if optional:
+        phrase += ("; " if phrase else "") + "optional: " + ", ".join(optional)
+    return phrase or "no arguments"
+
+
+def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> list[str]:
+    """One line a tool with its arguments, and their types and constraints where those cues are on."""
+    if not {"schema_required", "schema_types", "schema_values"} & set(cues):
+        return []
+    lines = []
+    for document in tools:
+        required = _required(document)
+        parts = []
+        for name, schema in _arguments(document).items():
+            notes = [_type(schema)] if "schema_types" in cues else []
+            if "schema_values" in cues:
+                notes += [constraint.text for constraint in argument_constraints(schema)]
+            must = "schema_required" in cues and name in required
+            if must or notes:
+                parts.append(name + (" (required)" if must else "") + (f" [{'; '.join(notes)}]" if notes else ""))
+        if parts:
+            lines.append(f"- {document['name']}: " + ", ".join(parts))
+    return lines
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type", "any")
+    if kind == "array" and "type" in schema.get("items", {}):
+        return f"array of {schema['items']['type']}"
+    if kind == "dict" and schema.get("properties"):
+        return "dict of " + ", ".join(f"{name} {_type(child)}" for name, child in schema["properties"].items())
+    return kind
+
+
+def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> str:
+    """ "Required: cp source destination; ..." of tools with required arguments, at most 600 characters."""
+    if "schema_required" not in cues:
+        return ""
+    text = "Required: "
+    for number, document in enumerate(d for d in tools if _required(d)):
+        entry = ("; " if number else "") + " ".join((document["name"], *_required(document)))
+        if len(text) + len(entry) + len(_MORE) > COMPACT_LIMIT:
+            return text + _MORE
+        text += entry
+    return text if not text.endswith(": ") else ""
