@@ -1,0 +1,164 @@
+"""The 800 multi-turn tasks of the benchmark, as data.
+
+Everything here is read from the data files that the pinned `bfcl_eval` wheel
+carries; no simulator is imported. A :class:`Task` is immutable and shared:
+whoever runs it copies `initial_config` first (see `tools.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
+
+CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
+CLASSES = (
+    "GorillaFileSystem",
+    "MathAPI",
+    "MessageAPI",
+    "TwitterAPI",
+    "TicketAPI",
+    "TradingBot",
+    "TravelAPI",
+    "VehicleControlAPI",
+)
+
+Document = dict[str, Any]
+"""A function document: {"name", "description", "parameters", "response"}. Shared, never to be changed."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One multi-turn task.
+
+    users holds one message a user turn, None where withheld tools are revealed
+    instead. withheld maps the revealing turn to the tools it reveals.
+    reference holds the call strings of each turn, empty where nothing should be
+    called. excluded is the data file's `excluded_function`, which the package
+    reads nowhere: those tools stay visible and callable, as in its own prompts.
+    """
+
+    id: str
+    category: str
+    scenario: int
+    users: tuple[str | None, ...]
+    initial_config: Mapping[str, Any]
+    involved_classes: tuple[str, ...]
+    excluded: frozenset[str]
+    withheld: Mapping[int, tuple[str, ...]]
+    reference: tuple[tuple[str, ...], ...]
+
+    @property
+    def long_context(self) -> bool:
+        """True when the simulators load their inflated scenario."""
+        return self.category == "long_context"
+
+    def prefix(self, turns: int) -> Task:
+        """The same task cut after its first `turns` user turns; ValueError outside 1..len(users)."""
+        if not 1 <= turns <= len(self.users):
+            raise ValueError(f"turns must lie in 1..{len(self.users)} for {self.id}, got {turns}.")
+        return replace(
+            self,
+            users=self.users[:turns],
+            withheld={turn: names for turn, names in self.withheld.items() if turn < turns},
+            reference=self.reference[:turns],
+        )
+
+
+def data_folder() -> Path:
+    """The folder of the package's data files."""
+    spec = find_spec("bfcl_eval")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("bfcl_eval is not installed: run env_service/environments/bfcl/setup.sh first.")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def package_version() -> str:
+    """The version of the installed benchmark package."""
+    return version("bfcl-eval")
+
+
+def _sources() -> list[Path]:
+    """Every data file that the tasks are made of, in a fixed order."""
+    folder = data_folder()
+    prompts = [folder / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    answers = [folder / "possible_answer" / path.name for path in prompts]
+    tools = [folder / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
+    return prompts + answers + tools
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+@cache
+def data_hash() -> str:
+    """sha256 (hex) over names and bytes of the data files; recorded with every result."""
+    digest = hashlib.sha256()
+    for path in _sources():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def documents(class_name: str) -> tuple[Document, ...]:
+    """The function documents of one simulator class, in the package's order."""
+    path = data_folder() / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
+    return tuple(_lines(path))
+
+
+def _task(category: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Task:
+    return Task(
+        id=entry["id"],
+        category=category,
+        scenario=int(entry["id"].rsplit("_", 1)[1]),
+        users=tuple(turn[0]["content"] if turn else None for turn in entry["question"]),
+        initial_config=MappingProxyType(entry["initial_config"]),
+        involved_classes=tuple(entry["involved_classes"]),
+        excluded=frozenset(entry.get("excluded_function", ())),
+        withheld=MappingProxyType(
+            {int(turn): tuple(names) for turn, names in entry.get("missed_function", {}).items()}
+        ),
+        reference=tuple(tuple(calls) for calls in answer["ground_truth"]),
+    )
+
+
+@cache
+def load_tasks() -> Mapping[str, Task]:
+    """All tasks by id, category after category in the package's order."""
+    folder, tasks = data_folder(), {}
+    for category in CATEGORIES:
+        name = f"BFCL_v4_multi_turn_{category}.json"
+        answers = {answer["id"]: answer for answer in _lines(folder / "possible_answer" / name)}
+        for entry in _lines(folder / name):
+            tasks[entry["id"]] = _task(category, entry, answers[entry["id"]])
+    return MappingProxyType(tasks)
+
+
+def all_tools(task: Task) -> tuple[Document, ...]:
+    """Every document of the task's classes, withheld tools included."""
+    return tuple(document for name in task.involved_classes for document in documents(name))
+
+
+def revealed_tools(task: Task, turn: int) -> tuple[Document, ...]:
+    """The documents that the environment announces at the start of `turn` (empty for most turns)."""
+    by_name = {document["name"]: document for document in all_tools(task)}
+    return tuple(by_name[name] for name in task.withheld.get(turn, ()))
+
+
+def available_tools(task: Task, turn: int) -> tuple[Document, ...]:
+    """The documents visible in a turn: those of the start in the package's order, then what was revealed since."""
+    withheld = {name for names in task.withheld.values() for name in names}
+    start = tuple(document for document in all_tools(task) if document["name"] not in withheld)
+    revealed = (document for at in sorted(task.withheld) if at <= turn for document in revealed_tools(task, at))
+    return start + tuple(revealed)

@@ -1,0 +1,24 @@
+"""Tool-prompt and parser modes, one file each, found by name."""
+
+from __future__ import annotations
+
+from env_service.environments.bfcl.formats.base import Call, Format, Parsed
+from env_service.environments.bfcl.formats.compact import CompactFormat
+from env_service.environments.bfcl.formats.qwen import QwenFormat
+
+__all__ = ["Call", "Format", "Parsed", "format_names", "get_format"]
+
+_FORMATS: dict[str, Format] = {item.name: item for item in (QwenFormat(), CompactFormat())}
+
+
+def format_names() -> tuple[str, ...]:
+    """Every mode, the default first."""
+    return tuple(_FORMATS)
+
+
+def get_format(name: str) -> Format:
+    """The mode of that name; ValueError lists the known ones."""
+    try:
+        return _FORMATS[name]
+    except KeyError:
+        raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(_FORMATS)}.") from None

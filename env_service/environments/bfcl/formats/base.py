@@ -1,0 +1,52 @@
+"""What a tool-prompt and parser mode is.
+
+A format says how tools are shown, how a message is read and how results are
+written. It holds no state: one object serves every episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from env_service.environments.bfcl.catalog import Document, Task
+
+Call = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the parser made of one assistant message.
+
+    refusals names, one sentence each, what looked like a call and could not be
+    read. text is the message without its calls.
+    """
+
+    calls: tuple[Call, ...]
+    refusals: tuple[str, ...]
+    text: str
+
+
+class Format(Protocol):
+    """One tool-prompt and parser mode."""
+
+    name: str
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The system message at the start, given the tools visible in turn 0."""
+
+    def user(self, task: Task, turn: int) -> str:
+        """The user message that opens a turn (of a reveal turn: the announcement)."""
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The announcement of tools that were withheld until now."""
+
+    def parse(self, text: str) -> Parsed:
+        """Read an assistant message."""
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """The messages that answer the calls of one assistant message."""
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The canonical assistant text of one call."""

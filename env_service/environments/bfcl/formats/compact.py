@@ -1,0 +1,62 @@
+"""compact: the shortest prompt that still names the tools, for policies with a small context."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.qwen import call_of
+
+RESULT_CHARACTERS = 600
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+class CompactFormat:
+    """Tool names only, compact JSON calls, clipped results."""
+
+    name = "compact"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The names of the visible tools."""
+        return " ".join(tool["name"] for tool in tools)
+
+    def user(self, task: Task, turn: int) -> str:
+        """The task's message, or the names of the tools revealed now."""
+        text = task.users[turn]
+        return self.reveal(revealed_tools(task, turn)) if text is None else text
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The names of the new tools."""
+        return "New tools: " + " ".join(tool["name"] for tool in tools)
+
+    def parse(self, text: str) -> Parsed:
+        """Read every block that is a call; each block that is none leaves a refusal."""
+        calls: list[Call] = []
+        refusals: list[str] = []
+        blocks = _CALL.findall(text)
+        for index, block in enumerate(blocks, 1):
+            try:
+                calls.append(call_of(json.loads(block)))
+            except (ValueError, RecursionError) as error:
+                refusals.append(f"Tool call {index} cannot be read: {str(error).rstrip('.')}.")
+        if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(blocks):
+            refusals.append("A tool call must stand between <tool_call> and </tool_call>.")
+        return Parsed(tuple(calls), tuple(refusals), _CALL.sub("", text).strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """One user message with a clipped block for each result."""
+        content = "".join(f"<tool_response>{_clip(text)}</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The call without blanks between JSON tokens."""
+        call = json.dumps({"name": name, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
+        return f"<tool_call>{call}</tool_call>"
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= RESULT_CHARACTERS else text[:RESULT_CHARACTERS] + "..."

@@ -1,0 +1,107 @@
+"""bfcl_qwen_fc: what the benchmark's own Qwen function-calling handler sends and reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
+
+from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.formats.base import Call, Parsed
+
+_HINT = " Note that the provided function is in Python 3 syntax."
+_OPENING = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_CLOSING = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    'within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, '
+    '"arguments": <args-json-object>}\n</tool_call>'
+)
+_CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
+
+
+def with_hint(document: Document) -> Document:
+    """The document as the package shows it: its description says that arguments are Python."""
+    return {**document, "description": document["description"] + _HINT}
+
+
+class QwenFormat:
+    """Qwen's own tool template around the package's function documents."""
+
+    name = "bfcl_qwen_fc"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The template's system text with one JSON document a line."""
+        return _OPENING + "".join(f"\n{json.dumps(with_hint(tool))}" for tool in tools) + _CLOSING
+
+    def user(self, task: Task, turn: int) -> str:
+        """The task's message, or the package's announcement of withheld tools."""
+        text = task.users[turn]
+        return self.reveal(revealed_tools(task, turn)) if text is None else text
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The package's announcement: the documents as Python prints them, and a question."""
+        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
+
+    def parse(self, text: str) -> Parsed:
+        """Read the calls that the package's handler would run, and say what it would drop.
+
+        The handler skips blocks that are not JSON and gives up on the whole
+        message when a block is JSON but no call; both leave a refusal here.
+        """
+        body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
+        calls: list[Call] = []
+        refusals: list[str] = []
+        blocks = _CALL.findall(body)
+        whole = True
+        for index, block in enumerate(blocks, 1):
+            try:
+                item = json.loads(block)
+            except (ValueError, RecursionError) as error:
+                refusals.append(f"Tool call {index} is not valid JSON: {error}.")
+                continue
+            try:
+                calls.append(call_of(item))
+            except ValueError as error:
+                refusals.append(f"Tool call {index} is no call: {error}")
+                whole = False
+        missing = max(body.count("<tool_call>"), body.count("</tool_call>")) - len(blocks)
+        if missing > 0:
+            refusals.append(
+                "A tool call must stand between <tool_call> and </tool_call>, each tag on a line of its own."
+            )
+        return Parsed(tuple(calls) if whole else (), tuple(refusals), _CALL.sub("", body).strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """One user message with a block for each result, as the template renders tool messages."""
+        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The call as the handler writes it into the history."""
+        return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
+
+
+def call_of(item: Any, key: str = "arguments") -> Call:
+    """A decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
+    if not isinstance(item, dict):
+        raise ValueError("it must be a JSON object.")
+    for field in ("name", key):
+        if field not in item:
+            raise ValueError(f'it has no "{field}".')
+    name, arguments = item["name"], item[key]
+    if isinstance(name, dict | list):
+        raise ValueError('its "name" must be text.')
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f'its "{key}" is text but not JSON: {error}.') from error
+    if not isinstance(arguments, dict):
+        raise ValueError(f'its "{key}" must be a JSON object.')
+    return str(name), arguments

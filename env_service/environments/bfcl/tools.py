@@ -1,0 +1,197 @@
+"""From a call to a simulator's method, without evaluating text.
+
+The official package writes a call as Python source and evaluates it. Here the
+method is looked up among the documented tools of the task's classes and called
+with values. What its detour through source text does to a call is reproduced on
+the values (`_as_source_reads_it`), so that results are the package's own.
+
+Each :class:`Toolbox` owns its simulators: nothing that one of them does can be
+seen by another in the same process.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import decimal
+import importlib
+import inspect
+import json
+import keyword
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import mpmath
+from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
+
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents
+from seal.diagnosis.evidence import CallError
+
+_CALLED_NAME = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
+_MAX_BRACKETS = 199
+_DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
+_DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
+
+
+@dataclass(frozen=True)
+class CallOutcome:
+    """What a call gave: the text as the package renders it, and the class of its error if it is one."""
+
+    text: str
+    error: CallError | None = None
+
+
+class _SourceError(ValueError):
+    """The package's own source text of this call would not compile or evaluate."""
+
+
+@cache
+def simulator_class(class_name: str) -> type:
+    """The package's simulator of that name."""
+    return getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)
+
+
+@cache
+def _owners() -> Mapping[str, str]:
+    """Tool name -> simulator class; names are unique over the eight classes."""
+    return {document["name"]: name for name in CLASSES for document in documents(name)}
+
+
+@cache
+def _signature(tool: str) -> inspect.Signature:
+    """The method's signature without self."""
+    signature = inspect.signature(getattr(simulator_class(_owners()[tool]), tool))
+    return signature.replace(parameters=tuple(signature.parameters.values())[1:])
+
+
+def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
+    """Split a reference call string into a tool name and keyword arguments.
+
+    Positional arguments are named after the method's signature, as the package
+    would bind them. ValueError unless the text is one call of a documented tool
+    with literal arguments.
+    """
+    try:
+        node = ast.parse(call, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"Reference call {call!r} is not Python: {error}.") from error
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _owners():
+        raise ValueError(f"Reference call {call!r} is not a call of a documented tool.")
+    names = tuple(_signature(node.func.id).parameters)
+    if len(node.args) > len(names):
+        raise ValueError(f"Reference call {call!r} has more positional arguments than {node.func.id} takes.")
+    arguments = {name: ast.literal_eval(value) for name, value in zip(names, node.args, strict=False)}
+    arguments |= {item.arg: ast.literal_eval(item.value) for item in node.keywords if item.arg is not None}
+    return node.func.id, arguments
+
+
+class Toolbox:
+    """The clean, isolated simulators of one task."""
+
+    def __init__(self, task: Task, label: str = "model") -> None:
+        """Load the task's initial state; label only tells apart what the package's renaming writes into strings."""
+        self.instances: dict[str, Any] = {name: _load(name, task) for name in task.involved_classes}
+        self._methods: dict[str, Callable[..., Any]] = {}
+        self._instance_names: dict[str, str] = {}
+        for class_name, instance in self.instances.items():
+            instance_name = re.sub(r"[-./:]", "_", f"{label}_{task.id}_{class_name}_instance")
+            for document in documents(class_name):
+                self._methods[document["name"]] = getattr(instance, document["name"])
+                self._instance_names[document["name"]] = instance_name
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        """Run one call; every failure is an outcome, never an exception of the simulator's."""
+        method = self._methods.get(name.strip())
+        if method is None:
+            return CallOutcome(_failure(_unavailable(name)), "unavailable")
+        try:
+            values = {_keyword(key): self._as_source_reads_it(value, 1) for key, value in arguments.items()}
+        except _SourceError as error:
+            return CallOutcome(_failure(str(error)), "signature")
+        try:
+            _signature(method.__name__).bind(**values)
+            error_class: CallError = "execution"
+        except TypeError:
+            error_class = "signature"
+        decimal.getcontext().prec, mpmath.mp.dps = _DECIMAL_DIGITS, _MPMATH_DIGITS
+        try:
+            result = method(**values)
+            text = _render(result)
+        except Exception as error:  # the package makes a result of every exception of a tool, whatever its type
+            return CallOutcome(_failure(str(error)), error_class)
+        reported = isinstance(result, dict) and bool(result.get("error"))
+        return CallOutcome(text, "execution" if reported else None)
+
+    def _as_source_reads_it(self, value: Any, depth: int) -> Any:
+        """The value after the package's round trip through source text, as a fresh copy.
+
+        There a word before "(" loses the blanks between them, and a tool's name
+        in that place gets the name of its simulator in front, inside strings too.
+        """
+        if depth > _MAX_BRACKETS:
+            raise _SourceError("too many nested parentheses (<string>, line 1)")
+        if isinstance(value, str):
+            return self._renamed(value) if "(" in value else value
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _SourceError(f"name '{str(value).lstrip('-')}' is not defined")
+        if isinstance(value, list | tuple):
+            return type(value)(self._as_source_reads_it(item, depth + 1) for item in value)
+        if isinstance(value, dict):
+            return {
+                self._as_source_reads_it(key, depth + 1): self._as_source_reads_it(item, depth + 1)
+                for key, item in value.items()
+            }
+        return value
+
+    def _renamed(self, text: str) -> str:
+        def rename(match: re.Match[str]) -> str:
+            name = match.group(1)
+            return f"{self._instance_names[name]}.{name}" if name in self._instance_names else name
+
+        return ast.literal_eval(_CALLED_NAME.sub(rename, repr(text)))
+
+
+def _load(class_name: str, task: Task) -> Any:
+    instance = simulator_class(class_name)()
+    if class_name in STATELESS_CLASSES:
+        return instance
+    config = copy.deepcopy(task.initial_config.get(class_name, {}))
+    instance._load_scenario(config, long_context=task.long_context)
+    if task.long_context and class_name != "GorillaFileSystem":
+        # The inflated scenarios alias dictionaries of the module: without a copy, episodes would share them.
+        vars(instance).update(copy.deepcopy(vars(instance)))
+    return instance
+
+
+def _keyword(key: str) -> str:
+    """The parameter name that Python source would read in `key`."""
+    name = unicodedata.normalize("NFKC", key.strip(" \t\r\n\f"))
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise _SourceError("invalid syntax (<string>, line 1)")
+    return name
+
+
+def _render(result: Any) -> str:
+    if type(result) is str:
+        return result
+    if type(result) is dict:
+        try:
+            return json.dumps(result)
+        except (TypeError, ValueError, RecursionError):
+            return str(result)
+    return str(result)
+
+
+def _unavailable(name: str) -> str:
+    if name in _DENIED:
+        return f"Function call {name} is not allowed."
+    return f"name '{name}' is not defined"
+
+
+def _failure(reason: str) -> str:
+    return f"Error during execution: {reason}"
