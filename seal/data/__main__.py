@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -58,12 +59,8 @@ def _check(options: argparse.Namespace, console: Console) -> int:
 
 
 def _select(options: argparse.Namespace, console: Console) -> int:
-    chosen = {
-        name: getattr(options, name)
-        for name in (
-            "split scheme categories classes scenarios min_turns max_turns prefix_turns task_file limit".split()
-        )
-    }
+    filters = (field.name for field in fields(Selection) if field.name != "labels_from")
+    chosen = {name: getattr(options, name) for name in filters}
     if options.labels_from:
         run, label = options.labels_from
         chosen["labels_from"] = [{"run": run, "label": label}]

@@ -1,0 +1,43 @@
+"""Benchmark items that are reported or found to be wrong or unsolvable.
+
+``data/suspected_items.json`` lists each with its reason and a link. Figures are
+printed with and without them; nothing else treats them differently.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from .splits import parse_task_id
+
+DEFAULT_PATH = Path(__file__).resolve().parents[2] / "data" / "suspected_items.json"
+
+
+@dataclass(frozen=True)
+class SuspectedItem:
+    """One item, why it is suspected, and where that was said or measured."""
+
+    task_id: str
+    reason: str
+    link: str
+
+
+def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]:
+    """The suspected items; ValueError naming the file and the entry at fault."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: name a file like data/suspected_items.json.")
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["items"]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no object with a list 'items' ({error!r}).") from error
+    items = []
+    for number, entry in enumerate(entries):
+        try:
+            items.append(SuspectedItem(entry["task_id"], entry["reason"], entry["link"]))
+            parse_task_id(entry["task_id"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, item {number}: needs task_id, reason and link ({error}).") from error
+    return tuple(items)

@@ -1,0 +1,172 @@
+"""Rates with intervals, paired comparisons and repeated sampling, for dependent tasks.
+
+The 800 tasks are 200 scenarios in four variants, and a task may be sampled
+several times, so observations of one scenario are not independent. Every
+interval and test here therefore counts by cluster (the scenario); with one
+observation a cluster it is the textbook one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Observation:
+    """numerator of denominator things succeeded (1 or 0 of 1 for a task, k of n for its turns)."""
+
+    cluster: Hashable
+    numerator: float
+    denominator: float = 1.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rate with its Wilson interval; n counts the observations, effective_n what they are worth."""
+
+    rate: float
+    low: float
+    high: float
+    n: float
+    effective_n: float
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Mean of b - a over paired tasks, with bootstrap interval, standard error and p-values.
+
+    p_mcnemar is exact and exists where both sides are pass or fail; gained and
+    lost are its discordant counts (b passed alone, a passed alone).
+    """
+
+    pairs: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    standard_error: float
+    p_bootstrap: float
+    gained: int | None
+    lost: int | None
+    p_mcnemar: float | None
+
+
+def wilson(rate: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's score interval of a rate over n independent observations (n may be fractional)."""
+    if n <= 0:
+        return 0.0, 1.0
+    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    centre = rate + z * z / (2 * n)
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
+    return (0.0 if rate <= 0 else max(0.0, low)), (1.0 if rate >= 1 else min(1.0, high))
+
+
+def estimate(strata: Sequence[Sequence[Observation]], confidence: float = CONFIDENCE) -> Estimate | None:
+    """The mean over strata of each stratum's rate, clusters spanning strata; None without observations.
+
+    One stratum gives its plain rate; the four categories give the average over
+    categories. The interval is Wilson's with the effective number of
+    observations rate x (1 - rate) / variance, the variance linearised and summed
+    by cluster, and never more than there are observations. At 0 and 1 the
+    variance says nothing, and the number of clusters is taken.
+    """
+    strata = [stratum for stratum in strata if sum(each.denominator for each in stratum) > 0]
+    if not strata:
+        return None
+    influence: dict[Hashable, float] = defaultdict(float)
+    rates = []
+    for stratum in strata:
+        total = sum(each.denominator for each in stratum)
+        rate = sum(each.numerator for each in stratum) / total
+        rates.append(rate)
+        for each in stratum:
+            influence[each.cluster] += (each.numerator - rate * each.denominator) / (total * len(strata))
+    rate = sum(rates) / len(rates)
+    n = sum(each.denominator for stratum in strata for each in stratum)
+    variance = sum(value * value for value in influence.values())
+    bernoulli = rate * (1 - rate)
+    effective = min(n, bernoulli / variance) if variance > 1e-15 and bernoulli > 1e-15 else min(n, len(influence))
+    low, high = wilson(rate, effective, confidence)
+    return Estimate(rate, low, high, n, effective)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided McNemar p-value for discordant pairs."""
+    return float(stats.binomtest(gained, gained + lost, 0.5).pvalue) if gained + lost else 1.0
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """The unbiased estimate that at least one of k samples passes, from `passed` of `samples`.
+
+    ValueError when fewer than k samples were taken.
+    """
+    if not 1 <= k <= samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples a task, and a task has {samples}.")
+    return 1.0 - math.comb(samples - passed, k) / math.comb(samples, k)
+
+
+def paired_difference(
+    a: Mapping[Hashable, float],
+    b: Mapping[Hashable, float],
+    clusters: Mapping[Hashable, Hashable],
+    strata: Mapping[Hashable, Hashable],
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> PairedDifference:
+    """Compare the means of the tasks present on both sides.
+
+    a, b: score of each task in [0, 1] (a mean over samples or seeds);
+    clusters: what is drawn together (the scenario of each task); strata: what is
+    averaged first and then over (the category). ValueError without a common task.
+    """
+    shared = sorted(set(a) & set(b), key=str)
+    if not shared:
+        raise ValueError("The two sides have no task in common: compare runs over the same tasks.")
+    names = sorted({strata[task] for task in shared}, key=str)
+    groups = sorted({clusters[task] for task in shared}, key=str)
+    row = {group: index for index, group in enumerate(groups)}
+    column = {name: index for index, name in enumerate(names)}
+    sums, counts = np.zeros((len(groups), len(names))), np.zeros((len(groups), len(names)))
+    means_a, means_b = np.zeros(len(names)), np.zeros(len(names))
+    for task in shared:
+        at = row[clusters[task]], column[strata[task]]
+        sums[at] += b[task] - a[task]
+        counts[at] += 1
+        means_a[at[1]] += a[task]
+        means_b[at[1]] += b[task]
+    size = counts.sum(axis=0)
+    observed = float((sums.sum(axis=0) / size).mean())
+    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=resamples)
+    drawn = draws @ counts
+    differences = np.where(drawn > 0, (draws @ sums) / np.maximum(drawn, 1), observed).mean(axis=1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(differences, [tail, 1 - tail])
+    below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
+    binary = all(side[task] in (0.0, 1.0) for side in (a, b) for task in shared)
+    gained = sum(b[task] > a[task] for task in shared) if binary else None
+    lost = sum(b[task] < a[task] for task in shared) if binary else None
+    return PairedDifference(
+        pairs=len(shared),
+        mean_a=float((means_a / size).mean()),
+        mean_b=float((means_b / size).mean()),
+        difference=observed,
+        low=float(low),
+        high=float(high),
+        standard_error=float(differences.std(ddof=1)),
+        p_bootstrap=min(1.0, 2 * (min(below, above) + 1) / (resamples + 1)),
+        gained=gained,
+        lost=lost,
+        p_mcnemar=mcnemar(gained, lost) if gained is not None and lost is not None else None,
+    )

@@ -1,0 +1,143 @@
+"""What a validation log says: rates by step and category, label shares, what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seal.data.rows import WHOLE, data_source
+from seal.data.splits import CATEGORIES
+
+from .log import Log, ValidationLine
+from .statistics import Estimate, Observation, estimate, pass_at_k
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row of the table: a step and a category, or the average over categories.
+
+    Rates leave out the lines whose rollout failed for reasons other than the
+    policy (infra counts those). samples is the number of rollouts a task
+    (the smallest); pass_at_k is None with a single one. labels gives each
+    label's share of the labelled turns.
+    """
+
+    step: int
+    name: str
+    prefix: int
+    tasks: int
+    samples: int
+    passed: int
+    scored: int
+    rate: Estimate | None
+    turns_passed: int
+    turns: int
+    turn_rate: Estimate | None
+    pass_at_k: float | None
+    infra: int
+    labels: Mapping[str, float]
+
+    @property
+    def is_average(self) -> bool:
+        """True for the row over all categories."""
+        return self.name.startswith("average")
+
+
+def summarise_step(lines: Iterable[ValidationLine], without: Collection[str] = ()) -> tuple[Summary, ...]:
+    """The rows of one step's lines: each category in table order, then the average; prefixes after whole tasks.
+
+    without: task ids to leave out (the suspected ones).
+    """
+    left_out = frozenset(without)
+    groups: dict[tuple[int, str], list[ValidationLine]] = defaultdict(list)
+    for line in lines:
+        if line.task_id not in left_out:
+            groups[line.prefix, line.category].append(line)
+    rows = []
+    for prefix in sorted({prefix for prefix, _category in groups}):
+        present = [category for category in CATEGORIES if (prefix, category) in groups]
+        strata = [groups[prefix, category] for category in present]
+        rows += [
+            _row(data_source(category, prefix), prefix, [stratum])
+            for category, stratum in zip(present, strata, strict=True)
+        ]
+        rows.append(_row(data_source("average", prefix), prefix, strata))
+    return tuple(rows)
+
+
+def summarise(log: Log, without: Collection[str] = ()) -> tuple[Summary, ...]:
+    """The rows of every step of a log, ascending."""
+    return tuple(row for step in log.steps for row in summarise_step(log.at(step), without))
+
+
+def missing_tasks(log: Log, expected: Collection[tuple[str, int]] | None = None) -> dict[int, tuple[str, ...]]:
+    """By step, the tasks that should have a line and have none.
+
+    expected: pairs of task id and prefix (-1 for whole tasks); by default every
+    task that any step of the log has.
+    """
+    wanted = set(expected) if expected is not None else {(line.task_id, line.prefix) for line in log.lines}
+    missing = {}
+    for step in log.steps:
+        absent = wanted - {(line.task_id, line.prefix) for line in log.at(step)}
+        if absent:
+            missing[step] = tuple(
+                task if prefix == WHOLE else f"{task} (first {prefix} turns)" for task, prefix in sorted(absent)
+            )
+    return missing
+
+
+def label_shares(lines: Iterable[ValidationLine]) -> dict[str, float]:
+    """Each label's share of the labelled turns, most frequent first."""
+    counts = Counter(label for line in lines for label in line.labels)
+    total = sum(counts.values())
+    return {label: count / total for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def _row(name: str, prefix: int, strata: Sequence[Sequence[ValidationLine]]) -> Summary:
+    lines = [line for stratum in strata for line in stratum]
+    scored = [[line for line in stratum if line.infra is None] for stratum in strata]
+    flat = [line for stratum in scored for line in stratum]
+    outcomes = _outcomes(scored)
+    samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
+    turned = [[line for line in stratum if line.turns and line.turns_passed is not None] for stratum in scored]
+    return Summary(
+        step=lines[0].step,
+        name=name,
+        prefix=prefix,
+        tasks=len({line.task_id for line in lines}),
+        samples=samples,
+        passed=sum(line.passed for line in flat),
+        scored=len(flat),
+        rate=estimate([[Observation(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
+        turns_passed=sum(line.turns_passed or 0 for stratum in turned for line in stratum),
+        turns=sum(line.turns or 0 for stratum in turned for line in stratum),
+        turn_rate=estimate(
+            [
+                [Observation(line.scenario, line.turns_passed or 0, line.turns or 0) for line in stratum]
+                for stratum in turned
+            ]
+        ),
+        pass_at_k=_pass_at_k(outcomes, samples) if samples > 1 else None,
+        infra=len(lines) - len(flat),
+        labels=label_shares(flat),
+    )
+
+
+def _outcomes(strata: Sequence[Sequence[ValidationLine]]) -> list[dict[str, list[bool]]]:
+    """For each stratum, whether each sample of each task passed."""
+    grouped = []
+    for stratum in strata:
+        tasks: dict[str, list[bool]] = defaultdict(list)
+        for line in stratum:
+            tasks[line.task_id].append(line.passed)
+        if tasks:
+            grouped.append(dict(tasks))
+    return grouped
+
+
+def _pass_at_k(strata: Sequence[Mapping[str, Sequence[bool]]], k: int) -> float:
+    """pass@k averaged over tasks, then over strata."""
+    means = [sum(pass_at_k(len(each), sum(each), k) for each in tasks.values()) / len(tasks) for tasks in strata]
+    return sum(means) / len(means)
