@@ -25,7 +25,7 @@ from seal.interface.errors import error_class
 from seal.interface.schema_cue import arguments_line, compact_schema, full_schema
 
 EVERYWHERE = "*"
-"""The scope of a cue that holds for tasks of every category."""
+"""The scope for tasks of every category that has no scope of its own."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ def _errors() -> Mapping[str, Mapping[str, str]]:
 
 @dataclass(frozen=True)
 class Omega:
-    """Omega_t: the cues that are on, by scope ("*" or a category). Hashable, immutable.
+    """Omega_t: the cues that are on, by scope. Hashable, immutable.
 
-    ``active`` is sorted (scope, cue names) pairs without empty entries; build it with
+    A scope is a category, whose own entry then decides for its tasks, or "*" for all
+    categories without one. ``active`` is sorted (scope, cue names) pairs; build it with
     :meth:`of`. ``version`` counts the changes of a run. An Omega without cues does
     nothing; it still marks its episode as one of training.
     """
@@ -84,7 +85,7 @@ class Omega:
             names = set(by_scope[scope])
             for name in sorted(names - set(order)):
                 raise ValueError(f"unknown cue {name!r} for {scope!r}; known cues: {', '.join(order)}")
-            if names:
+            if names or scope != EVERYWHERE:
                 active.append((scope, tuple(sorted(names, key=order.index))))
         return cls(version, tuple(active))
 
@@ -95,8 +96,7 @@ class Omega:
     def for_category(self, category: str) -> tuple[str, ...]:
         """Cues that hold for a task of this category, in the order of the catalogue."""
         scopes = self.by_scope()
-        on = {*scopes.get(EVERYWHERE, ()), *scopes.get(category, ())}
-        return tuple(name for name in catalogue() if name in on)
+        return scopes[category] if category in scopes else scopes.get(EVERYWHERE, ())
 
     @property
     def cues(self) -> tuple[str, ...]:

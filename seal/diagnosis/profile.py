@@ -1,0 +1,212 @@
+"""C_t, the policy's failure profile: what was seen of each label, and with what reward.
+
+Aggregates Z(tau) over trajectories (paper, section 3.2): totals of the run and a
+window of recent steps. Values are immutable. Rewards are summed as whole
+millionths, so that sums do not depend on the order of trajectories and merging
+is associative to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seal.diagnosis.labels import EXCLUDED
+
+_MILLION = 1_000_000
+_DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "task": 1, "excluded": 1}
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What the profile needs of one rollout: its labels by turn and its terminal reward."""
+
+    task_id: str
+    category: str
+    labels: tuple[str, ...]
+    reward: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Sightings of one thing: how many, how many of them in rewarded trajectories, reward in millionths.
+
+    ``successes`` counts sightings in trajectories with reward 1 or more.
+    """
+
+    count: int = 0
+    successes: int = 0
+    millionths: int = 0
+
+    def __add__(self, other: Cell) -> Cell:
+        return Cell(self.count + other.count, self.successes + other.successes, self.millionths + other.millionths)
+
+    @property
+    def reward(self) -> float:
+        """Sum of terminal rewards over the sightings."""
+        return self.millionths / _MILLION
+
+    @property
+    def mean(self) -> float:
+        """Mean terminal reward over the sightings; 0 when there were none."""
+        return self.reward / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Cells by dimension and key. Labels count turns; categories and tasks count trajectories.
+
+    Excluded labels are tallied apart and enter nothing else; a trajectory that holds
+    one does not enter the categories and tasks, for its reward says nothing of the
+    policy, while its other turns still count by label.
+    """
+
+    cells: Mapping[tuple[str, ...], Cell]
+
+    @classmethod
+    def of(cls, trajectories: Iterable[Trajectory]) -> Tally:
+        """Tally trajectories; the result does not depend on their order."""
+        cells: dict[tuple[str, ...], Cell] = {}
+
+        def see(key: tuple[str, ...], cell: Cell) -> None:
+            cells[key] = cells.get(key, Cell()) + cell
+
+        for trajectory in trajectories:
+            one = Cell(1, int(trajectory.reward >= 1), round(trajectory.reward * _MILLION))
+            for position, label in enumerate(trajectory.labels):
+                if label in EXCLUDED:
+                    see(("excluded", label), one)
+                    continue
+                see(("label", label), one)
+                see(("category_label", trajectory.category, label), one)
+                see(("position_label", str(position), label), one)
+            if not EXCLUDED & set(trajectory.labels):
+                see(("category", trajectory.category), one)
+                see(("task", trajectory.task_id), one)
+        return cls(cells)
+
+    def __add__(self, other: Tally) -> Tally:
+        cells = dict(self.cells)
+        for key, cell in other.cells.items():
+            cells[key] = cells.get(key, Cell()) + cell
+        return Tally(cells)
+
+    def _select(self, *prefix: str) -> dict[str, Cell]:
+        found = [(key, cell) for key, cell in self.cells.items() if key[:-1] == prefix]
+        return {key[-1]: cell for key, cell in sorted(found)}
+
+    def labels(self, category: str | None = None) -> dict[str, Cell]:
+        """Cells by label, over everything or in one category; excluded labels left out."""
+        return self._select("label") if category is None else self._select("category_label", category)
+
+    def positions(self) -> dict[int, dict[str, Cell]]:
+        """Cells by turn position (from 0) and label."""
+        positions = sorted({int(key[1]) for key in self.cells if key[0] == "position_label"})
+        return {position: self._select("position_label", str(position)) for position in positions}
+
+    def categories(self) -> dict[str, Cell]:
+        """Trajectories by category."""
+        return self._select("category")
+
+    def tasks(self) -> dict[str, Cell]:
+        """Trajectories by task id."""
+        return self._select("task")
+
+    def excluded(self) -> dict[str, Cell]:
+        """Turns whose label is excluded, by that label."""
+        return self._select("excluded")
+
+    def turns(self, category: str | None = None) -> int:
+        """Number of labelled turns, excluded ones left out."""
+        return sum(cell.count for cell in self.labels(category).values())
+
+    def shares(self, category: str | None = None) -> dict[str, float]:
+        """Prevalence s_z = n_z / sum n of each label seen."""
+        turns = self.turns(category)
+        return {label: cell.count / turns for label, cell in self.labels(category).items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """{dimension: {key: [count, successes, millionths]}}, two levels of keys where it is crossed."""
+        out: dict[str, Any] = {dimension: {} for dimension in _DEPTH}
+        for key in sorted(self.cells):
+            cell = self.cells[key]
+            at = out[key[0]]
+            for part in key[1:-1]:
+                at = at.setdefault(part, {})
+            at[key[-1]] = [cell.count, cell.successes, cell.millionths]
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Tally:
+        """Rebuild a tally; ValueError for a dimension that does not exist."""
+        cells = {}
+        for dimension, entries in data.items():
+            if dimension not in _DEPTH:
+                raise ValueError(f"profile: unknown dimension {dimension!r}; it has {', '.join(_DEPTH)}")
+            if _DEPTH[dimension] == 1:
+                flat = {(key,): figures for key, figures in entries.items()}
+            else:
+                flat = {(key, last): figures for key, inner in entries.items() for last, figures in inner.items()}
+            cells.update({(dimension, *key): Cell(*figures) for key, figures in flat.items()})
+        return cls(cells)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """C_t: a tally of the whole run and one for each of the last ``window`` steps."""
+
+    window: int
+    steps: tuple[tuple[int, Tally], ...]
+    totals: Tally
+
+    @classmethod
+    def empty(cls, window: int = 5) -> Profile:
+        """The profile before anything was seen; ``window`` is in training steps."""
+        if window < 1:
+            raise ValueError(f"profile: the window must be at least one step, got {window}")
+        return cls(window, (), Tally({}))
+
+    def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Profile:
+        """The profile after these trajectories of one step; what left the window stays in the totals."""
+        seen = Tally.of(trajectories)
+        return self.merge(Profile(self.window, ((step, seen),), seen))
+
+    def merge(self, other: Profile) -> Profile:
+        """Both profiles as one (associative and commutative); ValueError when the windows differ."""
+        if other.window != self.window:
+            raise ValueError(f"profile: cannot merge windows of {self.window} and {other.window} steps")
+        steps = dict(self.steps)
+        for step, tally in other.steps:
+            steps[step] = steps[step] + tally if step in steps else tally
+        oldest = max(steps, default=0) - self.window
+        kept = tuple((step, steps[step]) for step in sorted(steps) if step > oldest)
+        return Profile(self.window, kept, self.totals + other.totals)
+
+    def recent(self) -> Tally:
+        """The tally of the last ``window`` steps, counted back from the latest step seen."""
+        tally = Tally({})
+        for _, step in self.steps:
+            tally = tally + step
+        return tally
+
+    def total(self) -> Tally:
+        """The tally of the whole run."""
+        return self.totals
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary with sorted keys; the inverse of :meth:`from_json`."""
+        steps = [{"step": step, **tally.to_json()} for step, tally in self.steps]
+        return {"window": self.window, "steps": steps, "total": self.totals.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Profile:
+        """Rebuild a profile; ValueError when a key is missing or unknown."""
+        for key in ("window", "steps", "total"):
+            if key not in data:
+                raise ValueError(f"profile: the key {key!r} is missing")
+        steps = []
+        for entry in data["steps"]:
+            tally = {key: value for key, value in entry.items() if key != "step"}
+            steps.append((int(entry["step"]), Tally.from_json(tally)))
+        return cls(int(data["window"]), tuple(steps), Tally.from_json(data["total"]))

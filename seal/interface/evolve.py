@@ -1,0 +1,163 @@
+"""Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
+
+A label is a weakness while its recent prevalence is high and its recent mean reward
+low; the cues of the worst weaknesses are on. Both are figures of the profile's
+window: prevalence is the label's share of the labelled turns, the mean reward is
+the mean terminal reward of the trajectories over the turns that carry the label.
+Thresholds to leave are laxer than those to enter, so that a cue does not flicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seal.diagnosis.config import read_settings
+from seal.diagnosis.profile import Cell, Profile, Tally
+from seal.interface.cues import EVERYWHERE, Omega, catalogue
+
+KINDS = ("schema", "feedback", "guideline")
+
+
+@dataclass(frozen=True)
+class EvolveSettings:
+    """When cues turn on and off. Defaults are the paper's, but for those of the hysteresis.
+
+    enabled: false freezes Omega at its start. prevalence, mean_reward, min_count: a
+    label becomes a weakness at this share or more, below this mean reward, seen this
+    often. max_labels: so many weaknesses at once (each has at most one guideline).
+    off_prevalence, off_mean_reward: a weakness ends below this share or at this mean
+    reward. stickiness: the factor on the score of a weakness that is on already, so
+    that a newcomer must be clearly worse to take its place. per_category: judge each
+    category by itself. kinds, without: the kinds of cues, and single cues, to use and
+    not to use. initial: cues on at the start, which evolve like all others. always:
+    cues that stay on whatever is seen.
+    """
+
+    enabled: bool = True
+    prevalence: float = 0.10
+    mean_reward: float = 0.6
+    min_count: int = 8
+    max_labels: int = 3
+    off_prevalence: float = 0.07
+    off_mean_reward: float = 0.65
+    stickiness: float = 1.25
+    per_category: bool = False
+    kinds: tuple[str, ...] = KINDS
+    without: tuple[str, ...] = ()
+    initial: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.off_prevalence <= self.prevalence <= 1:
+            raise ValueError("evolve: needs 0 < off_prevalence <= prevalence <= 1; lower off_prevalence")
+        if self.off_mean_reward < self.mean_reward:
+            raise ValueError("evolve: off_mean_reward must not be below mean_reward; raise it")
+        if self.min_count < 1 or self.max_labels < 0:
+            raise ValueError("evolve: min_count must be 1 or more and max_labels 0 or more")
+        if self.stickiness < 1:
+            raise ValueError("evolve: stickiness below 1 would push out what is on; use 1 or more")
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ValueError(f"evolve: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
+        for name in (*self.without, *self.initial, *self.always):
+            if name not in catalogue():
+                raise ValueError(f"evolve: unknown cue {name!r}; known cues: {', '.join(catalogue())}")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> EvolveSettings:
+        """Settings from a recipe's section; ValueError names what is wrong."""
+        return read_settings(cls, config, "evolve")
+
+    def initial_omega(self) -> Omega:
+        """Omega_0: the initial and the permanent cues, for every category."""
+        return Omega.of((*self.initial, *self.always))
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
+
+    category is "*" when the cue is judged over all categories. figures: prevalence,
+    mean_reward, count, score (prevalence x (1 - mean reward)) of the cue's label and
+    the number of turns in the window.
+    """
+
+    step: int
+    cue: str
+    on: bool
+    category: str
+    figures: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {**asdict(self), "figures": dict(self.figures)}
+
+
+def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) -> tuple[Omega, tuple[Event, ...]]:
+    """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
+
+    A scope with fewer than ``min_count`` labelled turns in the window keeps its cues.
+    """
+    if not settings.enabled:
+        return omega, ()
+    tally = profile.recent()
+    scopes = tuple(tally.categories()) if settings.per_category else (EVERYWHERE,)
+    active = omega.by_scope()
+    events: list[Event] = []
+    for scope in scopes:
+        figures = _figures(tally, None if scope == EVERYWHERE else scope)
+        before = frozenset(omega.for_category(scope))
+        after = _cues(before, figures, settings)
+        if after != before:
+            active[scope] = tuple(after)
+        for name, cue in catalogue().items():
+            if (name in before) != (name in after):
+                events.append(Event(step, name, name in after, scope, figures[cue.label]))
+    if not events:
+        return omega, ()
+    return Omega.of(active, omega.version + 1), tuple(events)
+
+
+def _figures(tally: Tally, category: str | None) -> dict[str, dict[str, float]]:
+    """What decides, for each label that has a cue."""
+    turns, seen = tally.turns(category), tally.labels(category)
+    figures = {}
+    for label in {cue.label for cue in catalogue().values()}:
+        cell = seen.get(label, Cell())
+        share = cell.count / turns if turns else 0.0
+        figures[label] = {
+            "prevalence": share,
+            "mean_reward": cell.mean,
+            "count": cell.count,
+            "score": share * (1 - cell.mean),
+            "turns": turns,
+        }
+    return figures
+
+
+def _cues(
+    before: frozenset[str], figures: Mapping[str, Mapping[str, float]], settings: EvolveSettings
+) -> frozenset[str]:
+    if max(seen["turns"] for seen in figures.values()) < settings.min_count:
+        return before
+    usable = [c for c in catalogue().values() if c.kind in settings.kinds and c.name not in settings.without]
+    on = {catalogue()[name].label for name in before if name not in settings.always}
+    scores = {
+        label: figures[label]["score"] * (settings.stickiness if label in on else 1.0)
+        for label in {cue.label for cue in usable}
+        if _weak(figures[label], label in on, settings)
+    }
+    chosen = sorted(scores, key=lambda label: (-scores[label], label))[: settings.max_labels]
+    return frozenset({cue.name for cue in usable if cue.label in chosen} | set(settings.always))
+
+
+def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> bool:
+    if on:
+        return figures["prevalence"] >= settings.off_prevalence and figures["mean_reward"] < settings.off_mean_reward
+    return (
+        figures["prevalence"] >= settings.prevalence
+        and figures["mean_reward"] < settings.mean_reward
+        and figures["count"] >= settings.min_count
+    )
