@@ -1,0 +1,31 @@
+# Every target sets up what it needs in .venv first.
+PYTHON := .venv/bin/python
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup quickstart quickstart-long policy test test-slow lint
+
+setup: .venv/ready
+
+.venv/ready: install.sh requirements-cpu.txt pyproject.toml
+	bash install.sh --cpu
+	@touch $@
+
+quickstart: setup
+	$(PYTHON) launcher.py --conf exp/quickstart.yaml --with-bfcl
+
+quickstart-long: setup
+	$(PYTHON) launcher.py --conf exp/quickstart_long.yaml --with-bfcl
+
+policy: setup
+	$(PYTHON) -m seal.policy make --out data/quickstart_policy --seed 0
+
+test: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m pytest -q -m "not slow"
+
+test-slow: setup
+	$(PYTHON) -m pytest -q -m slow
+
+lint: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .

@@ -1,0 +1,1 @@
+"""What verl and vLLM need to run on a machine without an accelerator."""

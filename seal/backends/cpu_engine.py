@@ -1,0 +1,19 @@
+"""verl's FSDP2 language-model engine, registered for device `cpu`."""
+
+from __future__ import annotations
+
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp import transformer_impl
+
+from seal.backends.patches import gloo_process_group, without_cpu_offload
+
+gloo_process_group()
+
+
+@EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
+class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
+    """The stock engine; only the sharding of the module is told that there is nothing to offload to."""
+
+    def _build_fsdp_module(self, module):
+        with without_cpu_offload(transformer_impl):
+            return super()._build_fsdp_module(module)

@@ -1,0 +1,160 @@
+"""The verl platform `cpu`, selected by VERL_PLATFORM=cpu.
+
+verl reaches its device through a platform object and through the device's
+torch module. verl 0.9.1 ships platforms for three accelerators; this one lets
+the same trainer run where there is none. Memory figures are those of the
+process: there is no device memory to report.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import contextmanager
+
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+class CPUDeviceModule:
+    """`torch.cpu` with the memory and generator calls that verl makes on a device module."""
+
+    def __getattr__(self, name):
+        return getattr(torch.cpu, name)
+
+    def __eq__(self, other):
+        # verl compares the device module with torch.cpu to skip its flops and memory counters.
+        return other is torch.cpu or other is self
+
+    __hash__ = object.__hash__
+
+    def current_device(self):
+        return "cpu"
+
+    def set_device(self, *_):
+        return None
+
+    def synchronize(self, *_):
+        return None
+
+    def empty_cache(self):
+        return None
+
+    def memory_allocated(self, *_):
+        return _resident_bytes()
+
+    memory_reserved = memory_allocated
+
+    def max_memory_allocated(self, *_):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    max_memory_reserved = max_memory_allocated
+
+    def mem_get_info(self, *_):
+        return 0, 0
+
+    def reset_peak_memory_stats(self, *_):
+        return None
+
+    def get_device_name(self, *_):
+        return "CPU"
+
+    def get_rng_state(self, *_):
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state, *_):
+        torch.set_rng_state(state)
+
+    def manual_seed(self, seed):
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+
+_DEVICE_MODULE = CPUDeviceModule()
+
+
+@PlatformRegistry.register(platform="cpu")
+class PlatformCPU(PlatformBase):
+    """One CPU seen as one device, with gloo for collectives."""
+
+    device_name = "cpu"
+    vendor_name = "generic"
+    device_module = _DEVICE_MODULE
+
+    def is_available(self):
+        return True
+
+    def is_platform_available(self, use_smi_check=False):
+        # Never detected by itself: a machine with an accelerator must not fall back in silence.
+        return False
+
+    def current_device(self):
+        return "cpu"
+
+    def device_count(self):
+        return 1
+
+    def set_device(self, device_index):
+        return None
+
+    def synchronize(self, device_index=None):
+        return None
+
+    def manual_seed(self, seed):
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed):
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings):
+        return None
+
+    def empty_cache(self):
+        return None
+
+    def get_device_capability(self, device_index=0):
+        return None, None
+
+    def communication_backend_name(self):
+        return "gloo"
+
+    def visible_devices_envvar(self):
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg):
+        yield
+
+    def profiler_start(self):
+        return None
+
+    def profiler_stop(self):
+        return None
+
+    def ray_resource_name(self):
+        # verl counts only GPU and NPU resources; the recipe tells Ray that one GPU exists.
+        return "GPU"
+
+    def ray_noset_envvars(self):
+        return []
+
+    def rollout_env_vars(self):
+        return {
+            "VLLM_TARGET_DEVICE": "cpu",
+            # vLLM would otherwise compile sampler helpers with a C++ compiler at the first request.
+            "TORCH_COMPILE_DISABLE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
+        }
+
+    def is_ipc_supported(self):
+        return False
+
+    def cudart(self):
+        return None

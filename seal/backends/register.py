@@ -1,0 +1,6 @@
+"""Named by `actor_rollout_ref.model.external_lib`: adds the CPU engine where the device is the CPU."""
+
+from verl.utils.device import get_device_name
+
+if get_device_name() == "cpu":
+    from seal.backends import cpu_engine  # noqa: F401

@@ -1,0 +1,14 @@
+"""Entry point of `vllm.general_plugins`: runs in the API process, the engine and every worker."""
+
+from __future__ import annotations
+
+
+def register() -> None:
+    """Prepare vLLM's CPU build for weight updates; does nothing on other devices."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    from seal.backends.patches import plain_linear
+
+    plain_linear()

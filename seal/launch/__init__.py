@@ -1,0 +1,1 @@
+"""What the launcher does before, around and after a training process."""

@@ -1,0 +1,66 @@
+"""Child processes that never outlive the launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Make grandchildren whose parent dies our children, so that stopping ours stops them too (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def start(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen:
+    """Start a command in a session of its own, so that Ctrl-C reaches the launcher alone; output goes to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def stop_tree(process: subprocess.Popen, grace_s: float) -> None:
+    """End a process and everything it started: SIGTERM, then after `grace_s` seconds SIGKILL."""
+    try:
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        family = []
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    _kill(family)
+
+
+def stop_descendants() -> None:
+    """Kill every process that descends from this one, orphans adopted by it included."""
+    _kill(psutil.Process().children(recursive=True))
+
+
+def _kill(family: Sequence[psutil.Process]) -> None:
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=10)

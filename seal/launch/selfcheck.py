@@ -1,0 +1,56 @@
+"""`python -m seal.launch.selfcheck`: imports what a CPU run needs and proves that everything is registered."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import entry_points, version
+
+from rich.console import Console
+
+NEEDED = ("torch", "ray", "transfer_queue", "verl", "vllm", "bfcl_eval", "fastapi", "env_service", "seal")
+UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
+
+
+def problems() -> list[str]:
+    """One sentence for each thing that is wrong; empty when a CPU run can start."""
+    found = []
+    for name in NEEDED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            found.append(f"{name} cannot be imported ({error}); run `bash install.sh --cpu` again.")
+    found += [
+        f"{name} is installed and fails to import beside the CPU build of torch; remove it: pip uninstall {name}."
+        for name in UNWANTED
+        if importlib.util.find_spec(name) is not None
+    ]
+    if found:
+        return found
+    from seal.training.main import check_registrations
+
+    check_registrations()
+    from seal.backends import cpu_engine  # noqa: F401  registers itself or raises
+
+    if "seal_cpu" not in {point.name for point in entry_points(group="vllm.general_plugins")}:
+        found.append("vLLM does not see SEAL's plugin; run `bash install.sh --cpu` again.")
+    return found
+
+
+def main() -> int:
+    """Print what is there or what is wrong; exit code 1 when something is."""
+    os.environ.setdefault("VERL_PLATFORM", "cpu")
+    os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
+    console = Console()
+    wrong = problems()
+    for sentence in wrong:
+        console.print(f"[red]error:[/red] {sentence}", soft_wrap=True)
+    if not wrong:
+        packages = "  ".join(f"{name} {version(name)}" for name in ("torch", "verl", "vllm", "ray", "bfcl-eval"))
+        console.print(f"ready: {packages}", highlight=False)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

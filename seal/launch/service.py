@@ -1,0 +1,108 @@
+"""The environment service as the launcher starts, finds and stops it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+from dotenv import dotenv_values
+
+from seal.launch.errors import LaunchError
+from seal.launch.processes import start, stop_tree
+from seal.launch.recipe import HOME
+
+PROBE_TIMEOUT_S = 3.0
+START_DEADLINE_S = 120.0
+STOP_GRACE_S = 5.0
+
+
+def probe(url: str) -> dict | None:
+    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing."""
+    try:
+        health = requests.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S)
+        version = requests.get(f"{url}/version", timeout=PROBE_TIMEOUT_S)
+        if health.ok and version.ok and "data_hash" in version.json():
+            return version.json()
+    except requests.ConnectionError:
+        return None
+    except (requests.RequestException, ValueError):
+        return {}
+    return {}
+
+
+def require_service(url: str) -> dict:
+    """The version answer of a running service; LaunchError when none or something else answers."""
+    answer = probe(url)
+    if answer is None:
+        raise LaunchError(
+            f"No environment service answers at {url}: start it with `bash env_service/launch_script/bfcl.sh`, "
+            "let the launcher do so with --with-bfcl, or set env_service.env_url."
+        )
+    if not answer:
+        raise LaunchError(
+            f"Something that is not the environment service answers at {url}: set env_service.env_url to the service's "
+            "address, or with --with-bfcl to a free port."
+        )
+    return answer
+
+
+class Service:
+    """A service started by the launcher; a running one at the same address is used and left running."""
+
+    def __init__(self, url: str, log: Path):
+        self.url = url.rstrip("/")
+        self._log = log
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> bool:
+        """Start the service and wait for its health; False when one was running there already."""
+        if probe(self.url) is not None:
+            require_service(self.url)
+            return False
+        address = urlsplit(self.url)
+        env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
+        script = dotenv_values(HOME / ".env").get("BFCL_SCRIPT") or os.environ.get("BFCL_SCRIPT")
+        if script:
+            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
+        else:
+            command, cwd = [sys.executable, "-m", "env_service"], HOME
+        self._process = start(command, log=self._log, cwd=cwd, env=env)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise LaunchError(
+                    f"The environment service ended with code {self._process.returncode} before it was ready: "
+                    f"{last_line(self._log)} (log: {self._log})"
+                )
+            if probe(self.url):
+                return True
+            time.sleep(0.3)
+        self.stop()
+        raise LaunchError(f"The environment service was not ready within {START_DEADLINE_S:.0f} s; see {self._log}.")
+
+    def ensure_running(self) -> None:
+        """Raise LaunchError when the service that we started has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise LaunchError(
+                f"The environment service ended with code {self._process.returncode}: {last_line(self._log)} "
+                f"(log: {self._log})"
+            )
+
+    def stop(self) -> None:
+        """Stop what start() started, and nothing else."""
+        if self._process is not None:
+            stop_tree(self._process, STOP_GRACE_S)
+            self._process = None
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not empty, or a note that there is none."""
+    if not log.is_file():
+        return "no output"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"

@@ -1,0 +1,1 @@
+"""Rollouts: one agent loop per trajectory, against the environment service."""

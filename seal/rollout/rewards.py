@@ -1,0 +1,43 @@
+"""Terminal rewards of a trajectory: the paper's binary one and the release's dense modes.
+
+The verdict is the verifier's own; a dense mode grades the trajectories that it
+fails. No mode looks at labels or at the interface, so nothing that SEAL learns
+can change a reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MODES = ("binary", "capped", "t3rl")
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    """mode: binary (V itself), capped or t3rl; weight and cap shape the dense modes."""
+
+    mode: str = "binary"
+    weight: float = 0.5
+    cap: float = 0.5
+
+    def __post_init__(self):
+        if self.mode not in MODES:
+            raise ValueError(f"seal.reward.mode is {self.mode!r}; choose one of {', '.join(MODES)}.")
+        if not 0 <= self.cap <= 1 or not 0 <= self.weight <= 1:
+            raise ValueError("seal.reward.weight and seal.reward.cap must lie between 0 and 1.")
+
+
+def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings) -> float:
+    """The reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1)."""
+    passed = float(bool(evaluation["valid"]))
+    if settings.mode == "binary":
+        return passed
+    info = evaluation["bfcl_progress_info"]
+    solved, scorable = info["passed_turns"], info["scorable_turns"]
+    abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
+    if settings.mode == "capped":
+        return passed or min(settings.cap, settings.weight * solved / max(1, scorable))
+    total = scorable + settings.weight * abstainable
+    return (solved + settings.weight * abstained) / total if total else passed

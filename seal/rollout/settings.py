@@ -1,0 +1,31 @@
+"""Budgets and deadlines of a rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RolloutSettings:
+    """Budgets and deadlines of one trajectory (`seal.rollout` of the recipe).
+
+    max_steps: assistant messages a training trajectory may hold (paper, Table
+    4); validation follows the benchmark's own limit. max_message_tokens: of one
+    assistant message. deadline_s: of the whole trajectory. attempts: how often
+    a trajectory is started over after a failure of infrastructure. seed: with
+    step, row, sample and message it seeds each request.
+    """
+
+    max_steps: int = 20
+    max_message_tokens: int = 1024
+    deadline_s: float = 900.0
+    attempts: int = 2
+    seed: int = 0
+    enforce_available_tools: bool = True
+
+    def __post_init__(self):
+        for name in ("max_steps", "max_message_tokens", "attempts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.deadline_s <= 0:
+            raise ValueError(f"seal.rollout.deadline_s is {self.deadline_s}; it must be positive.")

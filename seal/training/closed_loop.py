@@ -1,0 +1,259 @@
+"""Algorithm 1 between rollouts: weigh the advantages, aggregate C_t, update rho and Omega.
+
+Free of verl and torch: trajectories in, weights and the next state out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seal.diagnosis.labels import EXCLUDED
+from seal.diagnosis.profile import Profile, Trajectory
+from seal.diagnosis.sources import SOURCES, relabel
+from seal.interface.cues import Omega
+from seal.interface.evolve import Event, EvolveSettings, evolve
+from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
+from seal.rollout.record import TrajectoryRecord
+from seal.training.group import Group, groups_with_spread
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """The `seal` block of a recipe, as far as the closed loop reads it.
+
+    enabled: False makes the run vanilla GRPO (w = 1, no Omega) that still
+    diagnoses and logs. source: where labels come from (the controls). window:
+    steps that C_t calls recent. interface, closed_loop: send an Omega; evolve
+    it and rho from C_t.
+    """
+
+    enabled: bool
+    source: str
+    window: int
+    seed: int
+    interface: bool
+    closed_loop: bool
+    evolve: EvolveSettings
+    reweighting: ReweightSettings
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LoopSettings:
+        """Build from the recipe's block; ValueError with one sentence for a wrong value."""
+        diagnosis, interface = config["diagnosis"], config["interface"]
+        if diagnosis["source"] not in SOURCES:
+            raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
+        return cls(
+            enabled=bool(config["enabled"]),
+            source=diagnosis["source"],
+            window=int(diagnosis["window"]),
+            seed=int(config["seed"]),
+            interface=bool(interface["enabled"]),
+            closed_loop=bool(config["closed_loop"]),
+            evolve=EvolveSettings.from_config(interface["evolve"]),
+            reweighting=ReweightSettings.from_config(config["reweighting"]),
+        )
+
+
+@dataclass(frozen=True)
+class TokenWeights:
+    """w of one trajectory: one factor for all its tokens, or one for the tokens of each span.
+
+    spans: (start, end, factor) in response tokens; tokens outside every span keep w.
+    """
+
+    w: float
+    spans: tuple[tuple[int, int, float], ...] = ()
+
+    def per_token(self, length: int) -> list[float]:
+        """The factor of each of `length` response tokens."""
+        factors = [self.w] * length
+        for start, end, factor in self.spans:
+            factors[start:end] = [factor] * (min(end, length) - min(start, length))
+        return factors
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Everything that is logged about one step."""
+
+    step: int
+    records: tuple[TrajectoryRecord, ...]
+    labels: Mapping[str, int]
+    rho: Mapping[str, float]
+    w: tuple[float, ...]
+    spread: int
+    dropped: int
+    infra: Mapping[str, int]
+    omega: Omega | None
+    omega_next: Mapping[str, Any] | None
+    events: tuple[Event, ...]
+    profile: Mapping[str, Any]
+    logp_diff_max: float = 0.0
+    seal_seconds: float = 0.0
+
+    def with_figures(self, **figures: float) -> StepReport:
+        """The same report with measured figures filled in."""
+        return replace(self, **figures)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Label counts over their sum."""
+        total = sum(self.labels.values())
+        return {label: count / total for label, count in self.labels.items()}
+
+    @property
+    def rewards(self) -> list[float]:
+        return [record.score for record in self.records if record.infra is None]
+
+    def line(self, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """The step's line of `steps.jsonl`; seconds by stage come from the trainer."""
+        rewards, w = self.rewards, self.w
+        return {
+            "step": self.step,
+            "reward_mean": sum(rewards) / len(rewards) if rewards else None,
+            "pass_share": sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
+            "trajectories": len(self.records),
+            "groups_with_spread": self.spread,
+            "trajectories_dropped": self.dropped,
+            "label_counts": dict(self.labels),
+            "label_shares": self.shares,
+            "rho": dict(self.rho),
+            "w": {"mean": sum(w) / len(w), "min": min(w), "max": max(w)} if w else None,
+            "omega": self.omega
+            and {"version": self.omega.version, "digest": self.omega.digest, "cues": list(self.omega.cues)},
+            "events": [event.to_json() for event in self.events],
+            "seconds": dict(seconds),
+            "seal_seconds": round(self.seal_seconds, 4),
+            "logp_diff_max": self.logp_diff_max,
+            "infra": dict(self.infra),
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Scalars for verl's loggers."""
+        figures = {"seal/groups_with_spread": self.spread, "seal/seconds": self.seal_seconds}
+        if self.w:
+            figures |= {
+                "seal/w/mean": sum(self.w) / len(self.w),
+                "seal/w/min": min(self.w),
+                "seal/w/max": max(self.w),
+            }
+        figures |= {f"seal/label_share/{label}": share for label, share in self.shares.items()}
+        figures |= {f"seal/rho/{label}": value for label, value in self.rho.items()}
+        figures |= {f"seal/infra/{cause}": count for cause, count in self.infra.items()}
+        if self.omega is not None:
+            figures |= {"seal/omega/version": self.omega.version, "seal/omega/cues": len(self.omega.cues)}
+        return figures
+
+
+class ClosedLoop:
+    """C_t, rho_t and Omega_t, and the step from each to the next.
+
+    Beside C_t it keeps the profile of the labels as diagnosed, which the random
+    control draws from; the two are the same where labels come from the verifier.
+    """
+
+    def __init__(self, settings: LoopSettings):
+        self._settings = settings
+        self._profile = Profile.empty(window=settings.window)
+        self._rho = initial_rho(settings.reweighting)
+        self._observed = self._profile
+        self._omega = settings.evolve.initial_omega()
+
+    @property
+    def _sends_omega(self) -> bool:
+        return self._settings.enabled and self._settings.interface
+
+    def omega_to_send(self) -> dict[str, Any] | None:
+        """Omega_t for the next training prompts, or None where the interface is off."""
+        return self._omega.to_json() if self._sends_omega else None
+
+    def step(
+        self,
+        step: int,
+        records: Sequence[TrajectoryRecord],
+        groups: Sequence[Group],
+        signs: Sequence[int],
+    ) -> tuple[list[TokenWeights], StepReport]:
+        """Weigh a step's trajectories with rho_t, then make C_t, rho_{t+1} and Omega_{t+1}.
+
+        signs: sign of each trajectory's advantage. A trajectory that does not
+        count (see `mark_groups`) has weight 0 and stays out of C_t.
+        """
+        settings = self._settings
+        # The controls draw in this order, which must not depend on which rollout ended first.
+        counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
+        diagnosed = [records[i].labels for i in counted]
+        labels = relabel(diagnosed, settings.source, settings.seed, step, self._observed)
+        w = [1.0] * len(counted)
+        if settings.enabled:
+            w = weights(labels, self._rho, settings.reweighting, step, [signs[i] for i in counted])
+        token_weights = [TokenWeights(0.0)] * len(records)
+        for i, row_labels, row_w in zip(counted, labels, w, strict=True):
+            token_weights[i] = self._token_weights(records[i], row_labels, row_w, step, signs[i])
+
+        rows = [records[i] for i in counted]
+        profile = self._profile.updated(step, _trajectories(rows, labels))
+        self._observed = self._observed.updated(step, _trajectories(rows, diagnosed))
+        rho, omega, events = self._rho, self._omega, ()
+        if settings.enabled and settings.closed_loop:
+            rho = update_rho(self._rho, profile, settings.reweighting)
+            if settings.interface:
+                omega, events = evolve(self._omega, profile, settings.evolve, step)
+        report = StepReport(
+            step=step,
+            records=tuple(records),
+            labels=Counter(label for row in labels for label in row if label not in EXCLUDED),
+            rho=self._rho,
+            w=tuple(w),
+            spread=groups_with_spread(groups, records),
+            dropped=len(records) - len(counted),
+            infra=Counter(record.infra for record in records if record.infra),
+            omega=self._omega if self._sends_omega else None,
+            omega_next=omega.to_json() if self._sends_omega else None,
+            events=tuple(events),
+            profile=profile.to_json(),
+        )
+        self._profile, self._rho, self._omega = profile, rho, omega
+        return token_weights, report
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """C, rho and Omega as JSON values, for the checkpoint."""
+        return {
+            "profile": self._profile.to_json(),
+            "observed": self._observed.to_json(),
+            "rho": dict(self._rho),
+            "omega": self._omega.to_json(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint's state."""
+        self._profile = Profile.from_json(state["profile"])
+        self._observed = Profile.from_json(state["observed"])
+        self._rho = dict(state["rho"])
+        self._omega = Omega.from_json(state["omega"])
+
+    def _token_weights(
+        self, record: TrajectoryRecord, labels: Sequence[str], w: float, step: int, sign: int
+    ) -> TokenWeights:
+        settings = self._settings.reweighting
+        if not (self._settings.enabled and settings.per_turn):
+            return TokenWeights(w)
+        factors = turn_weights(labels, self._rho, settings, step, sign)
+        return TokenWeights(
+            w, tuple((start, end, factors[turn]) for turn, start, end in record.spans if turn < len(factors))
+        )
+
+
+def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:
+    return record.data_source, record.task_id, record.sample
+
+
+def _trajectories(records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> list[Trajectory]:
+    return [
+        Trajectory(record.task_id, record.category, tuple(row), record.score)
+        for record, row in zip(records, labels, strict=True)
+    ]

@@ -1,0 +1,33 @@
+"""Stops a run whose trajectories fail for reasons that are not the policy's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seal.rollout.record import TrajectoryRecord
+
+
+class InfrastructureFailure(RuntimeError):
+    """Too large a share of a step's trajectories was lost to infrastructure."""
+
+
+class InfrastructureWatch:
+    """Compares the share of failed trajectories of a step with a limit in (0, 1]."""
+
+    def __init__(self, limit: float):
+        if not 0 < limit <= 1:
+            raise ValueError(f"seal.infra_limit is {limit}; it is a share and must lie in (0, 1].")
+        self._limit = limit
+
+    def check(self, records: Sequence[TrajectoryRecord]) -> None:
+        """Raise InfrastructureFailure naming the causes when their share passes the limit."""
+        causes = Counter(record.infra for record in records if record.infra)
+        lost = sum(causes.values())
+        if lost > self._limit * len(records):
+            named = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+            raise InfrastructureFailure(
+                f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
+                f"seal.infra_limit={self._limit}; see the service's log and env_service.env_url, then start again: "
+                "the run resumes from its last checkpoint."
+            )
