@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
+from seal.diagnosis.labels import CORRECT_ABSTENTION, PASS
 
 from .jsonl import BadLine, Line, read_jsonl, step_files
 from .rows import WHOLE, TaskRow, whole_rows
 from .splits import CATEGORIES, DEFAULT_SPLIT, SCENARIO_COUNT, SPLITS, Side, parse_task_id, task_ids
 
-_MET = frozenset({"pass", "correct_abstention"})
+_MET = frozenset({PASS, CORRECT_ABSTENTION})
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,9 @@ def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
 
     A rollout's label is that of its first turn that missed the verifier, ``pass``
     when none did. Trajectories of training and validation lines both count; of
-    several samples in the same step any may carry the label. ValueError when the
-    run has no such log or never saw the label.
+    several samples in the same step any may carry the label; rollouts without
+    labels (failures of infrastructure) do not count. ValueError when the run has
+    no such log or never saw the label.
     """
     run = Path(run)
     logs = [
@@ -198,7 +200,8 @@ def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
             if isinstance(line, BadLine):
                 raise ValueError(f"The log cannot be read: {line}")
             task, labels = _task_and_labels(line)
-            seen.setdefault(task, set()).add(next((each for each in labels if each not in _MET), "pass"))
+            if labels:
+                seen.setdefault(task, set()).add(next((each for each in labels if each not in _MET), PASS))
         last.update(seen)
     found = frozenset(task for task, labels in last.items() if label in labels)
     if not found:

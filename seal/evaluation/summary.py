@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from seal.data.rows import WHOLE, data_source
 from seal.data.splits import CATEGORIES
+from seal.diagnosis.labels import EXCLUDED
 
 from .log import Log, ValidationLine
 from .statistics import Estimate, Observation, estimate, pass_at_k
@@ -71,6 +72,12 @@ def summarise(log: Log, without: Collection[str] = ()) -> tuple[Summary, ...]:
     return tuple(row for step in log.steps for row in summarise_step(log.at(step), without))
 
 
+def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
+    """The rows without the averages over a single category, which only repeat it."""
+    counts = Counter((row.step, row.prefix) for row in rows if not row.is_average)
+    return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
+
+
 def missing_tasks(log: Log, expected: Collection[tuple[str, int]] | None = None) -> dict[int, tuple[str, ...]]:
     """By step, the tasks that should have a line and have none.
 
@@ -89,8 +96,8 @@ def missing_tasks(log: Log, expected: Collection[tuple[str, int]] | None = None)
 
 
 def label_shares(lines: Iterable[ValidationLine]) -> dict[str, float]:
-    """Each label's share of the labelled turns, most frequent first."""
-    counts = Counter(label for line in lines for label in line.labels)
+    """Each label's share of the labelled turns, most frequent first; failures of the checker left out."""
+    counts = Counter(label for line in lines for label in line.labels if label not in EXCLUDED)
     total = sum(counts.values())
     return {label: count / total for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
 

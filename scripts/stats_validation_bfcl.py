@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""Statistics of BFCL validation logs: ``scripts/stats_validation_bfcl.py --val-dir experiments/NAME``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from seal.evaluation.stats import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Curves of validation results over training steps, as PNG or as one HTML page."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from seal.data.files import write_text
+
+from .summary import Summary, informative
+
+COLOURS = {
+    "base": "#0072B2",
+    "miss_func": "#D55E00",
+    "miss_param": "#009E73",
+    "long_context": "#CC79A7",
+    "average": "#222222",
+}
+"""A colour-blind-safe colour for each category."""
+
+
+def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
+    """Draw one line a category over steps, with the interval of the average shaded.
+
+    turns: per-turn pass rates instead of whole tasks.
+    """
+    chosen = [row for row in informative(rows) if (row.turn_rate if turns else row.rate) is not None]
+    for name in dict.fromkeys(row.name for row in chosen):
+        line = [row for row in chosen if row.name == name]
+        rates = [row.turn_rate if turns else row.rate for row in line]
+        steps = [row.step for row in line]
+        colour = COLOURS[name.partition("@")[0]]
+        average = line[0].is_average
+        axes.plot(
+            steps,
+            [100 * rate.rate for rate in rates],
+            color=colour,
+            linewidth=2.4 if average else 1.3,
+            marker="o",
+            markersize=4 if average else 3,
+            linestyle="--" if line[0].prefix > 0 and len({row.prefix for row in chosen}) > 1 else "-",
+            label=name.replace("_", " "),
+            zorder=3 if average else 2,
+        )
+        if average or len({row.name for row in chosen}) == 1:
+            low, high = [100 * rate.low for rate in rates], [100 * rate.high for rate in rates]
+            if len(steps) > 1:
+                axes.fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+            else:
+                axes.vlines(steps, low, high, color=colour, alpha=0.5)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("turns passed, %" if turns else "tasks passed, %")
+    tidy(axes)
+
+
+def tidy(axes: Axes) -> None:
+    """The look of every panel: no box, a light grid behind."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+def rates_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:
+    """One row of two panels (whole tasks, turns) for each named run."""
+    figure = Figure(figsize=(10, 3.4 * len(runs)), layout="constrained")
+    panels = figure.subplots(len(runs), 2, squeeze=False, sharey="col")
+    for row, (name, rows) in zip(panels, runs.items(), strict=True):
+        for axes, turns in zip(row, (False, True), strict=True):
+            draw_rates(axes, rows, turns)
+            axes.set_title(f"{name}: {'turns' if turns else 'whole tasks'}", loc="left", fontsize=10)
+            axes.set_xlabel("training step")
+        row[0].legend(fontsize=8, frameon=False)
+    return figure
+
+
+def save(figure: Figure, path: Path | str, title: str, tables: str = "") -> None:
+    """Write a figure as .png, or as .html with the tables under it; ValueError for another ending."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".png":
+        figure.savefig(path, dpi=140)
+    elif path.suffix == ".html":
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+        svg = stream.getvalue()
+        write_text(
+            f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
+            "<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto}svg{width:100%;height:auto}"
+            "pre{font-size:12px;overflow-x:auto}</style>"
+            f"<h1>{html.escape(title)}</h1>{svg[svg.index('<svg') :]}<pre>{html.escape(tables)}</pre></html>\n",
+            path,
+        )
+    else:
+        raise ValueError(f"{path}: a plot is written as .png or .html.")
