@@ -1,0 +1,235 @@
+"""One BFCL episode: messages in, observations and evidence out.
+
+The episode runs the calls on its own clean simulators and compares each turn
+when it ends, so an evaluation only reads what was recorded. Without Omega it
+behaves as the official runner does, to the letter; with it, observations get
+the interface's cues and unavailable tools are refused (paper, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from env_service.environments.base import Guard, Json
+from env_service.environments.bfcl.catalog import Document, Task, all_tools, available_tools, data_hash
+from env_service.environments.bfcl.formats import Call, Parsed, get_format
+from env_service.environments.bfcl.report import assessment
+from env_service.environments.bfcl.settings import Settings
+from env_service.environments.bfcl.tools import CallOutcome, Toolbox
+from env_service.environments.bfcl.verifier import Comparison, compare, reference, verdict
+from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence, Violation
+from seal.diagnosis.schema import violations
+from seal.interface.cues import observe_feedback, observe_start
+
+COMPLETED = "[CONVERSATION_COMPLETED]"
+
+
+@dataclass
+class _Turn:
+    """What has happened in one user turn so far."""
+
+    actions: list[ActionEvidence] = field(default_factory=list)
+    stop: Stop = "open"
+    comparison: Comparison = field(default_factory=Comparison)
+    feedback_before: bool = False
+
+    @property
+    def made_calls(self) -> bool:
+        return any(action.calls for action in self.actions)
+
+
+class BfclEpisode:
+    """A running dialogue of one task."""
+
+    def __init__(self, task: Task, settings: Settings, guard: Guard) -> None:
+        """Load the simulators; ValueError for an interface that cannot be read or an evaluation split with one."""
+        self._task = task
+        self._settings = settings
+        self._guard = guard
+        self._omega = settings.interface()
+        self._format = get_format(settings.tool_prompt_mode)
+        self._compact = self._format.name == "compact"
+        self._toolbox = Toolbox(task)
+        self._documents: Mapping[str, Document] = {document["name"]: document for document in all_tools(task)}
+        self._results: list[str] = []
+        self._turns = [_Turn()]
+        self._pending_feedback = False
+        self._ended = False
+
+    # --- the verbs ----------------------------------------------------------------
+
+    def start(self) -> Json:
+        """System and first user message, and what identifies the episode."""
+        tools = self._visible()
+        content = self._format.system(self._task, tools)
+        if self._omega is not None:
+            content = observe_start(content, tools, self._omega, self._task.category, self._compact)
+        state = [_message("system", content), _message("user", self._format.user(self._task, 0))]
+        omega = None
+        if self._omega is not None:
+            omega = {"version": self._omega.version, "digest": self._omega.digest}
+        info = {
+            "task_id": self._task.id,
+            "test_id": self._task.id,
+            "tools_count": len(tools),
+            "questions_count": len(self._task.users),
+            "category": self._task.category,
+            "scenario": self._task.scenario,
+            "omega": omega,
+            "data_hash": data_hash(),
+            "tool_prompt_mode": self._format.name,
+            "observation_lite": self._settings.observation_lite,
+        }
+        return {"state": state, "info": info}
+
+    def step(self, content: str, truncated: bool) -> Json:
+        """Take one assistant message; ValueError when the episode has ended."""
+        if self._ended:
+            raise ValueError("The episode has ended: evaluate it, release it, or create another one.")
+        if truncated:
+            self._turn.actions.append(ActionEvidence(truncated=True))
+            return self._end("length")
+        parsed = self._format.parse(content)
+        mode = self._settings.on_parse_error
+        if parsed.refusals and mode == "end_episode":
+            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
+            return self._end("parse_error")
+        if not parsed.calls and not (parsed.refusals and mode == "feedback"):
+            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
+            return self._next_turn()
+        return self._act(parsed, shows_refusals=mode == "feedback")
+
+    def evaluate(self, params: Mapping[str, Any]) -> Json | float:
+        """The verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse."""
+        valid = self._valid()
+        if params.get("sparse"):
+            return float(valid)
+        taxonomy = params.get("taxonomy") or self._settings.taxonomy
+        return assessment(self._task, self.evidence(), taxonomy, valid=valid, ended=self._ended)
+
+    def describe(self) -> str:
+        """The tools visible now, one a line."""
+        return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible())
+
+    def evidence(self) -> tuple[TurnEvidence, ...]:
+        """What was observed in every turn of the task, those not reached included."""
+        expected = reference(self._task)
+        reached = tuple(
+            TurnEvidence(
+                turn=index,
+                expected_calls=len(expected[index].results),
+                actions=tuple(turn.actions),
+                stop=turn.stop,
+                instances_match=turn.comparison.instances_match,
+                state_match=turn.comparison.state_match,
+                response_match=turn.comparison.response_match,
+                feedback_before=turn.feedback_before,
+                reference_error=expected[index].error,
+            )
+            for index, turn in enumerate(self._turns)
+        )
+        later = range(len(reached), len(self._task.users))
+        stop: Stop = "not_reached"
+        return reached + tuple(TurnEvidence(turn=i, expected_calls=len(expected[i].results), stop=stop) for i in later)
+
+    # --- one action ---------------------------------------------------------------
+
+    @property
+    def _turn(self) -> _Turn:
+        return self._turns[-1]
+
+    @property
+    def _index(self) -> int:
+        return len(self._turns) - 1
+
+    def _visible(self) -> tuple[Document, ...]:
+        return available_tools(self._task, self._index)
+
+    def _act(self, parsed: Parsed, shows_refusals: bool) -> Json:
+        visible = self._visible()
+        names = {tool["name"] for tool in visible}
+        calls = tuple(self._call(call, call[0].strip() in names) for call in parsed.calls)
+        self._results += [call.result for call in calls]
+        action = ActionEvidence(calls=calls, refusals=parsed.refusals)
+        self._turn.actions.append(action)
+        texts = [call.result for call in calls]
+        if shows_refusals:
+            texts += [f"Error: {refusal}" for refusal in parsed.refusals]
+        if any(call.error is None for call in calls):
+            self._pending_feedback = False
+        shown = action if shows_refusals else replace(action, refusals=())
+        self._pending_feedback = self._pending_feedback or shown.failed
+        if len([1 for action in self._turn.actions if action.calls or action.refusals]) > self._settings.max_steps:
+            return self._end("step_limit")
+        messages = self._format.results(texts)
+        if self._omega is not None:
+            category = self._task.category
+            content = observe_feedback(messages[-1]["content"], shown, visible, self._omega, category, self._compact)
+            messages[-1] = {**messages[-1], "content": content}
+        return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
+
+    def _call(self, call: Call, available: bool) -> CallEvidence:
+        name, arguments = call
+        if self._settings.enforces_availability and not available:
+            outcome = CallOutcome(f"Error during execution: name '{name}' is not defined", "unavailable")
+        else:
+            outcome = self._guard.run(
+                lambda: self._toolbox.call(name, arguments),
+                lambda reason: CallOutcome(f"Error during execution: {reason}", "deadline"),
+            )
+        broken = self._violations(name.strip(), arguments)
+        return CallEvidence(name, arguments, available, broken, outcome.error, outcome.text)
+
+    def _violations(self, name: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
+        document = self._documents.get(name)
+        if document is None:
+            return ()
+        try:
+            return violations(arguments, document)
+        except RecursionError:
+            return (Violation("structure", "", "the arguments are nested too deeply"),)
+
+    # --- turns and the end --------------------------------------------------------
+
+    def _close(self, stop: Stop) -> None:
+        """End the turn; compare it where the official runner would."""
+        turn = self._turn
+        turn.stop = stop
+        last = len(self._turns) == len(self._task.users)
+        if stop == "answered" or (stop == "step_limit" and last):
+            expected = reference(self._task)[self._index]
+            turn.comparison = compare(expected, self._toolbox.instances, turn.made_calls, self._results)
+
+    def _next_turn(self) -> Json:
+        if len(self._turns) == len(self._task.users):
+            return self._end("answered")
+        self._close("answered")
+        self._turns.append(_Turn(feedback_before=self._pending_feedback))
+        return self._answer([_message("user", self._format.user(self._task, self._index))], None)
+
+    def _end(self, stop: Stop) -> Json:
+        self._close(stop)
+        self._ended = True
+        return self._answer([_message("user", COMPLETED)], None)
+
+    def _valid(self) -> bool:
+        # The official runner fails a run that it cut, unless the cut fell in the last turn.
+        judged = self._ended and self._turn.stop in ("answered", "step_limit")
+        return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
+
+    def _answer(self, state: list[Json], action: ActionEvidence | None) -> Json:
+        errors = [call.error for call in action.calls if call.error] if action else []
+        refused = "refusal" if action and action.refusals else None
+        info = {
+            "turn": self._index,
+            "stop": self._turn.stop if self._ended else None,
+            "error_class": errors[0] if errors else refused,
+        }
+        reward = float(self._valid()) if self._ended else 0.0
+        return {"state": state, "reward": reward, "is_terminated": self._ended, "info": info}
+
+
+def _message(role: str, content: str) -> Json:
+    return {"role": role, "content": content, "tool_calls": []}

@@ -1,0 +1,67 @@
+"""The answer to /evaluate: the release's public shape and our own diagnosis beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from env_service.environments.base import Json
+from env_service.environments.bfcl.catalog import Task
+from seal.diagnosis import labels
+from seal.diagnosis.evidence import TurnEvidence
+from seal.diagnosis.rules import diagnose
+
+
+def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Json:
+    """Everything that is known about an episode.
+
+    Keys of the public protocol: valid, accuracy, completed, turn_count, test_*,
+    bfcl_progress*, trajectory_*. Ours: labels, diagnosis (in the given taxonomy),
+    evidence, progress, turns, calls, errors, stop. ValueError for an unknown taxonomy.
+    """
+    tags = [diagnosis.label for diagnosis in diagnose(turns, "release")]
+    ours = diagnose(turns, taxonomy)
+    calls = [call for turn in turns for call in turn.calls]
+    scorable = [tag for turn, tag in zip(turns, tags, strict=True) if turn.expected_calls]
+    irrelevance = [tag for turn, tag in zip(turns, tags, strict=True) if not turn.expected_calls]
+    reached = [turn.stop not in ("not_reached", "open") for turn in turns]
+    passed = scorable.count(labels.PASS)
+    abstained = sum(
+        over and tag == labels.CORRECT_ABSTENTION
+        for turn, tag, over in zip(turns, tags, reached, strict=True)
+        if not turn.expected_calls
+    )
+    progress = passed / len(scorable) if scorable else float(valid)
+    stops = [turn.stop for turn in turns if turn.stop != "not_reached"]
+    errors = sum(call.error is not None for call in calls)
+    messages = sum(len(turn.actions) for turn in turns)
+    return {
+        "valid": valid,
+        "accuracy": float(valid),
+        "completed": ended,
+        "turn_count": sum(reached),
+        "test_category": task.id.rsplit("_", 1)[0],
+        "test_id": task.id,
+        "bfcl_progress": progress,
+        "bfcl_progress_with_irrelevance": (passed + abstained) / len(turns),
+        "bfcl_progress_info": {
+            "per_turn_valid": [tag == labels.PASS for tag in scorable],
+            "irrelevance_per_turn": [tag == labels.CORRECT_ABSTENTION for tag in irrelevance],
+            "failure_tags": tags,
+            "passed_turns": passed,
+            "scorable_turns": len(scorable),
+            "passed_irrelevance_turns": abstained,
+            "irrelevance_turns": len(irrelevance),
+            "terminated_early": ended and not all(reached),
+        },
+        "trajectory_messages": messages,
+        "trajectory_calls": len(calls),
+        "trajectory_errors": errors,
+        "labels": [diagnosis.label for diagnosis in ours],
+        "diagnosis": [diagnosis.to_json() for diagnosis in ours],
+        "evidence": [turn.to_json() for turn in turns],
+        "progress": progress,
+        "turns": len(turns),
+        "calls": len(calls),
+        "errors": errors,
+        "stop": stops[-1],
+    }

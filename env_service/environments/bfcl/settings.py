@@ -1,0 +1,72 @@
+"""The parameters of one BFCL episode: `params` of /create, checked."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from env_service.environments.bfcl.formats import get_format
+from seal.diagnosis.rules import rules
+from seal.interface.cues import Omega
+
+EVALUATION_SPLITS = frozenset({"val", "validation", "validate", "test", "eval", "evaluation"})
+
+ParseErrors = Literal["end_turn", "feedback", "end_episode"]
+"""What an unreadable call does: ends the user turn (as the official runner), is
+answered with what is wrong, or ends the episode."""
+
+
+class Settings(BaseModel):
+    """`params` of /create. Keys of other clients that are not listed here are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    split: str = ""
+    omega: dict[str, Any] | None = None
+    tool_prompt_mode: str = "bfcl_qwen_fc"
+    turns: int | None = None
+    enforce_available_tools: bool | None = None
+    max_steps: int = Field(default=20, ge=1, le=1000)
+    taxonomy: str = "paper"
+    parse_errors: ParseErrors | None = None
+    terminate_on_parse_error: bool = False
+    observation_lite: bool = False
+
+    @property
+    def training(self) -> bool:
+        """True when a learning interface travels with the episode, an empty one included."""
+        return self.omega is not None
+
+    @property
+    def enforces_availability(self) -> bool:
+        """Whether calls of tools that are not visible are refused: by default in training only."""
+        return self.training if self.enforce_available_tools is None else self.enforce_available_tools
+
+    @property
+    def on_parse_error(self) -> ParseErrors:
+        """By default feedback in training, and the official runner's end of turn otherwise."""
+        if self.terminate_on_parse_error:
+            return "end_episode"
+        return self.parse_errors or ("feedback" if self.training else "end_turn")
+
+    def interface(self) -> Omega | None:
+        """Omega as sent; ValueError names the key at fault, or the split that must run without one."""
+        if self.omega is None:
+            return None
+        if self.split.lower() in EVALUATION_SPLITS:
+            raise ValueError(f"params: split {self.split!r} is evaluated without an interface; leave omega out.")
+        return Omega.from_json(self.omega)
+
+
+def read_settings(params: dict[str, Any]) -> Settings:
+    """Check `params`; ValueError says which key is wrong and why."""
+    try:
+        settings = Settings.model_validate(params)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"params.{where}: {first['msg']}.") from None
+    get_format(settings.tool_prompt_mode)
+    rules(settings.taxonomy)
+    return settings

@@ -1,0 +1,123 @@
+"""The official verdict, turn by turn, on clean simulators.
+
+The package checks a turn by running the reference beside the model's calls and
+comparing public state and responses. The reference of a task gives the same
+each time, so its results and states are kept; the comparisons themselves are
+the package's own functions.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
+
+from env_service.environments.bfcl.catalog import Task, load_tasks
+from env_service.environments.bfcl.formats.base import Call
+from env_service.environments.bfcl.tools import Toolbox, parse_reference
+
+
+@dataclass(frozen=True)
+class ReferenceTurn:
+    """What the reference gives in one turn: results, and the simulators as they stand after it (read only)."""
+
+    results: tuple[str, ...]
+    instances: Mapping[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verifier's comparisons of one turn; None where the official checker makes none."""
+
+    instances_match: bool | None = None
+    state_match: bool | None = None
+    response_match: bool | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True when every comparison was made and holds."""
+        return bool(self.instances_match and self.state_match and self.response_match)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The official verdict of a whole task and the comparison of every turn that took place."""
+
+    valid: bool
+    comparisons: tuple[Comparison, ...]
+
+
+def reference(task: Task) -> tuple[ReferenceTurn, ...]:
+    """The reference run of every turn of a task (or of its prefix)."""
+    # 28 references compare a date with today's: their results hold for one day.
+    return _reference(task.id, datetime.date.today())[: len(task.reference)]
+
+
+@lru_cache(maxsize=1024)
+def _reference(task_id: str, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
+    task = load_tasks()[task_id]
+    toolbox = Toolbox(task, label="ground_truth")
+    turns: list[ReferenceTurn] = []
+    kept: dict[str, Any] = {}
+    for calls in task.reference:
+        outcomes = [toolbox.call(*parse_reference(call)) for call in calls]
+        errors = [outcome.text for outcome in outcomes if outcome.error]
+        unchanged = kept and state_checker(toolbox.instances, kept)["valid"]
+        kept = kept if unchanged else copy.deepcopy(toolbox.instances)
+        turns.append(ReferenceTurn(tuple(outcome.text for outcome in outcomes), kept, errors[0] if errors else None))
+    return tuple(turns)
+
+
+def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Comparison:
+    """The comparisons of one turn.
+
+    results are those of every call so far, earlier turns included, as the
+    official response check wants them. A turn whose reference is empty, or in
+    which nothing was called, is not compared.
+    """
+    if not expected.results or not made_calls:
+        return Comparison()
+    return Comparison(
+        instances_match=set(instances) == set(expected.instances),
+        state_match=_same_state(instances, expected.instances),
+        response_match=response_checker(results, list(expected.results), 0)["valid"],
+    )
+
+
+def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    try:
+        return state_checker(instances, expected)["valid"]
+    except RecursionError:  # a directory copied into itself: no reference holds one
+        return False
+
+
+def verdict(task: Task, comparisons: Sequence[Comparison], ended: bool) -> bool:
+    """Valid when every turn was ended and every turn with a reference passed.
+
+    Like the official runner, and unlike the package's unused irrelevance check,
+    this lets a call pass in a turn whose reference is empty.
+    """
+    complete = ended and len(comparisons) == len(task.reference)
+    return complete and all(c.passed for c, calls in zip(comparisons, task.reference, strict=True) if calls)
+
+
+def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Verdict:
+    """Judge calls given as turns of messages of (name, arguments).
+
+    Fewer turns than the task has mean that the run was cut, which is never valid;
+    more raise ValueError.
+    """
+    if len(calls_by_turn) > len(task.reference):
+        raise ValueError(f"{task.id} has {len(task.reference)} turns, got calls for {len(calls_by_turn)}.")
+    toolbox, results, comparisons = Toolbox(task), [], []
+    for messages, expected in zip(calls_by_turn, reference(task), strict=False):
+        calls = [call for message in messages for call in message]
+        results += [toolbox.call(*call).text for call in calls]
+        comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
+    return Verdict(verdict(task, comparisons, ended=True), tuple(comparisons))

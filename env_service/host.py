@@ -1,0 +1,116 @@
+"""What a worker process does with a request: it holds episodes and answers for them.
+
+A request is [op, episode, arguments]; the answer is a header and a body that is
+already JSON, so that the HTTP process passes it on without reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from env_service.encoding import encode
+from env_service.environments import base
+
+Position = tuple[int, int]
+"""A guarded call within an episode: (step, call of that step), both from 0."""
+
+
+class Watch(Protocol):
+    """Told when guarded calls begin and end, so that someone outside can time them."""
+
+    def begin(self, position: Position) -> None:
+        """A guarded call begins."""
+
+    def end(self) -> None:
+        """It has ended."""
+
+
+class EpisodeGuard(base.Guard):
+    """Numbers the guarded calls of an episode and skips those that broke a limit before."""
+
+    def __init__(self, watch: Watch, broken: Mapping[Position, str]) -> None:
+        """broken maps the positions of calls that must not run again to what they broke."""
+        self._watch = watch
+        self.broken = dict(broken)
+        self.step = 0
+        self._call = 0
+
+    def next_step(self) -> None:
+        """Count one step as made."""
+        self.step += 1
+        self._call = 0
+
+    def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
+        """See :class:`env_service.environments.base.Guard`."""
+        position = (self.step, self._call)
+        self._call += 1
+        if position in self.broken:
+            return refused(self.broken[position])
+        self._watch.begin(position)
+        try:
+            return call()
+        finally:
+            self._watch.end()
+
+
+class Host:
+    """The episodes of one process."""
+
+    def __init__(self, watch: Watch) -> None:
+        """watch is told of every guarded call."""
+        self._watch = watch
+        self._episodes: dict[str, tuple[base.Episode, EpisodeGuard]] = {}
+
+    def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False}, the reason as text)."""
+        try:
+            header, data = getattr(self, f"_{op}")(episode, arguments)
+        except ValueError as error:
+            return {"ok": False}, str(error).encode("utf-8", "replace")
+        return {"ok": True, **header}, encode(data)
+
+    def _open(self, episode: str, arguments: Mapping[str, Any]) -> base.Episode:
+        environment = base.get_environment(arguments["env_type"])
+        guard = EpisodeGuard(self._watch, {(step, call): why for step, call, why in arguments.get("broken", ())})
+        opened = environment.open(arguments["task_id"], arguments["params"], guard)
+        self._episodes[episode] = (opened, guard)
+        return opened
+
+    def _create(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        data = self._open(episode, arguments).start()
+        data["info"]["instance_id"] = episode
+        return {}, data
+
+    def _rebuild(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        self._open(episode, arguments)
+        for content, truncated in arguments["steps"]:
+            self._advance(episode, content, truncated)
+        return {}, None
+
+    def _step(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        data = self._advance(episode, arguments["content"], arguments["truncated"])
+        return {"done": data["is_terminated"], "error": data["info"].get("error_class")}, data
+
+    def _advance(self, episode: str, content: str, truncated: bool) -> Any:
+        opened, guard = self._episodes[episode]
+        data = opened.step(content, truncated)
+        guard.next_step()
+        return data
+
+    def _evaluate(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {}, self._episodes[episode][0].evaluate(arguments)
+
+    def _describe(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {}, self._episodes[episode][0].describe()
+
+    def _release(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        self._episodes.pop(episode, None)
+        return {}, None
+
+    def _profile(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        environment = base.get_environment(arguments["env_type"])
+        return {}, list(environment.task_ids(arguments["split"]))
+
+    def _version(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {}, base.get_environment(arguments["env_type"]).version()

@@ -1,0 +1,92 @@
+"""A worker process: reads requests from a socket, answers them one after the other.
+
+Started by `workers.py` as `python -m env_service.worker_main SOCKET CLOCK MEMORY_MB ENVIRONMENTS`,
+the first two being inherited file descriptors. It ends when the socket does.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+import orjson
+
+from env_service.environments import base
+from env_service.host import Host, Position
+
+CLOCK = struct.Struct("<qqqdd")
+"""Shared with the service: request number, step, call, when the call began, when the request
+began (seconds of the monotonic clock; 0 while there is none)."""
+LENGTH = struct.Struct(">I")
+
+
+class Clock:
+    """Says in shared memory what this process is doing, so that its parent can time it."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Map the shared page."""
+        self._memory = mmap.mmap(descriptor, CLOCK.size)
+        self._request = 0
+        self._started = 0.0
+
+    def start(self) -> None:
+        """A request begins."""
+        self._request += 1
+        self._started = time.monotonic()
+        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, self._started)
+
+    def stop(self) -> None:
+        """No request is running."""
+        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, 0.0)
+
+    def begin(self, position: Position) -> None:
+        """A guarded call begins."""
+        CLOCK.pack_into(self._memory, 0, self._request, *position, time.monotonic(), self._started)
+
+    def end(self) -> None:
+        """The guarded call has ended."""
+        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, self._started)
+
+
+def limit_memory(megabytes: int) -> None:
+    """Let the address space grow by `megabytes` from here on; beyond it, calls raise MemoryError."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + megabytes * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def serve(connection: socket.socket, clock: Clock) -> None:
+    """Answer requests until the other side closes the connection."""
+    host = Host(clock)
+    reader = connection.makefile("rb")
+    while len(prefix := reader.read(LENGTH.size)) == LENGTH.size:
+        request = reader.read(LENGTH.unpack(prefix)[0])
+        clock.start()
+        op, episode, arguments = orjson.loads(request)
+        header, body = host.handle(op, episode, arguments)
+        answer = orjson.dumps(header) + b"\n" + body
+        clock.stop()
+        connection.sendall(LENGTH.pack(len(answer)) + answer)
+
+
+def main(arguments: list[str]) -> None:
+    """Run one worker."""
+    socket_descriptor, clock_descriptor, megabytes, environments = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
+    for name, location in json.loads(environments).items():
+        base.register(name, location)
+    base.get_environment("bfcl").version()
+    limit_memory(int(megabytes))
+    with socket.socket(fileno=int(socket_descriptor)) as connection:
+        serve(connection, Clock(int(clock_descriptor)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
