@@ -81,8 +81,8 @@ def _batch(config: DictConfig) -> None:
     if config.actor_rollout_ref.rollout.max_model_len and room > config.actor_rollout_ref.rollout.max_model_len:
         raise LaunchError(
             f"data.max_prompt_length + data.max_response_length = {room} exceed "
-            f"actor_rollout_ref.rollout.max_model_len={config.actor_rollout_ref.rollout.max_model_len}: raise the latter "
-            "or lower one of the former."
+            f"actor_rollout_ref.rollout.max_model_len={config.actor_rollout_ref.rollout.max_model_len}: raise it, or "
+            "lower one of the former."
         )
 
 

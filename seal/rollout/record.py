@@ -48,8 +48,9 @@ class TrajectoryRecord:
 
     @classmethod
     def from_json(cls, text: str) -> TrajectoryRecord:
-        """Rebuild a record; tuples that JSON turned into lists stay sequences of the same items."""
+        """Rebuild a record from its JSON text."""
         data = json.loads(text)
-        data["labels"] = tuple(data["labels"])
+        for name in ("labels", "diagnosis", "evidence", "messages"):
+            data[name] = tuple(data[name])
         data["spans"] = tuple(tuple(span) for span in data["spans"])
         return cls(**data)

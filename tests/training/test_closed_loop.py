@@ -1,0 +1,107 @@
+"""One step of Algorithm 1 without a trainer: what is weighed, what counts, what is kept."""
+
+from dataclasses import replace
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch.recipe import HOME, compose_recipe
+from seal.rollout.record import TrajectoryRecord
+from seal.training.closed_loop import ClosedLoop, LoopSettings, TokenWeights
+from seal.training.group import mark_groups
+from seal.training.watch import InfrastructureFailure, InfrastructureWatch
+
+
+def settings(*overrides: str) -> LoopSettings:
+    config = compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+    return LoopSettings.from_config(OmegaConf.to_container(config.seal))
+
+
+def record(sample: int, labels=("state_mismatch",), score=0.0, **changes) -> TrajectoryRecord:
+    base = TrajectoryRecord("multi_turn_base_0", "base@1", "base", "train", sample, score, labels=tuple(labels))
+    return replace(base, **changes)
+
+
+def batch() -> list[TrajectoryRecord]:
+    wrong_call = [record(i, ("invalid_tool_call",)) for i in range(10)]
+    return [*wrong_call, *(record(10 + i, ("pass",), 1.0) for i in range(6))]
+
+
+def run(loop: ClosedLoop, step: int, records):
+    groups = mark_groups(["group"] * len(records), records)
+    return loop.step(step, records, groups, [1 if r.score else -1 for r in records])
+
+
+def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
+    loop = ClosedLoop(settings())
+    weights, report = run(loop, 1, batch())
+    assert {w.w for w in weights[:10]} == {2.0} and {w.w for w in weights[10:]} == {1.0}
+    assert report.omega.cues == () and report.events
+    assert all(event.on and event.figures["count"] == 10 for event in report.events)
+    assert set(loop.omega_to_send()["cues"]["*"]) == {event.cue for event in report.events}
+
+
+def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
+    loop = ClosedLoop(settings("seal.enabled=false"))
+    weights, report = run(loop, 1, batch())
+    assert [w.w for w in weights] == [1.0] * 16
+    assert loop.omega_to_send() is None and report.omega is None and not report.events
+    assert report.labels == {"invalid_tool_call": 10, "pass": 6}
+
+
+def test_without_closed_loop_omega_and_rho_stay():
+    loop = ClosedLoop(settings("seal.closed_loop=false"))
+    before = (loop.omega_to_send(), loop.state["rho"])
+    for step in (1, 2):
+        run(loop, step, batch())
+    assert (loop.omega_to_send(), loop.state["rho"]) == before
+
+
+def test_infrastructure_failures_weigh_nothing_and_stay_out_of_the_profile():
+    records = [*batch(), record(16, (), infra="engine")]
+    loop = ClosedLoop(settings())
+    weights, report = run(loop, 1, records)
+    assert weights[16].w == 0.0
+    assert report.infra == {"engine": 1} and sum(report.labels.values()) == 16
+    assert report.rewards == [r.score for r in records[:16]]
+
+
+def test_a_group_with_one_survivor_is_dropped():
+    records = [record(0, ("pass",), 1.0), record(1, (), infra="engine"), record(2), record(3, ("pass",), 1.0)]
+    groups = mark_groups(["a", "a", "b", "b"], records)
+    assert [group.counts for group in groups] == [False, False, True, True]
+
+
+def test_the_state_survives_a_round_trip_and_the_next_step_is_the_same():
+    first = ClosedLoop(settings())
+    run(first, 1, batch())
+    second = ClosedLoop(settings())
+    second.restore(first.state)
+    assert run(first, 2, batch())[1] == run(second, 2, batch())[1]
+    assert first.state == second.state
+
+
+def test_random_labels_do_not_depend_on_the_order_of_trajectories():
+    records = batch()
+    forward, backward = (ClosedLoop(settings("seal.diagnosis.source=random")) for _ in range(2))
+    weights, _ = run(forward, 1, records)
+    reverse, _ = run(backward, 1, records[::-1])
+    assert [w.w for w in weights] == [w.w for w in reverse[::-1]]
+
+
+def test_per_turn_weights_fall_on_the_tokens_of_their_turn():
+    loop = ClosedLoop(settings("seal.reweighting.per_turn=true"))
+    mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)))
+    weights, _ = run(loop, 1, [mixed, record(1, ("pass", "pass"), 1.0)])
+    assert weights[0].per_token(9) == [1.0] * 3 + [1.5] * 2 + [2.0] * 3 + [1.5]
+
+
+def test_token_weights_beyond_the_response_are_cut():
+    assert TokenWeights(1.0, ((2, 9, 2.0),)).per_token(4) == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_too_many_lost_trajectories_stop_the_run_naming_the_causes():
+    watch = InfrastructureWatch(limit=0.2)
+    watch.check([record(0), record(1), record(2), record(3), record(4, infra="engine")])
+    with pytest.raises(InfrastructureFailure, match="engine 2"):
+        watch.check([record(0), record(1, infra="engine"), record(2, infra="engine")])

@@ -1,0 +1,62 @@
+"""A checkpoint's state is whole or refused; logs continue where the checkpoint stands."""
+
+import json
+
+import pytest
+
+from seal.rollout.record import TrajectoryRecord
+from seal.training.log import RunLog
+from seal.training.state import STATE_FILE, StateError, load_state, save_state
+
+
+def test_state_round_trips(tmp_path):
+    state = {"rho": {"pass": 1.0}, "omega": {"version": 3, "cues": {}}}
+    save_state(tmp_path / "global_step_3", state)
+    assert load_state(tmp_path / "global_step_3") == state
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"sha256": "0", "state": "{}"}', "[]"])
+def test_a_damaged_state_is_refused_by_name(tmp_path, damage):
+    save_state(tmp_path, {"rho": {}})
+    (tmp_path / STATE_FILE).write_text(damage)
+    with pytest.raises(StateError, match=STATE_FILE):
+        load_state(tmp_path)
+
+
+def test_a_missing_state_is_refused(tmp_path):
+    with pytest.raises(StateError, match="missing"):
+        load_state(tmp_path)
+
+
+def test_a_resumed_log_drops_later_steps_and_half_lines(tmp_path):
+    log = RunLog(tmp_path)
+    steps = tmp_path / "seal_log" / "steps.jsonl"
+    steps.write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2, 3)) + '{"step": 4, "rew')
+    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0)
+    for step in (2, 3):
+        log.validation(tmp_path / "validation_log", step, [record])
+        log.trajectories(step, [record])
+    log.keep_through(2)
+    assert [json.loads(line)["step"] for line in steps.read_text().splitlines()] == [1, 2]
+    assert [path.name for path in (tmp_path / "validation_log").iterdir()] == ["2.jsonl"]
+    assert [path.name for path in (tmp_path / "seal_log" / "trajectories").iterdir()] == ["2.jsonl"]
+
+
+def test_validation_lines_hold_dialogue_and_figures_in_a_fixed_order(tmp_path):
+    log = RunLog(tmp_path)
+    messages = ({"role": "system", "content": "t"}, {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"})
+    records = [
+        TrajectoryRecord(f"multi_turn_base_{i}", "base", "base", "eval", 0, 1.0, labels=("pass",), messages=messages)
+        for i in (2, 1)
+    ]
+    log.validation(tmp_path / "validation_log", 0, records)
+    lines = [json.loads(line) for line in (tmp_path / "validation_log" / "0.jsonl").read_text().splitlines()]
+    assert [line["task_id"] for line in lines] == ["multi_turn_base_1", "multi_turn_base_2"]
+    assert lines[0]["input"] == list(messages[:2]) and lines[0]["output"] == [messages[2]]
+    assert (lines[0]["score"], lines[0]["labels"], lines[0]["step"]) == (1.0, ["pass"], 0)
+
+
+def test_a_record_round_trips_as_json():
+    record = TrajectoryRecord("t", "base", "base", "train", 1, 0.5, labels=("pass",), spans=((0, 1, 4),), infra="engine")
+    again = TrajectoryRecord.from_json(record.to_json())
+    assert again == record
