@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from seal.diagnosis.results import reports_failure
+
 CallError = Literal["unavailable", "signature", "execution", "deadline"]
 """Why a call gave an error: the tool is not in F, the method refused its
 arguments, the method ran and reported an error, or it ran out of time."""
@@ -37,7 +39,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class CallEvidence:
-    """One tool call as parsed, checked and executed."""
+    """One tool call as parsed, checked and executed.
+
+    ``error`` classes what went wrong as far as the tools tell it; ``result`` is the
+    text that the policy was shown (before clipping).
+    """
 
     name: str
     arguments: Mapping[str, Any]
@@ -45,6 +51,11 @@ class CallEvidence:
     violations: tuple[Violation, ...] = ()
     error: CallError | None = None
     result: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True when the call gave an error, one that only the text of its result tells included."""
+        return self.error is not None or reports_failure(self.name, self.result)
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class ActionEvidence:
     @property
     def failed(self) -> bool:
         """True when the observation that answered this message reported an error."""
-        return bool(self.refusals) or any(call.error for call in self.calls)
+        return bool(self.refusals) or any(call.failed for call in self.calls)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class Diagnosis:
 # --- what a turn was -----------------------------------------------------------------
 
 
-def presented(turn: TurnEvidence) -> bool:
-    """True when the policy was asked: the turn is part of the rollout tau."""
-    return turn.stop != "not_reached" and (turn.stop != "open" or bool(turn.actions))
+def took_place(turn: TurnEvidence) -> bool:
+    """True when the turn took place and is over: it is part of the rollout tau."""
+    return turn.stop not in ("not_reached", "open")
 
 
 def _wanted(turn: TurnEvidence) -> bool:
@@ -69,7 +69,7 @@ def _met(turn: TurnEvidence) -> bool:
 
 
 def _succeeded(call: CallEvidence) -> bool:
-    return call.available and call.error is None
+    return not call.failed
 
 
 # --- rules of the paper's taxonomy ---------------------------------------------------
@@ -270,9 +270,10 @@ def diagnose(turns: Sequence[TurnEvidence], taxonomy: str = "paper") -> tuple[Di
     """Psi: Z(tau) of one episode, in the order of its turns.
 
     The paper's taxonomy speaks only of turns that took place: a turn that the
-    policy was never shown is no part of tau and gets no diagnosis, so the result
-    may be shorter than ``turns`` (always at its end). The release's taxonomy
-    labels every turn, as the release did. Raises ValueError for an unknown taxonomy.
+    policy was never shown, or has not finished, is no part of tau and gets no
+    diagnosis, so the result may be shorter than ``turns`` (always at its end). The
+    release's taxonomy labels every turn, as the release did. Raises ValueError for
+    an unknown taxonomy.
     """
     every = taxonomy == "release"
-    return tuple(diagnose_turn(turn, taxonomy) for turn in turns if every or presented(turn))
+    return tuple(diagnose_turn(turn, taxonomy) for turn in turns if every or took_place(turn))

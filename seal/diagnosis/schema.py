@@ -1,8 +1,8 @@
 """Arguments of a call against the tool's own document.
 
 The benchmark's documents are JSON schema but for the names of types; those are
-mapped once here and the judging is left to jsonschema. What is said only
-in the prose of a description are no part of this judgement.
+mapped once here and the judging is left to jsonschema. Allowed values and ranges
+that a description states in prose count as part of the schema.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from seal.diagnosis.constraints import constraints
 from seal.diagnosis.evidence import Violation
 
 _TYPES = {
@@ -26,28 +27,37 @@ _TYPES = {
     "int": "integer",
     "str": "string",
 }
-_NAMES = {"object": "an object", "array": "a list", "number": "a number", "integer": "a whole number"}
+_NAMES = {
+    "object": "an object",
+    "array": "a list",
+    "number": "a number",
+    "integer": "a whole number",
+    "string": "a string",
+    "boolean": "true or false",
+    "null": "null",
+}
 
 
 def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's node as JSON schema: type names mapped, unknown keys closed.
+    """A document's node as JSON schema: type names mapped, unknown keys closed, prose judged.
 
     An argument whose default is None (the documents write "None") may be null.
     Types that JSON schema lacks (such as "any") constrain nothing.
     """
     schema: dict[str, Any] = {}
     kind = _TYPES.get(node.get("type", ""), node.get("type"))
-    if kind in ("object", "array", "number", "integer", "string", "boolean", "null"):
-        nullable = "default" in node and node["default"] in (None, "None")
-        schema["type"] = [kind, "null"] if nullable else kind
-    if isinstance(node.get("enum"), list):
-        schema["enum"] = node["enum"]
+    if kind in _NAMES:
+        schema["type"] = kind
     if isinstance(node.get("properties"), Mapping):
         schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
         schema["required"] = list(node.get("required", ()))
         schema["additionalProperties"] = False
     if isinstance(node.get("items"), Mapping):
         schema["items"] = json_schema(node["items"])
+    judged = {key: value for constraint in constraints(node) for key, value in constraint.schema.items()}
+    (schema["items"] if kind == "array" and "items" in schema else schema).update(judged)
+    if node.get("default", 0) in (None, "None"):
+        return {"anyOf": [{"type": "null"}, schema]}
     return schema
 
 
@@ -76,22 +86,28 @@ def _path(parts: Iterable[str | int]) -> str:
 
 def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
+    expected = error.validator_value
+    if error.validator == "anyOf":  # null or the schema proper: what matters is the latter
+        return [v for inner in error.context or () if inner.schema_path[0] == 1 for v in _read(inner)]
     if error.validator == "required":
-        names = [name for name in error.validator_value if name not in error.instance]
         return [
-            Violation("missing", _path((*error.absolute_path, n)), f"required argument {n} is missing") for n in names
+            _of("missing", error, name, "required argument {} is missing")
+            for name in expected
+            if name not in error.instance
         ]
     if error.validator == "additionalProperties":
-        extra = [str(name) for name in error.instance if name not in error.schema.get("properties", {})]
-        return [
-            Violation("unknown", _path((*error.absolute_path, n)), f"{n} is not an argument of this tool")
-            for n in extra
-        ]
+        known = error.schema.get("properties", {})
+        extra = [str(name) for name in error.instance if name not in known]
+        return [_of("unknown", error, name, "{} is not an argument of this tool") for name in extra]
     if error.validator == "type":
-        wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
-        kind = "structure" if wanted in ("object", "array") else "type"
-        return [Violation(kind, where, f"{where or 'the arguments'} must be {_NAMES.get(wanted, f'a {wanted}')}")]
+        kind = "structure" if expected in ("object", "array") else "type"
+        return [Violation(kind, where, f"{where or 'the arguments'} must be {_NAMES[expected]}")]
     if error.validator == "enum":
-        values = ", ".join(map(str, error.validator_value))
-        return [Violation("enum", where, f"{where} must be one of: {values}")]
-    return [Violation("structure", where, f"{where} does not fit the tool's schema")]
+        return [Violation("enum", where, f"{where} must be one of: {', '.join(map(str, expected))}")]
+    bounds = {"minimum": "at least", "maximum": "at most", "multipleOf": "a multiple of"}
+    return [Violation("enum", where, f"{where} must be {bounds[error.validator]} {expected}")]
+
+
+def _of(kind: str, error: ValidationError, name: str, message: str) -> Violation:
+    path = _path((*error.absolute_path, name[:64]))
+    return Violation(kind, path, message.format(path))

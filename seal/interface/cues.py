@@ -27,6 +27,9 @@ from seal.interface.schema_cue import arguments_line, compact_schema, full_schem
 EVERYWHERE = "*"
 """The scope for tasks of every category that has no scope of its own."""
 
+_MAX_DETAILS = 6
+_COMPACT_DETAIL = 80
+
 
 @dataclass(frozen=True)
 class Cue:
@@ -163,6 +166,13 @@ def observe_start(content: str, tools: Sequence[Mapping[str, Any]], omega: Omega
     return _join(content, parts, "\n\n")
 
 
+def observe_reveal(content: str, tools: Sequence[Mapping[str, Any]], omega: Omega, category: str, compact: bool) -> str:
+    """The message that announces new tools with phi_schema of these ``tools`` added at its end."""
+    names = {name for name in omega.for_category(category) if catalogue()[name].kind == "schema"}
+    lines = [compact_schema(tools, names)] if compact else full_schema(tools, names)
+    return _join(content, [line for line in lines if line], "\n")
+
+
 def observe_feedback(
     content: str,
     failure: ActionEvidence,
@@ -206,18 +216,18 @@ def _problems(failure: ActionEvidence, tools: Sequence[Mapping[str, Any]], compa
     if failure.refusals:
         found.append(_problem("truncated" if failure.truncated else "parse", "", "", compact))
     for call in failure.calls:
-        if call.error is not None:
+        if call.failed:
             found.append(_call_problem(call, documents.get(call.name), compact))
     unique = list(dict.fromkeys(found))
-    return " ".join(unique[:2] if compact else unique[:6])
+    return " ".join(unique[:1] if compact else unique[:_MAX_DETAILS])
 
 
 def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, compact: bool) -> str:
     if not call.available or call.error == "unavailable" or document is None:
         return _problem("unavailable", call.name, "", compact)
     if call.violations:
-        limit = 2 if compact else 6
-        detail = "; ".join(violation.message for violation in call.violations[:limit])
+        messages = [violation.message for violation in call.violations]
+        detail = _clip(messages[0], _COMPACT_DETAIL) if compact else "; ".join(messages[:_MAX_DETAILS])
         return _problem("schema", call.name, detail, compact)
     if call.error == "signature":
         return _problem("signature", call.name, arguments_line(document), compact)
@@ -228,6 +238,10 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, compac
 
 def _problem(kind: str, name: str, detail: str, compact: bool) -> str:
     return _fill(_errors()[kind]["compact" if compact else "text"], {"detail": detail, "name": name[:64]})
+
+
+def _clip(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[:characters] + "..."
 
 
 def _tool_names(failure: ActionEvidence, tools: Sequence[Mapping[str, Any]], compact: bool) -> str:

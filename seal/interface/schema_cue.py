@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from seal.interface.constraints import argument_constraints
+from seal.diagnosis.constraints import constraints
 
 COMPACT_LIMIT = 600
 """Hard cap of the compact rendering, in characters."""
@@ -42,7 +42,7 @@ def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> li
         for name, schema in _arguments(document).items():
             notes = [_type(schema)] if "schema_types" in cues else []
             if "schema_values" in cues:
-                notes += [constraint.text for constraint in argument_constraints(schema)]
+                notes += [constraint.text for constraint in constraints(schema)]
             must = "schema_required" in cues and name in required
             if must or notes:
                 parts.append(name + (" (required)" if must else "") + (f" [{'; '.join(notes)}]" if notes else ""))

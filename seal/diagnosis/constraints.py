@@ -1,0 +1,89 @@
+"""Constraints on an argument that its document states only in prose.
+
+No argument of the benchmark has an ``enum``: allowed values, formats, ranges and
+units sit in the descriptions. This module lifts them, from public text only. Values,
+ranges and multiples are precise enough to judge a call by (every reference call of
+the benchmark keeps to them); formats and units are only told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """kind is values, range, multiple, format or unit; text is how a cue states it.
+
+    ``schema`` holds the JSON-schema keywords that judge it; empty when it is only told.
+    """
+
+    kind: str
+    text: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _values(values: list[str]) -> Constraint:
+    return Constraint("values", "one of " + ", ".join(values), {"enum": values})
+
+
+def _listed(match: re.Match[str]) -> Constraint:
+    return _values([value for item in match[1].split(",") if (value := item.strip(" \"'`[]."))])
+
+
+def _slashed(match: re.Match[str]) -> Constraint:
+    return _values(match[1].split("/"))
+
+
+def _explained(match: re.Match[str]) -> Constraint:
+    return _values(re.findall(r"'(\w+)' for ", match[0]))
+
+
+def _range(match: re.Match[str]) -> Constraint:
+    return Constraint("range", f"{match[1]} to {match[2]}", {"minimum": int(match[1]), "maximum": int(match[2])})
+
+
+def _multiple(match: re.Match[str]) -> Constraint:
+    return Constraint("multiple", f"a multiple of {match[1]}", {"multipleOf": int(match[1])})
+
+
+def _told(kind: str, text: str) -> Callable[[re.Match[str]], Constraint]:
+    return lambda match: Constraint(kind, match.expand(text))
+
+
+_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
+    (r"\[Enum\]:?\s*([^\n]+)", _listed),
+    (r"[Oo]ptions(?: are)?:\s*([^.\n]+)", _listed),
+    (r"\(([A-Z]\w+(?:/[A-Z]\w+)+)\)", _slashed),
+    (r"'\w+' for \w+(?:, '\w+' for \w+)+", _explained),
+    (r"(?:from|between) (\d+)(?: \([^)]*\))? (?:to|and) (\d+)", _range),
+    (r"multiple of (\d+)", _multiple),
+    (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _told("format", r"format \1")),
+    (r"in the format of (street, city, state)", _told("format", r"format \1")),
+    (r"3 letter code", _told("format", "3-letter airport code")),
+    (r"[Tt]he zipcode of", _told("format", "a zipcode")),
+    (r"should start with (\S)", _told("format", r"starts with \1")),
+    (
+        r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path",
+        _told("format", "a bare name, no path"),
+    ),
+    (r"only change one folder level", _told("format", "one folder level at a time")),
+    (r"\bin (gallons|meters|miles|m/h|USD)\b", _told("unit", r"in \1")),
+    (r"amount of (gallon|liter)\b", _told("unit", r"in \1s")),
+    (r"in degree\. Default to be (celsius)", _told("unit", r"in degrees, \1 by default")),
+)
+
+
+def constraints(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """Every constraint of one argument's document: its ``enum`` if it has one, then its prose."""
+    found = [_values(list(map(str, node["enum"])))] if node.get("enum") else []
+    for pattern, read in _PATTERNS:
+        match = re.search(pattern, node.get("description", ""))
+        if match:
+            constraint = read(match)
+            if constraint.kind != "values" or not any(other.kind == "values" for other in found):
+                found.append(constraint)
+    return tuple(found)
