@@ -70,7 +70,7 @@ class Selection:
         ):
             for value in values:
                 if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                    raise ValueError(f"seal.data.{name} is {value!r}: expected whole numbers of at least 1.")
+                    raise ValueError(f"{name} is {value!r}: expected whole numbers of at least 1.")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Selection:
@@ -82,7 +82,7 @@ class Selection:
         known = {field.name for field in fields(cls)}
         for key in config:
             if key not in known:
-                raise ValueError(f"Unknown key seal.data.{key}: the known ones are {', '.join(sorted(known))}.")
+                raise ValueError(f"Unknown key {key}: the known ones are {', '.join(sorted(known))}.")
         values = {key: value for key, value in config.items() if value is not None}
         for key in ("categories", "classes", "scenarios", "prefix_turns"):
             if key in values:
@@ -220,7 +220,7 @@ def _task_and_labels(line: Line) -> tuple[str, Sequence[str]]:
 def _narrow(name: str, rows: Iterable[TaskRow]) -> list[TaskRow]:
     kept = list(rows)
     if not kept:
-        raise ValueError(f"seal.data.{name} leaves no task: widen it, or another filter before it.")
+        raise ValueError(f"{name} leaves no task: widen it, or another filter before it.")
     return kept
 
 
@@ -254,7 +254,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def _label_filter(entry: Any) -> LabelFilter:
     if not isinstance(entry, Mapping) or set(entry) != {"run", "label"}:
-        raise ValueError(f"seal.data.labels_from has the entry {entry!r}: expected {{run: DIR, label: LABEL}}.")
+        raise ValueError(f"labels_from has the entry {entry!r}: expected {{run: DIR, label: LABEL}}.")
     return LabelFilter(str(entry["run"]), str(entry["label"]))
 
 
@@ -262,6 +262,4 @@ def _one_of(name: str, values: Iterable[Any], allowed: Iterable[Any], described:
     allowed = list(allowed)
     for value in values:
         if value not in allowed:
-            raise ValueError(
-                f"seal.data.{name} has {value!r}: expected {described or 'one of ' + ', '.join(map(str, allowed))}."
-            )
+            raise ValueError(f"{name} has {value!r}: expected {described or 'one of ' + ', '.join(map(str, allowed))}.")

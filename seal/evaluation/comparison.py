@@ -55,7 +55,7 @@ def compare(a: Side, b: Side, without: Collection[str] = ()) -> tuple[Comparison
         present = [category for category in CATEGORIES if category in shared]
         for category in present:
             rows.append(_compare(a.name, b.name, data_source(category, prefix), prefix, at_a, at_b, (category,)))
-        rows.append(_compare(a.name, b.name, data_source("average", prefix), prefix, at_a, at_b, tuple(present)))
+        rows.append(_compare(a.name, b.name, data_source("average", prefix), prefix, at_a, at_b, CATEGORIES))
     if not rows:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
     return tuple(rows)

@@ -148,7 +148,8 @@ def paired_difference(
         means_b[at[1]] += b[task]
     size = counts.sum(axis=0)
     observed = float((sums.sum(axis=0) / size).mean())
-    draws = np.random.default_rng(seed).multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=resamples)
+    generator = np.random.default_rng(seed)
+    draws = generator.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=resamples).astype(float)
     drawn = draws @ counts
     differences = np.where(drawn > 0, (draws @ sums) / np.maximum(drawn, 1), observed).mean(axis=1)
     tail = (1 - confidence) / 2

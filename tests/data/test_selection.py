@@ -80,7 +80,7 @@ def test_one_failure_type_of_an_earlier_run(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"catgories": ["base"]}, "Unknown key seal.data.catgories"),
+        ({"catgories": ["base"]}, "Unknown key catgories"),
         ({"categories": ["basic"]}, "expected one of base, miss_func"),
         ({"classes": ["Trader"]}, "GorillaFileSystem"),
         ({"scenarios": [200]}, "numbers below 200"),
@@ -105,4 +105,4 @@ def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
     assert "100 rows" in capsys.readouterr().out
     assert read_rows(out) == Selection.from_config({"categories": ["base"], "prefix_turns": [1]}).rows()
     assert main(["select", "--classes", "Nope", "--out", str(out)]) == 2
-    assert "seal.data select: seal.data.classes" in capsys.readouterr().err
+    assert "seal.data select: classes" in capsys.readouterr().err

@@ -1,0 +1,9 @@
+"""What a run has shown: tables for the terminal and one picture.
+
+``summarise(run_dir)`` is what the launcher prints at the end;
+``python -m seal.report RUN`` does the same at any time.
+"""
+
+from .summary import summarise
+
+__all__ = ["summarise"]

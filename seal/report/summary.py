@@ -1,0 +1,201 @@
+"""The end-of-run summary: tables for the terminal, and where everything lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seal.data.suspected import load_suspected
+from seal.evaluation.comparison import Comparison, Side, compare
+from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step
+from seal.evaluation.summary import summarise as summarise_log
+from seal.evaluation.tables import percent, table, with_difference, with_interval
+
+from .picture import draw
+from .run import PICTURE, STEPS, Mean, Run, ranges, read_run
+
+
+def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
+    """What a run has shown, as rich renderables; draws ``report.png`` into its folder.
+
+    ValueError for a folder that holds no run.
+    """
+    run = read_run(run_dir)
+    rows = summarise_log(run.validation) if run.validation else ()
+    picture = run.folder / PICTURE
+    draw(run, rows, picture)
+    parts: list[RenderableType] = [*_validation(run, rows), *_training(run), _places(run, picture)]
+    return tuple(parts)
+
+
+def before_after_table(
+    before: Sequence[Summary], after: Sequence[Summary], changes: Sequence[Comparison], title: str, turns: bool
+) -> Table:
+    """Pass rates (turns: per-turn rates) by category at two steps, with the paired change."""
+    made = table(title, ["category", "before", "after", "change"])
+    by_name = {row.name: row for row in after}
+    change_of = {row.name: row for row in changes}
+    rows = informative(before)
+    for position, row in enumerate(rows):
+        then, change = by_name.get(row.name), change_of.get(row.name)
+        made.add_row(
+            row.name,
+            with_interval(row.turn_rate if turns else row.rate),
+            with_interval(then.turn_rate if turns else then.rate) if then else "-",
+            with_difference(change.turn_rate if turns else change.pass_rate) if change else "-",
+            style="bold" if row.is_average else None,
+            end_section=position + 1 < len(rows) and rows[position + 1].prefix != row.prefix,
+        )
+    return made
+
+
+def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
+    if not run.validation:
+        return [Text("No validation yet: before and after cannot be compared.")]
+    first, last = run.validation.steps[0], run.validation.steps[-1]
+    lines_before, lines_after = run.validation.at(first), run.validation.at(last)
+    changes = compare(Side("before", (lines_before,)), Side("after", (lines_after,))) if first != last else ()
+    before = [row for row in rows if row.step == first]
+    after = [row for row in rows if row.step == last and first != last]
+    steps = f"step {first} and step {last}" if after else f"step {first}"
+    parts: list[RenderableType] = [
+        before_after_table(before, after, changes, f"Plain benchmark, % of {what} passed at {steps}", turns)
+        for what, turns in (("tasks", False), ("turns", True))
+    ]
+    parts.append(Text(_validation_notes(run, before), style="dim"))
+    for problem in _validation_problems(run):
+        parts.append(Text(problem, style="bold red"))
+    return parts
+
+
+def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
+    lines = run.validation.lines if run.validation else ()
+    notes = ["95% intervals; change in points, paired by task"]
+    if any(row.prefix > 0 for row in before):
+        notes.append("NAME@k: only the first k user turns of each task")
+    samples = max((row.samples for row in before), default=1)
+    if samples > 1:
+        notes.append(f"{samples} samples a task")
+    modes = sorted({line.prompt_mode for line in lines if line.prompt_mode})
+    hashes = sorted({line.data_hash[:12] for line in lines if line.data_hash})
+    notes += [f"prompt mode {', '.join(modes)}"] if modes else []
+    notes += [f"data {', '.join(hashes)}"] if hashes else []
+    suspected = {item.task_id for item in load_suspected()} & {line.task_id for line in lines}
+    if suspected:
+        step = run.validation.steps[-1]
+        averages = [row for row in summarise_step(run.validation.at(step), suspected) if row.is_average and row.rate]
+        less = ", ".join(f"{row.name} {percent(row.rate.rate)}" for row in averages)
+        notes.append(f"without {len(suspected)} suspected items at step {step}: {less}")
+    return "; ".join(notes) + "."
+
+
+def _validation_problems(run: Run) -> list[str]:
+    log = run.validation
+    if log is None:
+        return []
+    problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
+    for step, tasks in missing_tasks(log).items():
+        problems.append(f"Validation at step {step} lacks {len(tasks)} tasks; the first is {tasks[0]}.")
+    failed = sum(line.infra is not None for line in log.lines)
+    if failed:
+        problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
+    return problems
+
+
+def _training(run: Run) -> list[RenderableType]:
+    quarters = run.quarters
+    if quarters is None:
+        return [Text("Fewer than two training steps: nothing to compare.")]
+    spans = [f"steps {part[0].step}-{part[-1].step}" for part in (quarters.first, quarters.last)]
+    made = table("Training", ["what", *spans, "change"])
+    first, last = quarters.rewards
+    change = quarters.reward_change
+    made.add_row("mean reward ± standard error", _mean(first), _mean(last), _change(change), style="bold")
+    w_first, w_last = (Mean.of([step.w[0] for step in part if step.w]) for part in (quarters.first, quarters.last))
+    if w_first and w_last:
+        lows_highs = [
+            f"{mean.value:.2f} ({min(s.w[1] for s in part if s.w):.2f} to {max(s.w[2] for s in part if s.w):.2f})"
+            for mean, part in ((w_first, quarters.first), (w_last, quarters.last))
+        ]
+        made.add_row("weight w: mean (range)", *lows_highs, f"{w_last.value - w_first.value:+.2f}")
+    spread = [sum(step.spread for step in part) / len(part) for part in (quarters.first, quarters.last)]
+    made.add_row("groups with spread a step", *(f"{value:.1f}" for value in spread), f"{spread[1] - spread[0]:+.1f}")
+    parts: list[RenderableType] = [made, _label_table(run)]
+    parts += [_cue_table(run)] if run.cues else [Text("No cue was active at any step.")]
+    infra = sum(sum(step.infra.values()) for step in run.steps)
+    notes = []
+    if run.seal_share is not None:
+        total = sum(step.total_seconds for step in run.steps)
+        notes.append(
+            f"SEAL itself took {percent(run.seal_share, 2)} % of {total:.0f} s in {len(run.steps)} steps "
+            f"({total / len(run.steps):.1f} s a step)"
+        )
+    agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
+    if agreement:
+        notes.append(f"rollout and actor log-probs differ by at most {max(agreement):.1e}")
+    notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
+    parts += [Text("; ".join(notes) + ".", style="dim")] if notes else []
+    return parts
+
+
+def _label_table(run: Run) -> Table:
+    quarters = run.quarters
+    first, last = quarters.labels if quarters else ({}, {})
+    made = table(
+        "Labels, % of turns in training, and their utility",
+        ["label", "first", "last", "change", "rho first", "rho last"],
+    )
+    rho_first, rho_last = run.steps[0].rho, run.steps[-1].rho
+    for label in run.labels:
+        made.add_row(
+            label,
+            percent(first.get(label, 0.0)),
+            percent(last.get(label, 0.0)),
+            f"{100 * (last.get(label, 0.0) - first.get(label, 0.0)):+.1f}",
+            _figure(rho_first.get(label)),
+            _figure(rho_last.get(label)),
+        )
+    return made
+
+
+def _cue_table(run: Run) -> Table:
+    made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now"])
+    last = run.steps[-1].cues
+    for cue, steps in run.cues.items():
+        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), "on" if cue in last else "off")
+    return made
+
+
+def _places(run: Run, picture: Path) -> RenderableType:
+    places = Table.grid(padding=(0, 2))
+    rows = [("picture", picture), ("steps", run.folder / STEPS), ("validations", run.folder / "validation_log")]
+    rows.append(("checkpoint", run.checkpoint))
+    for name, path in rows:
+        shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
+        places.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
+    bad = [Text(f"{len(run.bad)} bad lines in {STEPS}; the first is {run.bad[0]}", style="bold red")] if run.bad else []
+    return Group(*bad, Text("Where it lies", style="bold"), places)
+
+
+def _mean(mean: Mean | None) -> str:
+    if mean is None:
+        return "-"
+    return f"{mean.value:.3f}" + (f" ± {mean.standard_error:.3f}" if mean.standard_error is not None else "")
+
+
+def _change(change: tuple[float, float | None] | None) -> str:
+    if change is None:
+        return "-"
+    value, error = change
+    if not error:
+        return f"{value:+.3f}"
+    return f"{value:+.3f} ± {error:.3f} ({abs(value) / error:.1f} errors)"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
