@@ -1,0 +1,1 @@
+"""A small policy made on the spot, so that the whole loop runs without pretrained weights."""

@@ -1,0 +1,231 @@
+"""What the policy is made of: reference dialogues of training scenarios, and verified variants of them.
+
+Nothing of an evaluation scenario enters: not the tokenizer's text, not the
+words that variants are filled with, not the dialogues.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import inspect
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from env_service.environments.bfcl.catalog import CLASSES, Task, available_tools, documents, load_tasks
+from env_service.environments.bfcl.formats import Format, get_format
+from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
+from seal.data.splits import TRAIN_SCENARIOS, side_of_scenario
+from seal.interface.cues import observe_start
+from seal.interface.sampling import random_omega
+from seal.policy.variants import Call, Responses, Script, VariantMaker
+from seal.policy.verdict import reference_passes
+
+Message = Mapping[str, str]
+
+FORMAT = "compact"
+"""The prompt mode that the policy learns."""
+
+ANSWER_AFTER_CALLS = "Done."
+ANSWER_WITHOUT_CALL = "I cannot do that."
+
+
+@dataclass(frozen=True)
+class CorpusSettings:
+    """What to build.
+
+    scenarios: training scenarios. variants: verified variants a task, by
+    category; a category that is absent contributes nothing. cue_share: share of
+    dialogues whose system message carries random cues of the learning
+    interface, as training prompts may. first_turn_share: share of dialogues
+    that end after the first user turn.
+    """
+
+    scenarios: tuple[int, ...] = TRAIN_SCENARIOS
+    variants: Mapping[str, int] | tuple[tuple[str, int], ...] = (("base", 25),)
+    cue_share: float = 0.3
+    first_turn_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        held = [number for number in self.scenarios if side_of_scenario(number) != "train"]
+        if held:
+            raise ValueError(f"Scenarios {held} belong to the evaluation side: a policy must not be made from them.")
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One whole dialogue; `variant` is 0 for the original."""
+
+    task_id: str
+    scenario: int
+    category: str
+    variant: int
+    messages: tuple[Message, ...]
+
+
+def script_of(task: Task) -> Script:
+    """What variants may change of a task."""
+    calls = tuple(tuple(Call(*parse_reference(call)) for call in turn) for turn in task.reference)
+    return Script(task.users, task.initial_config, calls)
+
+
+def with_script(task: Task, script: Script) -> Task:
+    """The task with another script."""
+    reference = tuple(tuple(_written(call) for call in turn) for turn in script.calls)
+    return replace(task, users=script.users, initial_config=script.config, reference=reference)
+
+
+def _written(call: Call) -> str:
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+
+def run_reference(task: Task, script: Script) -> Responses:
+    """Execute a script's calls in fresh simulators."""
+    toolbox = Toolbox(replace(task, initial_config=script.config))
+    # Two tools change a list that they are given: each call gets its own copy.
+    return tuple(
+        tuple(toolbox.call(call.name, copy.deepcopy(dict(call.arguments))).text for call in turn)
+        for turn in script.calls
+    )
+
+
+def reference_messages(task: Task, style: Format) -> list[dict[str, str]]:
+    """The dialogue in which every call is the reference's: what rollouts look like when all goes well."""
+    script = script_of(task)
+    messages = [{"role": "system", "content": style.system(task, available_tools(task, 0))}]
+    for turn, (calls, answers) in enumerate(zip(script.calls, run_reference(task, script), strict=True)):
+        messages.append({"role": "user", "content": style.user(task, turn)})
+        for call, answer in zip(calls, answers, strict=True):
+            messages.append({"role": "assistant", "content": style.render_call(call.name, call.arguments)})
+            messages += style.results([answer])
+        messages.append({"role": "assistant", "content": ANSWER_AFTER_CALLS if calls else ANSWER_WITHOUT_CALL})
+    return messages
+
+
+@cache
+def fixed_words() -> frozenset[str]:
+    """Words that a variant must not exchange: literals in the simulators' source and values quoted in the documents."""
+    found: set[str] = set()
+    for name in CLASSES:
+        source = inspect.getsource(inspect.getmodule(simulator_class(name)))
+        found.update(
+            node.value
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) <= 40
+        )
+        for document in documents(name):
+            for parameter in document["parameters"]["properties"].values():
+                found.update(map(str, parameter.get("enum", ())))
+                description = parameter.get("description", "")
+                found.update(re.findall(r"[`'\"]([A-Za-z_]+)[`'\"]", description))
+                for listed in re.findall(r"\[Enum\]:?\s*(\[.*?\])", description):
+                    found.update(re.findall(r"[A-Za-z_]+", listed))
+    return frozenset(word.lower() for word in found)
+
+
+def tool_names() -> tuple[str, ...]:
+    """The names of all documented tools, in the order of the documents."""
+    return tuple(document["name"] for name in CLASSES for document in documents(name))
+
+
+def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:
+    """The tasks that the corpus is made of, scenario by scenario."""
+    tasks = load_tasks()
+    return tuple(
+        tasks[f"multi_turn_{category}_{scenario}"]
+        for scenario in settings.scenarios
+        for category in dict(settings.variants)
+    )
+
+
+def vocabulary(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Lower-case words for new values, from the tasks' user texts and configurations and the tools' documents."""
+    counts: Counter[str] = Counter()
+    for task in tasks:
+        text = "\n".join(user or "" for user in task.users) + json.dumps(dict(task.initial_config), default=str)
+        counts.update(re.findall(r"(?<![A-Za-z_])[a-z]{3,10}(?![A-Za-z_])", text))
+    for name in CLASSES:
+        text = json.dumps(documents(name))
+        counts.update(re.findall(r"(?<![A-Za-z_])[a-z]{3,10}(?![A-Za-z_])", text))
+    return tuple(sorted(word for word, count in counts.items() if count >= 2))
+
+
+def build_corpus(
+    settings: CorpusSettings, seed: int, on_task: Callable[[Task], None] = lambda task: None
+) -> tuple[tuple[Dialogue, ...], ...]:
+    """All dialogues, one group a scenario, deterministic from the seed; on_task is told after each task."""
+    style = get_format(FORMAT)
+    words = vocabulary(training_tasks(settings))
+    groups: dict[int, list[Dialogue]] = {}
+    for task in training_tasks(settings):
+        rng = random.Random(f"{seed}/{task.id}")
+        group = groups.setdefault(task.scenario, [])
+        for number, version in enumerate(_versions(task, dict(settings.variants)[task.category], words, rng)):
+            if rng.random() < settings.first_turn_share:
+                version = version.prefix(1)
+            messages = reference_messages(version, style)
+            if rng.random() < settings.cue_share:
+                tools = available_tools(version, 0)
+                messages[0]["content"] = observe_start(
+                    messages[0]["content"], tools, random_omega(rng), task.category, compact=True
+                )
+            group.append(Dialogue(task.id, task.scenario, task.category, number, tuple(messages)))
+        on_task(task)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Random) -> Iterator[Task]:
+    yield task
+    maker = VariantMaker(
+        script_of(task),
+        run=lambda script: run_reference(task, script),
+        verify=lambda script: reference_passes(with_script(task, script)),
+        words=words,
+        fixed=fixed_words(),
+        rng=rng,
+    )
+    for _ in range(variants):
+        script = maker.variant()
+        if script is not None:
+            yield with_script(task, script)
+
+
+def fresh_variants(tasks: Sequence[Task], words: Sequence[str], seed: int) -> list[Task]:
+    """One verified variant of each task, or the task itself where none exists."""
+    found = []
+    for task in tasks:
+        versions = list(_versions(task, 1, words, random.Random(f"{seed}/fresh/{task.id}")))
+        found.append(versions[-1])
+    return found
+
+
+def tokenizer_texts(groups: Sequence[Sequence[Dialogue]], words: Sequence[str]) -> Iterator[str]:
+    """What the tokenizer learns from: some dialogues of each scenario, the tools' documents, the words."""
+    for group in groups:
+        for dialogue in group[:6]:
+            yield from (message["content"] for message in dialogue.messages)
+    for name in CLASSES:
+        for document in documents(name):
+            yield _plain(document["parameters"]["properties"])
+    yield " ".join(words)
+
+
+def _plain(properties: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}: {parameter.get('type')}" for name, parameter in properties.items())
+
+
+def digest(groups: Sequence[Sequence[Dialogue]]) -> str:
+    """sha256 over all dialogues, in order."""
+    sha = hashlib.sha256()
+    for group in groups:
+        for dialogue in group:
+            record = [dialogue.task_id, dialogue.variant, [dict(message) for message in dialogue.messages]]
+            sha.update(json.dumps(record, sort_keys=True).encode())
+    return sha.hexdigest()

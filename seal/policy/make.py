@@ -1,0 +1,155 @@
+"""Make a policy: corpus, tokenizer, network, warm start, folder, record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from env_service.environments.bfcl import catalog
+from seal.policy.corpus import (
+    FORMAT,
+    CorpusSettings,
+    build_corpus,
+    digest,
+    tokenizer_texts,
+    tool_names,
+    training_tasks,
+    vocabulary,
+)
+from seal.policy.model import SIZES, new_model
+from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
+from seal.policy.warm_start import Step, WarmStartSettings, warm_start
+
+logger = logging.getLogger(__name__)
+
+RECORD = "made.json"
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the outcome; two runs of one plan on one machine give the same files.
+
+    size: a key of SIZES. vocab_size, context: tokens. seed: of all chance.
+    """
+
+    seed: int = 0
+    size: str = "small"
+    vocab_size: int = 2048
+    context: int = 4096
+    corpus: CorpusSettings = field(default_factory=CorpusSettings)
+    training: WarmStartSettings = field(default_factory=WarmStartSettings)
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise ValueError(f"There is no size {self.size!r}: choose one of {', '.join(SIZES)}.")
+
+
+def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Console) -> dict[str, Any]:
+    """Make the policy that the plan describes and write it as a Hugging Face folder.
+
+    Returns:
+        the record that is also written as `made.json`: plan, command, versions, hashes, counts, losses, seconds.
+    """
+    torch.manual_seed(plan.seed)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    tasks = training_tasks(plan.corpus)
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    steps: list[Step] = []
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("dialogues", total=len(tasks), note="")
+        groups = build_corpus(plan.corpus, plan.seed, on_task=lambda task: progress.advance(bar))
+        dialogues = sum(map(len, groups))
+        words = vocabulary(tasks)
+        tokenizer = train_tokenizer(tokenizer_texts(groups, words), tool_names(), plan.vocab_size, plan.context)
+        encoder = DialogueEncoder(tokenizer)
+        encoded = [[encoder.encode(dialogue.messages) for dialogue in group] for group in groups]
+        tokens = sum(len(dialogue.ids) for group in encoded for dialogue in group)
+        longest = max(len(dialogue.ids) for group in encoded for dialogue in group)
+        if longest > plan.context:
+            raise ValueError(f"A dialogue has {longest} tokens but the context is {plan.context}: raise --context.")
+        progress.update(bar, note=f"{dialogues} dialogues, {tokens / dialogues:.0f} tokens each")
+
+        model = new_model(
+            SIZES[plan.size],
+            vocab_size=plan.vocab_size,
+            context=plan.context,
+            end_id=tokenizer.convert_tokens_to_ids(END),
+            pad_id=tokenizer.convert_tokens_to_ids(PAD),
+            seed=plan.seed,
+        ).to(device)
+        bar = progress.add_task("warm start", total=plan.training.tokens, note="")
+
+        def on_step(step: Step) -> None:
+            steps.append(step)
+            recent = [past.loss for past in steps[-10:]]
+            note = f"loss {sum(recent) / len(recent):.3f}"
+            progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
+
+        warm_start(model, encoded, plan.training, plan.seed, on_step)
+
+    out.mkdir(parents=True, exist_ok=True)
+    model.to("cpu").save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    record = {
+        "command": " ".join(command),
+        "plan": asdict(plan),
+        "format": FORMAT,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "dialogues": dialogues,
+        "dialogues_by_category": _count(dialogue.category for group in groups for dialogue in group),
+        "mean_tokens": round(tokens / dialogues, 1),
+        "longest": longest,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "benchmark_data": catalog.data_hash(),
+        "corpus_sha256": digest(groups),
+        "files_sha256": {name: _sha256(out / name) for name in ("model.safetensors", "tokenizer.json")},
+        "device": device,
+        "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time() - cpu_started, 1),
+        "log": [
+            {"step": step.step, "tokens": step.tokens, "loss": round(step.loss, 4), "seconds": round(step.seconds, 1)}
+            for step in steps
+            if step.step % 10 == 0 or step is steps[-1]
+        ],
+    }
+    _write(out / RECORD, json.dumps(record, indent=1) + "\n")
+    logger.info("wrote %s", out)
+    return record
+
+
+def _count(names: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,126 @@
+"""The tokenizer: byte-level BPE in which a value has the same tokens wherever it stands.
+
+Spaces, digits and words are isolated before merging, so a file name or an
+amount is cut in the same way in the user's sentence and inside the JSON of a
+call: copying it is then copying tokens. The chat template is ChatML and nothing
+else (no default system message, no tool rendering): what the environment says
+is what the policy sees.
+
+transformers loads the tokenizer of every folder whose model is a Qwen2 as
+Qwen2Tokenizer, with that class's own rules of cutting text, whatever the folder
+says. So the merges are learnt with our finer cuts, and then live in a
+Qwen2Tokenizer: as no merge reaches across our cuts, its coarser ones change
+nothing. Where its cuts are finer (the contraction rule takes the 't off
+'temp.txt') the quote is made an added token, which is split off before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from transformers import Qwen2Tokenizer
+
+PAD = "<|endoftext|>"
+START = "<|im_start|>"
+END = "<|im_end|>"
+TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+"""Single tokens, but not "special": decoding keeps them, and parsers need them."""
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+_PIECES = r"_?[A-Za-z]+|\d|[^\sA-Za-z\d]+?(?=_[A-Za-z]|[\sA-Za-z\d]|$)|\s"
+
+
+def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int, context: int) -> Qwen2Tokenizer:
+    """Train the tokenizer.
+
+    Args:
+        texts: what the merges are learnt from; must hold training scenarios only.
+        names: words that become one token each where they stand alone (the tools' names).
+        vocab_size: number of tokens in all.
+        context: longest input, in tokens, that the tokenizer announces.
+    """
+    reserved = [PAD, START, END, *TAGS, *names]
+    smallest = 256 + len(reserved)
+    if vocab_size < smallest:
+        raise ValueError(
+            f"vocab_size is {vocab_size}, but the bytes, the tags and the tools' names alone take {smallest}: raise it."
+        )
+    cutter = Tokenizer(models.BPE())
+    cutter.normalizer = normalizers.NFC()
+    cutter.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=reserved,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    cutter.train_from_iterator(texts, trainer)
+    learnt = json.loads(cutter.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=learnt["vocab"],
+        merges=[tuple(pair) for pair in learnt["merges"]],
+        unk_token=PAD,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[START],
+        model_max_length=context,
+    )
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*TAGS, "'")])
+    tokenizer.add_tokens([AddedToken(name, special=False, normalized=False, single_word=True) for name in names])
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A dialogue as tokens; spoken[i] is true where the assistant says ids[i]."""
+
+    ids: tuple[int, ...]
+    spoken: tuple[bool, ...]
+
+
+class DialogueEncoder:
+    """Turns messages into the very tokens that the chat template gives, and marks the assistant's.
+
+    Message by message, with every text encoded once: every cut lies at a special
+    token or a newline, where no merge can reach across.
+    """
+
+    def __init__(self, tokenizer: Qwen2Tokenizer):
+        self._tokenizer = tokenizer
+        self._end = tokenizer.convert_tokens_to_ids(END)
+        self._cache: dict[str, tuple[int, ...]] = {}
+        self._newline = self._ids("\n")
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        ids = self._cache.get(text)
+        if ids is None:
+            ids = self._cache[text] = tuple(self._tokenizer.encode(text, add_special_tokens=False))
+        return ids
+
+    def encode(self, messages: Sequence[Mapping[str, str]]) -> Encoded:
+        """Encode whole messages; the assistant's words and their end token are `spoken`."""
+        ids: list[int] = []
+        spoken: list[bool] = []
+        for message in messages:
+            header = self._ids(f"{START}{message['role']}\n")
+            body = (*self._ids(message["content"]), self._end)
+            ids += (*header, *body, *self._newline)
+            spoken += [False] * len(header)
+            spoken += [message["role"] == "assistant"] * len(body)
+            spoken += [False] * len(self._newline)
+        return Encoded(tuple(ids), tuple(spoken))

@@ -1,0 +1,279 @@
+"""Variants of a scripted dialogue: other values, same shape, verified.
+
+A script's user texts, initial configuration and reference calls share values
+(file names, amounts, people). Each value that a reference argument holds and
+that stands verbatim in a user text or in the configuration can be exchanged for
+one of the same written shape, everywhere at once. A change is kept only if the
+simulators then answer in the same shape, every argument that could be read
+before its call still can, and the verifier accepts the new reference. No
+language model is involved, and nothing here knows the simulators: running and
+verifying a script come in as functions.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Scalar = str | int | float
+Responses = tuple[tuple[str, ...], ...]
+"""What each call of each turn answered."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A reference call: tool name and arguments by name."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a variant changes: user texts (None: the environment speaks), configuration, calls by turn."""
+
+    users: tuple[str | None, ...]
+    config: Mapping[str, Any]
+    calls: tuple[tuple[Call, ...], ...]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One value for another, wherever it is written."""
+
+    old: Scalar
+    new: Scalar
+
+
+def leaves(value: Any) -> Iterator[Scalar]:
+    """The strings and numbers inside a JSON-like value; booleans and None are structure, not values."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield value
+
+
+def written_forms(value: Scalar) -> tuple[str, ...]:
+    """How a value may be written in text: 1500.0 as 1500.0, 1500 and 1,500."""
+    if isinstance(value, str):
+        return (value,)
+    if value == int(value):
+        whole = int(value)
+        return (repr(value), str(whole), f"{whole:,}", f"{float(whole)!r}")
+    return (repr(value), f"{value:,}")
+
+
+def _pattern(value: Scalar) -> str:
+    if isinstance(value, str):
+        return rf"(?<![A-Za-z0-9_]){re.escape(value)}(?![A-Za-z0-9_])"
+    forms = sorted({re.escape(form) for form in written_forms(value)}, key=len, reverse=True)
+    return rf"(?<![A-Za-z0-9_.])(?:{'|'.join(forms)})(?![A-Za-z0-9_]|\.\d)"
+
+
+def occurs(value: Scalar, text: str) -> bool:
+    """Whether the value stands in the text, in one of its written forms, between word boundaries."""
+    return re.search(_pattern(value), text) is not None
+
+
+def exchange_text(text: str, exchanges: Sequence[Exchange]) -> str:
+    """Make all exchanges in one pass, longer values first, so that no new value is exchanged again."""
+    if not exchanges:
+        return text
+    written: dict[str, str] = {}
+    for exchange in exchanges:
+        for old, new in zip(written_forms(exchange.old), written_forms(exchange.new), strict=False):
+            written.setdefault(old, new)
+    ordered = sorted(exchanges, key=lambda exchange: len(str(exchange.old)), reverse=True)
+    pattern = "|".join(f"(?:{_pattern(exchange.old)})" for exchange in ordered)
+    return re.sub(pattern, lambda match: written.get(match[0], match[0]), text)
+
+
+def exchange_value(value: Any, exchanges: Sequence[Exchange]) -> Any:
+    """The same structure with exchanged strings (keys too) and numbers; types are kept."""
+    if isinstance(value, Mapping):
+        return {
+            exchange_text(key, exchanges) if isinstance(key, str) else key: exchange_value(item, exchanges)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return type(value)(exchange_value(item, exchanges) for item in value)
+    if isinstance(value, str):
+        return exchange_text(value, exchanges)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        for exchange in exchanges:
+            if not isinstance(exchange.old, str) and exchange.old == value:
+                return type(value)(exchange.new)
+    return value
+
+
+def exchange_script(script: Script, exchanges: Sequence[Exchange]) -> Script:
+    """Make the exchanges in everything that a script says."""
+    return Script(
+        users=tuple(None if text is None else exchange_text(text, exchanges) for text in script.users),
+        config=exchange_value(script.config, exchanges),
+        calls=tuple(
+            tuple(replace(call, arguments=exchange_value(call.arguments, exchanges)) for call in turn)
+            for turn in script.calls
+        ),
+    )
+
+
+def similar(value: Scalar, words: Sequence[str], rng: random.Random) -> Scalar:
+    """A random value of the same written shape.
+
+    Numbers keep sign and digits before and after the point; dates stay dates;
+    words become words in the same capitalisation, digits digits; an extension
+    and everything between the words stays.
+    """
+    if isinstance(value, int):
+        digits = len(str(abs(value)))
+        low = 10 ** (digits - 1) if digits > 1 else 1
+        return rng.randint(low, 10**digits - 1) * (-1 if value < 0 else 1)
+    if isinstance(value, float):
+        whole, point, fraction = repr(abs(value)).partition(".")
+        if not point or "e" in fraction:
+            return value
+        low = 10 ** (len(whole) - 1) if len(whole) > 1 else int(whole != "0")
+        high = 10 ** len(whole) - 1 if whole != "0" else 0
+        digits = "0" if fraction == "0" else "".join(rng.choice("0123456789") for _ in fraction)
+        return float(f"{'-' if value < 0 else ''}{rng.randint(low, high)}.{digits}")
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        return f"{rng.randint(2023, 2026)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+
+    def another(match: re.Match[str]) -> str:
+        old = match[0]
+        if old.isdigit():
+            return rng.choice("123456789") + "".join(rng.choice("0123456789") for _ in old[1:])
+        word = rng.choice(words)
+        if len(old) > 1 and old.isupper():
+            return word.upper()[: len(old)]
+        return word.capitalize() if old[0].isupper() else word
+
+    stem, extension = re.fullmatch(r"(.*?)((?:\.[a-z]{2,4})?)", value, re.DOTALL).groups()
+    return re.sub(r"[A-Za-z]+|\d+", another, stem) + extension
+
+
+def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
+    """The values of reference arguments that could be exchanged.
+
+    They stand verbatim in a user text or in the configuration, and are none of
+    the `fixed` words (allowed values of the tools, compared in lower case).
+    """
+    text = "\n".join(user or "" for user in script.users) + "\n" + json.dumps(script.config, default=str)
+    found: list[Scalar] = []
+    for turn in script.calls:
+        for call in turn:
+            for value in leaves(call.arguments):
+                if isinstance(value, str) and (len(value) < 2 or value.lower() in fixed):
+                    continue
+                if isinstance(value, str) and not re.search("[A-Za-z0-9]", value):
+                    continue
+                if value not in found and occurs(value, text):
+                    found.append(value)
+    return tuple(found)
+
+
+def response_shape(text: str) -> Any:
+    """What must not change in a tool's answer: failed or not, which keys, or which JSON type."""
+    if text.startswith("Error during"):
+        return "exception"
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return "text"
+    if isinstance(answer, dict):
+        return "error" if "error" in answer else tuple(sorted(answer))
+    return type(answer).__name__
+
+
+def readable(script: Script, responses: Responses) -> tuple[tuple[bool, ...], ...]:
+    """For each call, which of its values could be read in an earlier user text or answer."""
+    seen: list[str] = []
+    result: list[tuple[bool, ...]] = []
+    for user, calls, answers in zip(script.users, script.calls, responses, strict=True):
+        seen.append(user or "")
+        for call, answer in zip(calls, answers, strict=True):
+            text = "\n".join(seen)
+            result.append(tuple(occurs(value, text) for value in leaves(call.arguments)))
+            seen.append(answer)
+    return tuple(result)
+
+
+class VariantMaker:
+    """Makes variants of one script.
+
+    Args:
+        script: the original.
+        run: executes a script's calls in fresh simulators.
+        verify: whether the verifier accepts a script's calls as an answer to itself.
+        words: lower-case words for new values.
+        fixed: words that must stay.
+        rng: source of all chance.
+        trials: how often each value is exchanged alone; it counts as safe if half of these keep the laws.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        run: Callable[[Script], Responses],
+        verify: Callable[[Script], bool],
+        words: Sequence[str],
+        fixed: Collection[str],
+        rng: random.Random,
+        trials: int = 4,
+    ):
+        self._script, self._run, self._verify, self._words, self._rng = script, run, verify, words, rng
+        responses = run(script)
+        self._shapes = _shapes(responses)
+        self._readable = readable(script, responses)
+        self._text = json.dumps([script.users, script.config], default=str)
+        self.safe: tuple[Scalar, ...] = tuple(
+            value
+            for value in candidates(script, fixed)
+            if sum(self._holds(self._changed((value,))) for _ in range(trials)) * 2 >= trials
+        )
+
+    def variant(self, attempts: int = 4) -> Script | None:
+        """A verified script with every safe value exchanged, or None if no attempt gave one."""
+        if not self.safe:
+            return None
+        for _ in range(attempts):
+            script = self._changed(self.safe)
+            if self._holds(script) and self._verify(script):
+                return script
+        return None
+
+    def _changed(self, values: Sequence[Scalar]) -> Script:
+        exchanges: list[Exchange] = []
+        taken: set[Scalar] = set()
+        for value in values:
+            new = similar(value, self._words, self._rng)
+            for _ in range(8):
+                if new not in taken and not occurs(new, self._text):
+                    break
+                new = similar(value, self._words, self._rng)
+            taken.add(new)
+            exchanges.append(Exchange(value, new))
+        return exchange_script(self._script, exchanges)
+
+    def _holds(self, script: Script) -> bool:
+        responses = self._run(script)
+        if _shapes(responses) != self._shapes:
+            return False
+        now = readable(script, responses)
+        return all(
+            len(old) == len(new) and all(after or not before for before, after in zip(old, new, strict=True))
+            for old, new in zip(self._readable, now, strict=True)
+        )
+
+
+def _shapes(responses: Responses) -> list[list[Any]]:
+    return [[response_shape(text) for text in turn] for turn in responses]

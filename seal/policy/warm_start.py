@@ -1,0 +1,134 @@
+"""The warm start: supervised next-token training on encoded dialogues.
+
+Muon turns the matrices of the blocks, AdamW the embedding, norms and biases;
+AdamW alone needed clearly more tokens for the same loss. The assistant's tokens
+count fully and all others a little: predicting users and tools teaches the
+small network the values it has to copy.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+from transformers import Qwen2ForCausalLM
+
+from seal.policy.tokenizer import Encoded
+
+
+@dataclass(frozen=True)
+class WarmStartSettings:
+    """How to train.
+
+    tokens: budget, padding included. batch_tokens: tokens a step, at most (a
+    longer dialogue makes a batch by itself). muon_lr / adam_lr: peak learning
+    rates. warmup: steps to the peak; then a cosine down to `floor` of it. other_weight: loss weight of tokens
+    that the assistant does not say. decay: Muon's weight decay. clip: gradient norm.
+    """
+
+    tokens: int = 1_100_000
+    batch_tokens: int = 4_800
+    muon_lr: float = 0.02
+    adam_lr: float = 0.003
+    warmup: int = 30
+    floor: float = 0.05
+    other_weight: float = 0.2
+    decay: float = 0.05
+    clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimiser step: tokens so far, loss on the assistant's tokens (nats), learning-rate factor."""
+
+    step: int
+    tokens: int
+    loss: float
+    factor: float
+    seconds: float
+
+
+def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.Random) -> Iterator[list[Encoded]]:
+    """Endless batches of similar lengths; a round takes one dialogue of each group, so that all groups weigh alike."""
+    while True:
+        round_ = sorted((rng.choice(group) for group in rng.sample(groups, len(groups))), key=lambda d: len(d.ids))
+        ready: list[list[Encoded]] = [[]]
+        for dialogue in round_:
+            if ready[-1] and (len(ready[-1]) + 1) * len(dialogue.ids) > batch_tokens:
+                ready.append([])
+            ready[-1].append(dialogue)
+        rng.shuffle(ready)
+        yield from ready
+
+
+def collate(batch: Sequence[Encoded], other_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad on the right.
+
+    Returns:
+        ids, [B, T] int64, and the loss weight of predicting each of them, [B, T] float32 (0 where padded).
+    """
+    longest = max(len(dialogue.ids) for dialogue in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    weights = torch.zeros(len(batch), longest)
+    for row, dialogue in enumerate(batch):
+        length = len(dialogue.ids)
+        ids[row, :length] = torch.tensor(dialogue.ids)
+        weights[row, :length] = torch.tensor(dialogue.spoken).float() * (1 - other_weight) + other_weight
+    return ids, weights
+
+
+def dialogue_loss(
+    model: Qwen2ForCausalLM, ids: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weighted mean loss, and the plain mean over the assistant's tokens (weight 1), both scalars in nats."""
+    targets, weights = ids[:, 1:], weights[:, 1:]
+    counted = weights > 0
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+        # Padding stands on the right: causal attention never looks at it, so no mask is needed.
+        hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[counted])
+    losses = functional.cross_entropy(logits.float(), targets[counted], reduction="none")
+    weight = weights[counted]
+    spoken = losses.detach()[weight == 1]
+    return (losses * weight).sum() / weight.sum(), spoken.mean()
+
+
+def warm_start(
+    model: Qwen2ForCausalLM,
+    groups: Sequence[Sequence[Encoded]],
+    settings: WarmStartSettings,
+    seed: int,
+    on_step: Callable[[Step], None],
+) -> None:
+    """Train the model in place, on the device it lies on, until the token budget is spent."""
+    device = next(model.parameters()).device
+    matrices, rest = [], []
+    for name, parameter in model.named_parameters():
+        (matrices if parameter.dim() == 2 and "embed_tokens" not in name else rest).append(parameter)
+    muon = torch.optim.Muon(matrices, lr=settings.muon_lr, momentum=0.95, weight_decay=settings.decay)
+    adam = torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.98), weight_decay=0.0)
+    stream = batches(groups, settings.batch_tokens, random.Random(seed))
+    model.train()
+    spent, step, started = 0, 0, time.perf_counter()
+    while spent < settings.tokens:
+        cosine = 0.5 * (1 + math.cos(math.pi * spent / settings.tokens))
+        factor = min(1.0, (step + 1) / settings.warmup) * (settings.floor + (1 - settings.floor) * cosine)
+        for optimiser, peak in ((muon, settings.muon_lr), (adam, settings.adam_lr)):
+            for group in optimiser.param_groups:
+                group["lr"] = peak * factor
+        ids, weights = collate(next(stream), settings.other_weight)
+        loss, spoken = dialogue_loss(model, ids.to(device), weights.to(device))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        for optimiser in (muon, adam):
+            optimiser.step()
+            optimiser.zero_grad()
+        step += 1
+        spent += ids.numel()
+        on_step(Step(step, spent, spoken.item(), factor, time.perf_counter() - started))
+    model.eval()

@@ -1,0 +1,112 @@
+"""Making a policy: the same plan gives the same files, and the committed one is what its record says."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from env_service.environments.bfcl import catalog
+from env_service.environments.bfcl.formats import get_format
+from seal.data.splits import EVAL_SCENARIOS
+from seal.policy.__main__ import main
+from seal.policy.corpus import CorpusSettings, script_of
+from seal.policy.make import RECORD, Plan, make
+from seal.policy.measure import Episode, figures
+from seal.policy.tokenizer import END
+from seal.policy.warm_start import WarmStartSettings
+
+COMMITTED = Path(__file__).parents[2] / "data" / "quickstart_policy"
+PLAN = Plan(
+    size="tiny",
+    vocab_size=512,
+    corpus=CorpusSettings(scenarios=(0, 10, 103), variants=(("base", 2), ("miss_param", 1)), first_turn_share=0.5),
+    training=WarmStartSettings(tokens=6_000, batch_tokens=2_000, warmup=2),
+)
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((COMMITTED / RECORD).read_text())
+
+
+def test_the_same_plan_makes_the_same_files(tmp_path):
+    for name in ("first", "second"):
+        make(PLAN, tmp_path / name, ["make"], "cpu", Console(quiet=True))
+    names = {path.name for path in (tmp_path / "first").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", RECORD} <= names
+    for name in names - {RECORD}:  # the record tells the time that it took
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "first")
+    assert model.config.model_type == "qwen2" and model.dtype == torch.float32
+
+
+def test_another_seed_makes_another_policy(tmp_path):
+    plan = Plan(seed=1, size="tiny", vocab_size=512, corpus=PLAN.corpus, training=PLAN.training)
+    made = [make(p, tmp_path / str(p.seed), ["make"], "cpu", Console(quiet=True)) for p in (PLAN, plan)]
+    assert made[0]["files_sha256"] != made[1]["files_sha256"]
+    assert made[0]["corpus_sha256"] != made[1]["corpus_sha256"]
+
+
+def test_the_committed_policy_is_the_one_that_its_record_describes(record):
+    for name, sha in record["files_sha256"].items():
+        assert hashlib.sha256((COMMITTED / name).read_bytes()).hexdigest() == sha
+    assert (COMMITTED / "model.safetensors").stat().st_size <= 12_000_000
+    assert set(record["plan"]["corpus"]["scenarios"]).isdisjoint(EVAL_SCENARIOS)
+    assert record["benchmark_data"] == catalog.data_hash()
+
+
+def test_the_committed_policy_speaks_in_calls_and_ends_its_turns():
+    tokenizer = AutoTokenizer.from_pretrained(COMMITTED)
+    model = AutoModelForCausalLM.from_pretrained(COMMITTED)
+    outcomes = []
+    for scenario in (0, 103, 105, 130, 142, 153):
+        episode = Episode(catalog.load_tasks()[f"multi_turn_base_{scenario}"].prefix(1))
+        messages, answer = episode.opening(), True
+        while answer and len(messages) < 20:
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            prompt = torch.tensor([tokenizer.encode(text)])
+            said = model.generate(prompt, do_sample=False, max_new_tokens=100)[0, prompt.shape[1] :].tolist()
+            spoken = tokenizer.decode(said[:-1])
+            answer = episode.answer(spoken, said[-1] == tokenizer.convert_tokens_to_ids(END))
+            messages += [{"role": "assistant", "content": spoken}, *answer]
+        outcomes.append(episode.outcome)
+        assert any(episode.calls)
+    assert outcomes.count("passed") >= 1
+
+
+def test_an_episode_of_reference_calls_passes_and_a_wrong_call_does_not():
+    task = catalog.load_tasks()["multi_turn_miss_param_10"]
+    style = get_format("compact")
+    good, wrong = Episode(task), Episode(task)
+    for turn in script_of(task).calls:
+        for call in turn:
+            assert good.answer(style.render_call(call.name, call.arguments), True)
+        good.answer("Done.", True)
+        wrong.answer("Done.", True)
+    assert (good.outcome, wrong.outcome) == ("passed", "empty")
+    result = figures([task], [good, wrong], samples=2)
+    assert (result.rate, result.band, result.outcomes) == (0.5, 1, {"passed": 0.5, "empty": 0.5})
+
+
+def test_a_message_without_end_is_cut_and_an_unreadable_call_ends_the_turn():
+    task = catalog.load_tasks()["multi_turn_base_10"].prefix(1)
+    cut, malformed = Episode(task), Episode(task)
+    assert cut.answer('<tool_call>{"name":', ended=False) == [] and cut.outcome == "cut"
+    assert malformed.answer("<tool_call>{]</tool_call>", ended=True) == [] and malformed.outcome == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["make", "--out", "x", "--variants", "base=many"], "is not CATEGORY=NUMBER"),
+        (["measure", "--policy", "nowhere"], "holds no config.json"),
+        (["measure", "--policy", "x", "--sets", "test"], "there is no set 'test'"),
+    ],
+)
+def test_wrong_options_end_in_one_sentence(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
