@@ -1,0 +1,49 @@
+"""Play given assistant messages over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.service.client import Connection
+
+
+async def play(
+    connection: Connection,
+    name: str,
+    task_id: str,
+    texts: Sequence[Sequence[str]],
+    params: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Create, step through every message until the end, evaluate, release; the evaluation."""
+    await connection.verb("create", {"task_id": task_id, "instance_id": name, "params": params or {}})
+    for text in (text for turn in texts for text in turn):
+        message = {"role": "assistant", "content": text}
+        answer = await connection.verb("step", {"instance_id": name, "messages": message})
+        if answer["is_terminated"]:
+            break
+    result = await connection.verb("evaluate", {"instance_id": name, "params": {"sparse": False}})
+    await connection.verb("release", {"instance_id": name})
+    return result
+
+
+def play_all(port: int, runs: Iterable[tuple[str, Sequence[Sequence[str]]]], concurrency: int = 16) -> list[dict]:
+    """Play (task id, texts) runs, several at a time; evaluations in the order of the runs."""
+    jobs = list(enumerate(runs))
+    results: list[dict] = [{}] * len(jobs)
+
+    async def worker() -> None:
+        connection = Connection("127.0.0.1", port)
+        while jobs:
+            index, (task_id, texts) = jobs.pop()
+            results[index] = await play(connection, f"run-{index}", task_id, texts)
+        connection.close()
+
+    async def every() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(worker())
+
+    asyncio.run(every())
+    return results
