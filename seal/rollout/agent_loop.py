@@ -71,6 +71,12 @@ class SEALAgentLoop(AgentLoopBase):
         self.model_length = self.rollout_config.max_model_len or (
             self.rollout_config.prompt_length + self.response_budget
         )
+        actor = self.config.actor_rollout_ref.actor
+        # A training trajectory must fit the actor's token budget, or verl could not pack it.
+        self.training_length = self.model_length
+        if actor.use_dynamic_bsz:
+            packed = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
+            self.training_length = min(self.model_length, packed)
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut the prompt's head, and with it the tools: refuse instead.
@@ -156,13 +162,14 @@ class SEALAgentLoop(AgentLoopBase):
         eos = self.tokenizer.eos_token_id
         request_id = uuid4().hex  # the same for all messages, so that one server keeps the prefix
         seed = f"{self.settings.seed}/{row['global_steps']}/{row['index']}/{row['session_id']}/{attempt}"
+        longest = self.training_length if row.get("training") else self.model_length
         turn = 0
         message = 0
         while True:
             budget = min(
                 self.settings.max_message_tokens,
                 self.response_budget - len(dialogue.mask),
-                self.model_length - len(dialogue.ids),
+                longest - len(dialogue.ids),
             )
             if budget < 1:
                 dialogue.stop = "length"
@@ -209,7 +216,7 @@ class SEALAgentLoop(AgentLoopBase):
             merged, mask, logprobs = await self.ct_merge_context_msg(
                 previous, dialogue.messages, dialogue.ids, dialogue.mask, dialogue.logprobs
             )
-            if len(mask) >= self.response_budget or len(merged.token_ids) >= self.model_length:
+            if len(mask) >= self.response_budget or len(merged.token_ids) >= longest:
                 dialogue.stop = "length"
                 return
             dialogue.ids, dialogue.mask, dialogue.logprobs = merged.token_ids, mask, logprobs
