@@ -82,6 +82,11 @@ def declare(name: str, utility: float, success: bool = False) -> Label:
     return label
 
 
+def retract(name: str) -> None:
+    """Take a label out of the register again; ValueError when there is none."""
+    del _REGISTER[get(name).name]
+
+
 def get(name: str) -> Label:
     """The declared label of that name; ValueError when there is none."""
     try:

@@ -11,7 +11,7 @@ import re
 
 _ERROR = re.compile(
     r"""^\s*(?:\[\s*)?(?:
-        \{\s*["']errors?["']\s*:\s*(?!(?:null|None|""|''|\[\]|false|False)\s*[,}])
+        \{\s*["']errors?["']\s*:\s*+(?!(?:null|None|""|''|\[\]|false|False)\s*[,}])
       | ["']?error\b
     )""",
     re.IGNORECASE | re.VERBOSE,

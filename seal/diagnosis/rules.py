@@ -95,6 +95,8 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
     for action in turn.actions:
         if action.refusals:
             return f"the parser refused: {action.refusals[0]}"
+        if action.truncated:
+            return "the message was cut by the length limit before it could be read"
     for call in turn.calls:
         if not call.available or call.error == "unavailable":
             return f"{call.name} is not an available tool"
@@ -165,7 +167,7 @@ def _spurious_call(turn: TurnEvidence) -> str | None:
 
 
 def _abstained(turn: TurnEvidence) -> str | None:
-    if not _wanted(turn) and not turn.calls and not any(action.refusals for action in turn.actions):
+    if not _wanted(turn) and not turn.calls and not any(a.refusals or a.truncated for a in turn.actions):
         return "nothing should be called and nothing was"
     return None
 
@@ -257,7 +259,11 @@ def unregister(name: str, taxonomy: str = "paper") -> None:
 
 def diagnose_turn(turn: TurnEvidence, taxonomy: str = "paper") -> Diagnosis:
     """Psi for one turn: the dominant label, all signals, the rule and its reason."""
-    fired = [(rule, reason) for rule in rules(taxonomy) if (reason := rule.test(turn)) is not None]
+    return _diagnose(turn, rules(taxonomy))
+
+
+def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:
+    fired = [(rule, reason) for rule in order if (reason := rule.test(turn)) is not None]
     if not fired:
         reason = "the verifier compared nothing in this turn"
         return Diagnosis(turn.turn, labels.CHECKER_ERROR, (), "unjudged", reason)
@@ -275,5 +281,6 @@ def diagnose(turns: Sequence[TurnEvidence], taxonomy: str = "paper") -> tuple[Di
     release's taxonomy labels every turn, as the release did. Raises ValueError for
     an unknown taxonomy.
     """
+    order = rules(taxonomy)
     every = taxonomy == "release"
-    return tuple(diagnose_turn(turn, taxonomy) for turn in turns if every or took_place(turn))
+    return tuple(_diagnose(turn, order) for turn in turns if every or took_place(turn))

@@ -1,0 +1,238 @@
+"""Psi: Table 5, its order, the documented decisions and the release's taxonomy."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seal.diagnosis import labels
+from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence, Violation
+from seal.diagnosis.rules import Diagnosis, Rule, diagnose, diagnose_turn, register, rules, unregister
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def call(name="ls", available=True, **fields):
+    return CallEvidence(name=name, arguments={}, available=available, **fields)
+
+
+def action(*calls, **fields):
+    return ActionEvidence(calls=calls, **fields)
+
+
+def turn(*actions, expected=1, matches=(None, None, None), **fields):
+    instances, state, response = matches
+    return TurnEvidence(
+        turn=0,
+        expected_calls=expected,
+        actions=actions,
+        instances_match=instances,
+        state_match=state,
+        response_match=response,
+        **fields,
+    )
+
+
+SAY = ActionEvidence()
+OK, STATE, RESPONSE, INSTANCES = (True, True, True), (True, False, True), (True, True, False), (False, None, None)
+BAD = Violation("type", "a", "a must be a string")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "label"),
+    [
+        (turn(action(call()), SAY, matches=OK), "pass"),
+        (turn(action(refusals=("bad",)), SAY), "invalid_tool_call"),
+        (turn(action(call("nope", available=False)), SAY, matches=STATE), "invalid_tool_call"),
+        (turn(action(call(violations=(BAD,))), SAY, matches=STATE), "argument_mismatch"),
+        (turn(action(call(error="signature")), SAY, matches=STATE), "argument_mismatch"),
+        (turn(action(call()), SAY, matches=INSTANCES), "instance_mismatch"),
+        (turn(action(call()), SAY, matches=STATE), "state_mismatch"),
+        (turn(action(call(error="execution")), SAY, matches=STATE), "recovery_failure"),
+        (turn(action(call(error="execution")), action(call()), SAY, matches=STATE), "state_mismatch"),
+        (turn(SAY), "missing_tool_call"),
+        (turn(action(call()), SAY, matches=RESPONSE), "response_mismatch"),
+        (turn(action(call()), SAY, matches=RESPONSE, expected=3), "missing_tool_call"),
+        (turn(action(call()), SAY, expected=0), "spurious_tool_call"),
+        (turn(SAY, expected=0), "correct_abstention"),
+        (turn(action(call()), SAY, reference_error="boom", matches=OK), "gt_error"),
+        (turn(action(call()), SAY, checker_error="boom", matches=OK), "checker_error"),
+        (turn(infra_error="worker died"), "checker_error"),
+        (turn(action(call()), SAY), "checker_error"),
+    ],
+)
+def test_each_label_of_the_paper(evidence, label):
+    found = diagnose_turn(evidence)
+    assert found.label == label
+    assert found.label in labels.PAPER
+    assert found.reason and "\n" not in found.reason
+
+
+def test_the_first_signal_in_table_5_dominates_and_all_are_kept():
+    messy = turn(
+        action(call("nope", available=False, error="unavailable")),
+        action(call(violations=(BAD,), error="signature")),
+        action(call()),
+        action(call(error="execution")),
+        SAY,
+        matches=(True, False, False),
+        expected=9,
+    )
+    found = diagnose_turn(messy)
+    table_5 = (
+        "invalid_tool_call",
+        "argument_mismatch",
+        "state_mismatch",
+        "recovery_failure",
+        "missing_tool_call",
+        "response_mismatch",
+    )
+    assert (found.label, found.signals) == ("invalid_tool_call", table_5)
+    assert [label for label in labels.PAPER if label in table_5] == list(table_5)
+
+
+def test_an_error_that_only_the_result_text_tells_counts_as_feedback():
+    text = "['Error: User not authenticated. Please log in to view the watchlist.']"
+    evidence = turn(action(call("get_watchlist", result=text)), SAY, matches=STATE)
+    assert diagnose_turn(evidence).label == "recovery_failure"
+
+
+def test_recovery_needs_a_success_after_the_error_not_beside_it():
+    same_message = turn(action(call(), call(error="execution")), SAY, matches=RESPONSE)
+    assert diagnose_turn(same_message).label == "recovery_failure"
+    later = turn(action(call(error="execution")), action(call()), SAY, matches=RESPONSE)
+    assert diagnose_turn(later).signals == ("response_mismatch",)
+
+
+def test_an_unavailable_tool_that_executed_counts_as_executed():
+    evidence = turn(action(call("nope", available=False)), SAY, matches=STATE)
+    assert diagnose_turn(evidence).signals == ("invalid_tool_call", "state_mismatch")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "label"),
+    [
+        (turn(action(call()), SAY, matches=OK), "pass"),
+        (turn(action(call()), SAY, expected=0), "spurious_tool_call"),
+        (turn(action(refusals=("bad",)), SAY, expected=0), "correct_abstention"),
+        (turn(action(refusals=("bad",)), SAY), "empty_turn_model_response"),
+        (turn(action(call()), SAY, matches=INSTANCES), "instance_mismatch"),
+        (turn(action(call(error="execution")), SAY, matches=STATE), "state_mismatch"),
+        (turn(action(call()), SAY, matches=RESPONSE), "response_mismatch"),
+        (turn(stop="not_reached"), "empty_turn_model_response"),
+        (turn(stop="not_reached", expected=0), "correct_abstention"),
+        (turn(reference_error="x"), "gt_error"),
+    ],
+)
+def test_each_label_of_the_release(evidence, label):
+    assert diagnose([evidence], "release")[0].label == label
+    assert label in labels.RELEASE
+
+
+def test_turns_that_did_not_take_place_have_no_label():
+    turns = [turn(SAY), turn(stop="open"), turn(stop="not_reached", expected=0)]
+    assert [d.label for d in diagnose(turns)] == ["missing_tool_call"]
+    assert len(diagnose(turns, "release")) == 3
+
+
+def test_the_examples_of_the_documentation_hold():
+    blocks = re.findall(r"```json\n(.*?)```", (DOCS / "diagnosis.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 12
+    for block in blocks:
+        example = json.loads(block)
+        turns = [TurnEvidence.from_json(data) for data in example["turns"]]
+        assert [d.label for d in diagnose(turns)] == example["labels"], block
+
+
+def test_the_label_of_the_extending_guide_is_short_and_works(tmp_path):
+    source = re.search(r"```python\n(.*?)```", (DOCS / "extending.md").read_text(), re.DOTALL)[1]
+    assert len(source.splitlines()) < 30
+    module = tmp_path / "repeated_call.py"
+    module.write_text(source)
+    runpy.run_path(str(module))
+    try:
+        again = turn(action(call(error="execution")), action(call(error="execution")), SAY, matches=STATE)
+        assert diagnose_turn(again).label == "repeated_call"
+        assert diagnose_turn(turn(action(call(error="execution")), SAY, matches=STATE)).label == "recovery_failure"
+        assert labels.get("repeated_call").utility == 1.4
+    finally:
+        unregister("repeated")
+        labels.retract("repeated_call")
+
+
+def test_bad_registrations_are_refused_in_a_sentence():
+    rule = Rule("mine", "no_such_label", lambda turn: None)
+    with pytest.raises(ValueError, match="unknown label 'no_such_label'"):
+        register(rule)
+    with pytest.raises(ValueError, match="already has a rule named 'other_state'"):
+        register(Rule("other_state", "pass", lambda turn: None))
+    with pytest.raises(ValueError, match="no rule for 'nothing'"):
+        register(Rule("mine", "pass", lambda turn: None), before="nothing")
+    with pytest.raises(ValueError, match="choose one of: paper, release"):
+        diagnose([], "papers")
+    with pytest.raises(ValueError, match="utility must be positive"):
+        labels.declare("mine", 0.0)
+    with pytest.raises(ValueError, match="already declared"):
+        labels.declare("pass", 3.0)
+
+
+calls = st.builds(
+    CallEvidence,
+    name=st.sampled_from(["ls", "cd"]),
+    arguments=st.dictionaries(st.sampled_from("ab"), st.integers() | st.text(max_size=3), max_size=2),
+    available=st.booleans(),
+    violations=st.sampled_from([(), (BAD,)]),
+    error=st.sampled_from([None, "unavailable", "signature", "execution", "deadline"]),
+    result=st.sampled_from(["{}", '{"error": "x"}']),
+)
+actions = st.builds(
+    ActionEvidence,
+    calls=st.lists(calls, max_size=3).map(tuple),
+    refusals=st.sampled_from([(), ("bad",)]),
+    truncated=st.booleans(),
+)
+verdicts = st.sampled_from([None, True, False])
+turns = st.builds(
+    TurnEvidence,
+    turn=st.integers(0, 7),
+    expected_calls=st.integers(0, 3),
+    actions=st.lists(actions, max_size=4).map(tuple),
+    stop=st.sampled_from(["answered", "step_limit", "length", "parse_error", "not_reached", "open"]),
+    instances_match=verdicts,
+    state_match=verdicts,
+    response_match=verdicts,
+    feedback_before=st.booleans(),
+    checker_error=st.sampled_from([None, "x"]),
+    reference_error=st.sampled_from([None, "x"]),
+    infra_error=st.sampled_from([None, "x"]),
+)
+
+
+@given(st.lists(turns, max_size=4), st.sampled_from(["paper", "release"]))
+def test_any_evidence_gets_labels_of_the_taxonomy_and_survives_json(episode, taxonomy):
+    found = diagnose(episode, taxonomy)
+    vocabulary = labels.PAPER if taxonomy == "paper" else labels.RELEASE
+    assert all({d.label, *d.signals} <= set(vocabulary) for d in found)
+    assert all(d.signals[0] == d.label for d in found if d.signals)
+    rebuilt = [TurnEvidence.from_json(json.loads(json.dumps(t.to_json()))) for t in episode]
+    assert diagnose(rebuilt, taxonomy) == found
+    assert tuple(Diagnosis.from_json(json.loads(json.dumps(d.to_json()))) for d in found) == found
+
+
+@given(turns)
+def test_a_failure_is_never_labelled_a_success(evidence):
+    label = diagnose_turn(evidence).label
+    if False in (evidence.state_match, evidence.response_match, evidence.instances_match):
+        assert label != "pass"
+    if evidence.calls:
+        assert label != "correct_abstention"
+
+
+def test_every_rule_has_a_declared_label_and_the_order_of_the_vocabulary():
+    for taxonomy, order in (("paper", labels.PAPER), ("release", labels.RELEASE)):
+        assert [rule.label for rule in rules(taxonomy)] == list(order)
+        assert set(order) <= set(labels.known())
