@@ -236,13 +236,14 @@ def _narrow_to_file(rows: Sequence[TaskRow], path: Path) -> list[TaskRow]:
 
 
 def _spread(rows: Sequence[TaskRow], limit: int) -> list[TaskRow]:
+    """Evenly spaced rows of each data source, shifted from one to the next so that scenarios differ."""
     groups: dict[str, list[TaskRow]] = {}
     for row in rows:
         groups.setdefault(row.data_source, []).append(row)
     chosen: set[TaskRow] = set()
-    for group in groups.values():
-        count = min(limit, len(group))
-        chosen.update(group[position * len(group) // count] for position in range(count))
+    for number, group in enumerate(groups.values()):
+        count, shift = min(limit, len(group)), number / len(groups)
+        chosen.update(group[int((position + shift) * len(group) / count)] for position in range(count))
     return [row for row in rows if row in chosen]
 
 

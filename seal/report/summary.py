@@ -111,7 +111,7 @@ def _training(run: Run) -> list[RenderableType]:
     quarters = run.quarters
     if quarters is None:
         return [Text("Fewer than two training steps: nothing to compare.")]
-    spans = [f"steps {part[0].step}-{part[-1].step}" for part in (quarters.first, quarters.last)]
+    spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
     first, last = quarters.rewards
     change = quarters.reward_change

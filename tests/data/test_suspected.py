@@ -1,0 +1,66 @@
+"""Each suspected item fails a policy that does what it was asked, on the verifier itself."""
+
+import json
+
+import pytest
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.bfcl.verifier import verify
+from seal.data.suspected import DEFAULT_PATH, load_suspected
+
+ITEMS = json.loads(DEFAULT_PATH.read_text())["items"]
+
+
+def replaced(value, old, new):
+    if isinstance(value, list):
+        return [replaced(each, old, new) for each in value]
+    return new if value == old else value
+
+
+@pytest.mark.parametrize("item", [item for item in ITEMS if "wanted" in item], ids=lambda item: item["task_id"])
+def test_what_was_shown_fails_and_what_is_wanted_passes(item):
+    task = load_tasks()[item["task_id"]]
+    wanted = [[[parse_reference(call)] for call in turn] for turn in task.reference]
+    shown = [
+        [
+            [
+                (name, {key: replaced(value, item["wanted"], item["shown"]) for key, value in arguments.items()})
+                for name, arguments in message
+            ]
+            for message in turn
+        ]
+        for turn in wanted
+    ]
+    assert shown != wanted
+    assert verify(task, wanted).valid
+    assert not verify(task, shown).valid
+
+
+def test_the_unsolvable_item_needs_a_withheld_tool_before_it_is_revealed():
+    task = load_tasks()["multi_turn_miss_func_49"]
+    ((reveal, tools),) = task.withheld.items()
+    used = {parse_reference(call)[0] for turn in task.reference[:reveal] for call in turn}
+    assert used & set(tools)
+
+
+def test_every_item_has_a_reason_and_a_link():
+    items = load_suspected()
+    assert "multi_turn_miss_func_49" in {item.task_id for item in items}
+    assert len({item.task_id for item in items}) == len(items)
+    assert all(item.reason and item.link.startswith("https://") for item in items)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"items": [{"task_id": "multi_turn_base_1"}]}',
+        '{"items": [{"task_id": "x", "reason": "", "link": ""}]}',
+    ],
+)
+def test_a_broken_list_is_named(tmp_path, text):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ValueError, match=r"s\.json"):
+        load_suspected(tmp_path / "s.json")
