@@ -79,7 +79,7 @@ def _change(kind: str, turns: Turns, task: Task, rng: random.Random) -> None:
         key = rng.choice(list(arguments))
         turns[t][c] = (name, {k: v for k, v in arguments.items() if k != key})
     elif kind == "unknown":
-        extra = rng.choice(["verbose", "class", "not a name", " limit", "ｌimit"])
+        extra = rng.choice(["verbose", "class", "not a name", " limit", "\uff4cimit"])
         turns[t][c] = (name, {**arguments, extra: rng.choice([1, "x", None])})
     elif kind == "renamed":
         turns[t][c] = (rng.choice([name + "_all", name.upper(), "__init__", "print", f" {name}"]), dict(arguments))

@@ -18,7 +18,15 @@ from env_service.environments.bfcl.formats import Call, Parsed, get_format
 from env_service.environments.bfcl.report import assessment
 from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import CallOutcome, Toolbox
-from env_service.environments.bfcl.verifier import Comparison, compare, reference, verdict
+from env_service.environments.bfcl.verifier import (
+    Comparison,
+    Played,
+    compare,
+    reference,
+    shared_verdict,
+    shares_cards,
+    verdict,
+)
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence, Violation
 from seal.diagnosis.schema import violations
 from seal.interface.cues import observe_feedback, observe_start
@@ -36,8 +44,8 @@ class _Turn:
     feedback_before: bool = False
 
     @property
-    def made_calls(self) -> bool:
-        return any(action.calls for action in self.actions)
+    def calls(self) -> list[CallEvidence]:
+        return [call for action in self.actions for call in action.calls]
 
 
 class BfclEpisode:
@@ -200,7 +208,7 @@ class BfclEpisode:
         last = len(self._turns) == len(self._task.users)
         if stop == "answered" or (stop == "step_limit" and last):
             expected = reference(self._task)[self._index]
-            turn.comparison = compare(expected, self._toolbox.instances, turn.made_calls, self._results)
+            turn.comparison = compare(expected, self._toolbox.instances, bool(turn.calls), self._results)
 
     def _next_turn(self) -> Json:
         if len(self._turns) == len(self._task.users):
@@ -217,6 +225,8 @@ class BfclEpisode:
     def _valid(self) -> bool:
         # The official runner fails a run that it cut, unless the cut fell in the last turn.
         judged = self._ended and self._turn.stop in ("answered", "step_limit")
+        if judged and len(self._turns) == len(self._task.users) and shares_cards(self._task):
+            return shared_verdict(self._task, [[_played(call) for call in turn.calls] for turn in self._turns])
         return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
 
     def _answer(self, state: list[Json], action: ActionEvidence | None) -> Json:
@@ -229,6 +239,11 @@ class BfclEpisode:
         }
         reward = float(self._valid()) if self._ended else 0.0
         return {"state": state, "reward": reward, "is_terminated": self._ended, "info": info}
+
+
+def _played(call: CallEvidence) -> Played:
+    not_run = call.error in ("unavailable", "deadline")
+    return Played(call.name, call.arguments, call.result if not_run else None)
 
 
 def _message(role: str, content: str) -> Json:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
@@ -107,6 +108,42 @@ def verdict(task: Task, comparisons: Sequence[Comparison], ended: bool) -> bool:
     return complete and all(c.passed for c, calls in zip(comparisons, task.reference, strict=True) if calls)
 
 
+@dataclass(frozen=True)
+class Played:
+    """One call as it went: its text is kept where the call must not run again (refused, or over a limit)."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    text: str | None = None
+
+
+def shares_cards(task: Task) -> bool:
+    """True where the official checker's two simulators alias the same credit cards.
+
+    In the inflated travel scenario the extension's cards are the module's own
+    dictionaries, so what the model does to their balance is seen in the
+    reference's state too: an insurance bought with such a card is no state
+    mismatch officially, though it is one on clean simulators.
+    """
+    return task.long_context and "TravelAPI" in task.involved_classes
+
+
+def shared_verdict(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
+    """The official verdict of a complete run of a task that `shares_cards`."""
+    model, expected = Toolbox(task), Toolbox(task, label="ground_truth")
+    cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
+    own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
+    expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
+    results: list[str] = []
+    for calls, reference_calls in zip(turns, task.reference, strict=True):
+        results += [model.call(c.name, c.arguments).text if c.text is None else c.text for c in calls]
+        texts = tuple(expected.call(*parse_reference(call)).text for call in reference_calls)
+        comparison = compare(ReferenceTurn(texts, expected.instances, None), model.instances, bool(calls), results)
+        if reference_calls and not comparison.passed:
+            return False
+    return True
+
+
 def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Verdict:
     """Judge calls given as turns of messages of (name, arguments).
 
@@ -115,9 +152,11 @@ def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Ver
     """
     if len(calls_by_turn) > len(task.reference):
         raise ValueError(f"{task.id} has {len(task.reference)} turns, got calls for {len(calls_by_turn)}.")
+    turns = [[call for message in messages for call in message] for messages in calls_by_turn]
     toolbox, results, comparisons = Toolbox(task), [], []
-    for messages, expected in zip(calls_by_turn, reference(task), strict=False):
-        calls = [call for message in messages for call in message]
+    for calls, expected in zip(turns, reference(task), strict=False):
         results += [toolbox.call(*call).text for call in calls]
         comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
+    if shares_cards(task) and len(turns) == len(task.reference):
+        return Verdict(shared_verdict(task, [[Played(*call) for call in calls] for calls in turns]), tuple(comparisons))
     return Verdict(verdict(task, comparisons, ended=True), tuple(comparisons))

@@ -1,0 +1,97 @@
+"""No call of a policy can stop the service or disturb another episode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+from bfcl_perturbations import reference_calls, texts
+
+from benchmarks.service.client import Connection
+from env_service.environments.base import Guard, get_environment
+from env_service.environments.bfcl.catalog import Task, load_tasks
+
+MODE = {"tool_prompt_mode": "compact"}
+MATHS = "multi_turn_base_100"
+
+
+def say(call: str, **arguments: Any) -> dict[str, str]:
+    """An assistant message with one call."""
+    text = json.dumps({"name": call, "arguments": arguments})
+    return {"role": "assistant", "content": f"<tool_call>{text}</tool_call>"}
+
+
+def maths_task() -> Task:
+    return next(task for task in load_tasks().values() if "MathAPI" in task.involved_classes)
+
+
+def files_task() -> Task:
+    return next(task for task in load_tasks().values() if "GorillaFileSystem" in task.involved_classes)
+
+
+def metric(port: int, name: str) -> float:
+    """One figure of /metrics."""
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"env_service_{name} "))
+
+
+def alone(task: Task, messages: list[str]) -> list[Any]:
+    """What an episode answers when nothing else runs."""
+    episode = get_environment("bfcl").open(task.id, MODE, Guard())
+    episode.start()
+    return [episode.step(message, False)["state"] for message in messages]
+
+
+HANGING = [
+    ("power", {"base": 10, "exponent": 10**9}),
+    ("square_root", {"number": 2, "precision": 10**7}),
+    ("logarithm", {"value": 10, "base": 2, "precision": 10**6}),
+    ("round_number", {"number": 5, "decimal_places": -(10**9)}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), HANGING, ids=[name for name, _ in HANGING])
+def test_a_hanging_call_becomes_a_tool_error_and_other_episodes_notice_nothing(
+    service: int, name: str, arguments: dict[str, Any]
+) -> None:
+    others = list(load_tasks().values())[:400:40]
+    runs = [[m for turn in texts(reference_calls(task), None, "compact") for m in turn] for task in others]
+
+    async def scenario() -> tuple[Any, Any, list[list[Any]], list[Any]]:
+        connection = Connection("127.0.0.1", service)
+        for index, task in enumerate(others):
+            await connection.verb("create", {"task_id": task.id, "instance_id": f"o{index}", "params": MODE})
+        await connection.verb("create", {"task_id": maths_task().id, "instance_id": "hang", "params": MODE})
+        answers: list[list[Any]] = [[] for _ in others]
+
+        async def advance(until: int | None) -> None:
+            own = Connection("127.0.0.1", service)
+            for index, run in enumerate(runs):
+                for text in run[len(answers[index]) : until]:
+                    body = {"instance_id": f"o{index}", "messages": {"role": "assistant", "content": text}}
+                    answers[index].append((await own.verb("step", body))["state"])
+            own.close()
+
+        await advance(2)
+        hanging = connection.verb("step", {"instance_id": "hang", "messages": say(name, **arguments)})
+        hung, _ = await asyncio.gather(hanging, advance(None))
+        after = await connection.verb("step", {"instance_id": "hang", "messages": say("add", a=1, b=2)})
+        verdicts = []
+        for index in range(len(others)):
+            verdicts.append(await connection.verb("evaluate", {"instance_id": f"o{index}", "params": {"sparse": True}}))
+            await connection.verb("release", {"instance_id": f"o{index}"})
+        report = await connection.verb("evaluate", {"instance_id": "hang"})
+        await connection.verb("release", {"instance_id": "hang"})
+        connection.close()
+        assert [call["error"] for call in report["evidence"][0]["actions"][0]["calls"]] == [hung["info"]["error_class"]]
+        return hung, after, answers, verdicts
+
+    hung, after, answers, verdicts = asyncio.run(scenario())
+    assert hung["info"]["error_class"] in ("deadline", "execution")
+    assert "rror" in hung["state"][0]["content"]
+    assert '"result": 3' in after["state"][0]["content"]
+    assert verdicts == [1.0] * len(others)
+    assert answers == [alone(task, run) for task, run in zip(others, runs, strict=True)]
