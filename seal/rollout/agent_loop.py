@@ -27,6 +27,9 @@ from seal.rollout.settings import RolloutSettings
 
 logger = logging.getLogger(__name__)
 
+CUTS = {"length": {"stop": "length"}, "max_steps": {"stop": "step_limit"}}
+"""What the service is told of a trajectory that one of our budgets cut, by its stop."""
+
 
 class PromptTooLong(RuntimeError):
     """A first prompt that data.max_prompt_length cannot hold."""
@@ -134,7 +137,9 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.prompt_length = len(dialogue.ids)
             await self._interact(dialogue, instance_id, sampling_params, row, attempt)
             with _Clock(dialogue, "environment_s"):
-                return await self.client.evaluate(instance_id, {"taxonomy": self.taxonomy})
+                return await self.client.evaluate(
+                    instance_id, {"taxonomy": self.taxonomy, **CUTS.get(dialogue.stop, {})}
+                )
         finally:
             if created:
                 await self._release(instance_id)
@@ -294,14 +299,15 @@ class SEALAgentLoop(AgentLoopBase):
         }
         if evaluation is None:
             return TrajectoryRecord(**known)
+        progress = evaluation["bfcl_progress_info"]
         return TrajectoryRecord(
             **known,
             labels=tuple(evaluation["labels"]),
             diagnosis=tuple(evaluation["diagnosis"]),
             evidence=tuple(evaluation["evidence"]),
             spans=tuple(dialogue.spans),
-            turns_passed=sum(evaluation["bfcl_progress_info"]["per_turn_valid"]),
-            turns=int(evaluation["turn_count"]),
+            turns_passed=progress["passed_turns"] + progress["passed_irrelevance_turns"],
+            turns=int(evaluation["turns"]),
             progress=float(evaluation["progress"]),
             calls=int(evaluation["calls"]),
             errors=int(evaluation["errors"]),

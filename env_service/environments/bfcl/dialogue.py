@@ -110,26 +110,36 @@ class BfclEpisode:
         return self._act(parsed, shows_refusals=mode == "feedback")
 
     def evaluate(self, params: Mapping[str, Any]) -> Json | float:
-        """The verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse."""
+        """The verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse.
+
+        params["stop"] says that the caller ends the episode here (length or step_limit), so that the turn
+        in which it was cut is diagnosed too; ValueError for another word.
+        """
+        cut = params.get("stop")
+        if cut not in (None, "length", "step_limit"):
+            raise ValueError(f"params.stop is {cut!r}: it is length, step_limit or left out.")
         valid = self._valid()
         if params.get("sparse"):
             return float(valid)
         taxonomy = params.get("taxonomy") or self._settings.taxonomy
-        return assessment(self._task, self.evidence(), taxonomy, valid=valid, ended=self._ended)
+        return assessment(self._task, self.evidence(cut), taxonomy, valid=valid, ended=self._ended)
 
     def describe(self) -> str:
         """The tools visible now, one a line."""
         return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible())
 
-    def evidence(self) -> tuple[TurnEvidence, ...]:
-        """What was observed in every turn of the task, those not reached included."""
+    def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:
+        """What was observed in every turn of the task, those not reached included.
+
+        cut: how a turn that is still open has ended, when the caller knows that nothing more will come.
+        """
         expected = reference(self._task)
         reached = tuple(
             TurnEvidence(
                 turn=index,
                 expected_calls=len(expected[index].results),
                 actions=tuple(turn.actions),
-                stop=turn.stop,
+                stop=cut or "open" if turn.stop == "open" else turn.stop,
                 instances_match=turn.comparison.instances_match,
                 state_match=turn.comparison.state_match,
                 response_match=turn.comparison.response_match,
