@@ -62,6 +62,7 @@ def _add_make(parser: argparse.ArgumentParser) -> None:
         help="verified variants of each task by category, as base=25,miss_func=8; a category left out is not used",
     )
     group.add_argument("--cue-share", type=float, default=corpus.cue_share, help="share of dialogues with cues")
+    group.add_argument("--slip-share", type=float, default=corpus.slip_share, help="share of these with a mistake")
     group.add_argument(
         "--first-turn-share", type=float, default=corpus.first_turn_share, help="share cut after the first turn"
     )
@@ -92,6 +93,7 @@ def _make(options: argparse.Namespace) -> int:
         corpus=CorpusSettings(
             variants=_variants(options.variants),
             cue_share=options.cue_share,
+            slip_share=options.slip_share,
             first_turn_share=options.first_turn_share,
         ),
         training=WarmStartSettings(

@@ -19,22 +19,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from env_service.environments.bfcl.catalog import CLASSES, Task, available_tools, documents, load_tasks
-from env_service.environments.bfcl.formats import Format, get_format
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
 from seal.data.splits import TRAIN_SCENARIOS, side_of_scenario
-from seal.interface.cues import observe_start
 from seal.interface.sampling import random_omega
+from seal.policy.dialogue import Played, play_reference, play_with_slip
 from seal.policy.variants import Call, Responses, Script, VariantMaker
 from seal.policy.verdict import reference_passes
-
-Message = Mapping[str, str]
-
-FORMAT = "compact"
-"""The prompt mode that the policy learns."""
-
-ANSWER_AFTER_CALLS = "Done."
-ANSWER_WITHOUT_CALL = "I cannot do that."
 
 
 @dataclass(frozen=True)
@@ -43,14 +34,17 @@ class CorpusSettings:
 
     scenarios: training scenarios. variants: verified variants a task, by
     category; a category that is absent contributes nothing. cue_share: share of
-    dialogues whose system message carries random cues of the learning
-    interface, as training prompts may. first_turn_share: share of dialogues
-    that end after the first user turn.
+    dialogues that are episodes of training, with random cues of the learning
+    interface; the others are episodes of evaluation. slip_share: share of the
+    former in which the assistant makes a mistake, reads the answer and mends it
+    (the mistake itself is not learnt). first_turn_share: share of dialogues that
+    end after the first user turn.
     """
 
     scenarios: tuple[int, ...] = TRAIN_SCENARIOS
     variants: Mapping[str, int] | tuple[tuple[str, int], ...] = (("base", 25),)
     cue_share: float = 0.3
+    slip_share: float = 0.5
     first_turn_share: float = 0.0
 
     def __post_init__(self) -> None:
@@ -61,13 +55,14 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One whole dialogue; `variant` is 0 for the original."""
+    """One whole dialogue; `variant` is 0 for the original, `slips` are the places of mistaken messages."""
 
     task_id: str
     scenario: int
     category: str
     variant: int
-    messages: tuple[Message, ...]
+    messages: tuple[Mapping[str, str], ...]
+    slips: tuple[int, ...]
 
 
 def script_of(task: Task) -> Script:
@@ -96,19 +91,6 @@ def run_reference(task: Task, script: Script) -> Responses:
     )
 
 
-def reference_messages(task: Task, style: Format) -> list[dict[str, str]]:
-    """The dialogue in which every call is the reference's: what rollouts look like when all goes well."""
-    script = script_of(task)
-    messages = [{"role": "system", "content": style.system(task, available_tools(task, 0))}]
-    for turn, (calls, answers) in enumerate(zip(script.calls, run_reference(task, script), strict=True)):
-        messages.append({"role": "user", "content": style.user(task, turn)})
-        for call, answer in zip(calls, answers, strict=True):
-            messages.append({"role": "assistant", "content": style.render_call(call.name, call.arguments)})
-            messages += style.results([answer])
-        messages.append({"role": "assistant", "content": ANSWER_AFTER_CALLS if calls else ANSWER_WITHOUT_CALL})
-    return messages
-
-
 @cache
 def fixed_words() -> frozenset[str]:
     """Words that a variant must not exchange: literals in the simulators' source and values quoted in the documents."""
@@ -128,11 +110,6 @@ def fixed_words() -> frozenset[str]:
                 for listed in re.findall(r"\[Enum\]:?\s*(\[.*?\])", description):
                     found.update(re.findall(r"[A-Za-z_]+", listed))
     return frozenset(word.lower() for word in found)
-
-
-def tool_names() -> tuple[str, ...]:
-    """The names of all documented tools, in the order of the documents."""
-    return tuple(document["name"] for name in CLASSES for document in documents(name))
 
 
 def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:
@@ -161,7 +138,6 @@ def build_corpus(
     settings: CorpusSettings, seed: int, on_task: Callable[[Task], None] = lambda task: None
 ) -> tuple[tuple[Dialogue, ...], ...]:
     """All dialogues, one group a scenario, deterministic from the seed; on_task is told after each task."""
-    style = get_format(FORMAT)
     words = vocabulary(training_tasks(settings))
     groups: dict[int, list[Dialogue]] = {}
     for task in training_tasks(settings):
@@ -170,15 +146,19 @@ def build_corpus(
         for number, version in enumerate(_versions(task, dict(settings.variants)[task.category], words, rng)):
             if rng.random() < settings.first_turn_share:
                 version = version.prefix(1)
-            messages = reference_messages(version, style)
-            if rng.random() < settings.cue_share:
-                tools = available_tools(version, 0)
-                messages[0]["content"] = observe_start(
-                    messages[0]["content"], tools, random_omega(rng), task.category, compact=True
-                )
-            group.append(Dialogue(task.id, task.scenario, task.category, number, tuple(messages)))
+            played = _played(version, settings, rng)
+            group.append(Dialogue(task.id, task.scenario, task.category, number, played.messages, played.slips))
         on_task(task)
     return tuple(tuple(group) for group in groups.values())
+
+
+def _played(task: Task, settings: CorpusSettings, rng: random.Random) -> Played:
+    if rng.random() >= settings.cue_share:
+        return play_reference(task)
+    omega = random_omega(rng)
+    if rng.random() < settings.slip_share:
+        return play_with_slip(task, omega, rng)
+    return play_reference(task, omega)
 
 
 def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Random) -> Iterator[Task]:
@@ -226,6 +206,11 @@ def digest(groups: Sequence[Sequence[Dialogue]]) -> str:
     sha = hashlib.sha256()
     for group in groups:
         for dialogue in group:
-            record = [dialogue.task_id, dialogue.variant, [dict(message) for message in dialogue.messages]]
+            record = [
+                dialogue.task_id,
+                dialogue.variant,
+                dialogue.slips,
+                [dict(message) for message in dialogue.messages],
+            ]
             sha.update(json.dumps(record, sort_keys=True).encode())
     return sha.hexdigest()

@@ -20,15 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from env_service.environments.bfcl import catalog
 from seal.policy.corpus import (
-    FORMAT,
     CorpusSettings,
     build_corpus,
     digest,
     tokenizer_texts,
-    tool_names,
     training_tasks,
     vocabulary,
 )
+from seal.policy.dialogue import FORMAT, tool_names
 from seal.policy.model import SIZES, new_model
 from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
 from seal.policy.warm_start import Step, WarmStartSettings, warm_start
@@ -83,7 +82,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         words = vocabulary(tasks)
         tokenizer = train_tokenizer(tokenizer_texts(groups, words), tool_names(), plan.vocab_size, plan.context)
         encoder = DialogueEncoder(tokenizer)
-        encoded = [[encoder.encode(dialogue.messages) for dialogue in group] for group in groups]
+        encoded = [[encoder.encode(dialogue.messages, dialogue.slips) for dialogue in group] for group in groups]
         tokens = sum(len(dialogue.ids) for group in encoded for dialogue in group)
         longest = max(len(dialogue.ids) for group in encoded for dialogue in group)
         if longest > plan.context:

@@ -1,8 +1,7 @@
 """How often a policy passes a task's first turns, sampled offline with vLLM.
 
-A check on what `make` made, in one process: no service, no Ray, no training.
-Episodes follow the compact format and the official runner: a message without a
-readable call ends the turn, and a message cut by the length limit the episode.
+A check on what `make` made, in one process: no service, no Ray, no training. The
+episodes are the service's own, of evaluation or, given an Omega, of training.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
-from env_service.environments.bfcl.catalog import Task, available_tools
-from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.tools import Toolbox
-from seal.policy.corpus import FORMAT
+from env_service.environments.bfcl.catalog import Task
+from seal.interface.cues import Omega
+from seal.policy.dialogue import open_episode
 from seal.policy.tokenizer import END
 from seal.policy.verdict import passes
 
@@ -28,56 +25,43 @@ MAX_NEW_TOKENS = 128
 MAX_TOKENS = 2048
 
 
-@dataclass
 class Episode:
-    """One running dialogue: what the policy has seen and said, and the calls it made by turn."""
+    """One dialogue of a policy with the environment's own episode.
 
-    task: Task
-    ids: list[int] = field(default_factory=list)
-    calls: list[list[Any]] = field(default_factory=list)
-    spoken: int = 0
-    outcome: str | None = None
-    """None while it runs; then passed, malformed, empty, wrong, cut, too_many_messages or too_long."""
+    ids: the tokens so far, kept by whoever samples. outcome: None while it runs;
+    then passed, malformed (some message could not be read), empty (a needed call
+    was never made), cut (by a length limit) or wrong.
+    """
 
-    def __post_init__(self) -> None:
-        self._format = get_format(FORMAT)
-        self._tools = Toolbox(self.task)
-        self.calls.append([])
-        self._said_in_turn = 0
-        self._malformed = False
+    def __init__(self, task: Task, omega: Omega | None = None):
+        self.task = task
+        self.ids: list[int] = []
+        self.outcome: str | None = None
+        self._episode = open_episode(task, omega, MAX_MESSAGES)
 
     def opening(self) -> list[dict[str, str]]:
         """The messages that it starts with."""
-        system = self._format.system(self.task, available_tools(self.task, 0))
-        return [{"role": "system", "content": system}, {"role": "user", "content": self._format.user(self.task, 0)}]
+        return self._episode.start()["state"]
 
     def answer(self, text: str, ended: bool) -> list[dict[str, str]]:
         """Take the policy's message; the environment's next messages, none when the episode is over."""
-        self._said_in_turn += 1
-        parsed = self._format.parse(text)
-        if not ended:
-            self.outcome = "cut"
-            return []
-        self._malformed = self._malformed or bool(parsed.refusals)
-        if parsed.calls:
-            if self._said_in_turn >= MAX_MESSAGES:
-                self.outcome = "too_many_messages"
-                return []
-            self.calls[-1] += parsed.calls
-            return self._format.results([self._tools.call(name, values).text for name, values in parsed.calls])
-        if len(self.calls) == len(self.task.users):
-            self.outcome = self._verdict()
-            return []
-        self.calls.append([])
-        self._said_in_turn = 0
-        return [{"role": "user", "content": self._format.user(self.task, len(self.calls) - 1)}]
+        answer = self._episode.step(text, truncated=not ended)
+        if not answer["is_terminated"]:
+            return answer["state"]
+        self.outcome = self._judge(answer["info"]["stop"])
+        return []
 
-    def _verdict(self) -> str:
-        if passes(self.task, self.calls):
+    def _judge(self, stop: str) -> str:
+        turns = self._episode.evidence()
+        calls = [[(call.name, call.arguments) for action in turn.actions for call in action.calls] for turn in turns]
+        # Not the episode's own verdict: that one knows the references of the benchmark, and this may be a variant.
+        if stop == "answered" and passes(self.task, calls):
             return "passed"
-        if self._malformed:
+        if stop in ("length", "step_limit"):
+            return "cut"
+        if any(action.refusals for turn in turns for action in turn.actions):
             return "malformed"
-        missing = any(reference and not calls for reference, calls in zip(self.task.reference, self.calls, strict=True))
+        missing = any(wanted and not made for wanted, made in zip(self.task.reference, calls, strict=True))
         return "empty" if missing else "wrong"
 
 
@@ -123,11 +107,18 @@ class Sampler:
         self._tokenizer = self._llm.get_tokenizer()
         self._end = self._tokenizer.convert_tokens_to_ids(END)
 
-    def run(self, tasks: Sequence[Task], samples: int, temperature: float, on_done: Callable[[int], None]) -> Figures:
+    def run(
+        self,
+        tasks: Sequence[Task],
+        samples: int,
+        temperature: float,
+        on_done: Callable[[int], None],
+        omega: Omega | None = None,
+    ) -> Figures:
         """Sample episodes of each task; on_done gets the number of finished episodes after each round."""
         from vllm import SamplingParams
 
-        episodes = [Episode(task) for task in tasks for _ in range(samples)]
+        episodes = [Episode(task, omega) for task in tasks for _ in range(samples)]
         for episode in episodes:
             episode.ids = self._render(episode.opening())
         settings = SamplingParams(
@@ -147,13 +138,12 @@ class Sampler:
 
     def _continue(self, episode: Episode, said: list[int]) -> None:
         ended = bool(said) and said[-1] == self._end
-        episode.spoken += len(said)
         text = self._tokenizer.decode(said[:-1] if ended else said)
         messages = episode.answer(text, ended)
         if messages:
             episode.ids += [*said, *self._tokenizer.encode("\n"), *self._render(messages)]
             if len(episode.ids) + MAX_NEW_TOKENS > MAX_TOKENS:
-                episode.outcome = "too_long"
+                episode.outcome = "cut"
 
     def _render(self, messages: Sequence[dict[str, str]]) -> list[int]:
         text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -17,7 +17,7 @@ nothing. Where its cuts are finer (the contraction rule takes the 't off
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -87,10 +87,14 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
 
 @dataclass(frozen=True)
 class Encoded:
-    """A dialogue as tokens; spoken[i] is true where the assistant says ids[i]."""
+    """A dialogue as tokens; spoken[i] is true where the assistant says ids[i] and should learn to.
+
+    slips are (start, stop) spans of tokens that nothing should be learnt from.
+    """
 
     ids: tuple[int, ...]
     spoken: tuple[bool, ...]
+    slips: tuple[tuple[int, int], ...] = ()
 
 
 class DialogueEncoder:
@@ -112,15 +116,23 @@ class DialogueEncoder:
             ids = self._cache[text] = tuple(self._tokenizer.encode(text, add_special_tokens=False))
         return ids
 
-    def encode(self, messages: Sequence[Mapping[str, str]]) -> Encoded:
-        """Encode whole messages; the assistant's words and their end token are `spoken`."""
+    def encode(self, messages: Sequence[Mapping[str, str]], slips: Collection[int] = ()) -> Encoded:
+        """Encode whole messages; the assistant's words and their end token are `spoken`, except in slips.
+
+        Args:
+            messages: each with role and content.
+            slips: which of them hold mistakes of the assistant's.
+        """
         ids: list[int] = []
         spoken: list[bool] = []
-        for message in messages:
+        spans: list[tuple[int, int]] = []
+        for place, message in enumerate(messages):
             header = self._ids(f"{START}{message['role']}\n")
             body = (*self._ids(message["content"]), self._end)
             ids += (*header, *body, *self._newline)
             spoken += [False] * len(header)
-            spoken += [message["role"] == "assistant"] * len(body)
+            spoken += [message["role"] == "assistant" and place not in slips] * len(body)
+            if place in slips:
+                spans.append((len(spoken) - len(body), len(spoken)))
             spoken += [False] * len(self._newline)
-        return Encoded(tuple(ids), tuple(spoken))
+        return Encoded(tuple(ids), tuple(spoken), tuple(spans))

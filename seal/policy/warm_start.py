@@ -70,7 +70,7 @@ def collate(batch: Sequence[Encoded], other_weight: float) -> tuple[torch.Tensor
     """Pad on the right.
 
     Returns:
-        ids, [B, T] int64, and the loss weight of predicting each of them, [B, T] float32 (0 where padded).
+        ids, [B, T] int64, and the loss weight of predicting each of them, [B, T] float32 (0 for slips and padding).
     """
     longest = max(len(dialogue.ids) for dialogue in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -79,6 +79,8 @@ def collate(batch: Sequence[Encoded], other_weight: float) -> tuple[torch.Tensor
         length = len(dialogue.ids)
         ids[row, :length] = torch.tensor(dialogue.ids)
         weights[row, :length] = torch.tensor(dialogue.spoken).float() * (1 - other_weight) + other_weight
+        for start, stop in dialogue.slips:
+            weights[row, start:stop] = 0.0
     return ids, weights
 
 

@@ -10,17 +10,15 @@ from verl.utils.tokenizer.continuous_token_wiring import (
 )
 
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.formats import get_format
 from seal.data.splits import EVAL_SCENARIOS
 from seal.policy.corpus import (
     CorpusSettings,
     build_corpus,
-    reference_messages,
     script_of,
     tokenizer_texts,
-    tool_names,
     vocabulary,
 )
+from seal.policy.dialogue import play_reference, tool_names
 from seal.policy.tokenizer import END, TAGS, DialogueEncoder, train_tokenizer
 from seal.policy.variants import leaves
 
@@ -70,7 +68,7 @@ def test_a_rollout_in_the_trainer_builds_the_same_tokens(loaded):
     """Token by token as the agent loop does it: prompt, sampled message, boundary, observation."""
     family = resolve_continuous_token_model_family("auto", hf_model_type="qwen2")
     builder = get_continuous_token_builder_class(family)(loaded)
-    messages = reference_messages(load_tasks()["multi_turn_base_10"], get_format("compact"))
+    messages = list(play_reference(load_tasks()["multi_turn_base_10"]).messages)
     tokens = builder.build_initial_tokens(messages[:2])
     for place in range(2, len(messages) - 1, 2):
         said = loaded.encode(messages[place]["content"] + END)

@@ -1,0 +1,128 @@
+"""Reference dialogues, played against the environment's own episodes.
+
+Every word that the policy hears in them comes from the code that a rollout
+talks to, cues of the learning interface and answers to mistakes included; so
+the warm start cannot drift from what training shows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from env_service.environments.base import Guard
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents
+from env_service.environments.bfcl.dialogue import BfclEpisode
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.settings import Settings
+from env_service.environments.bfcl.tools import parse_reference
+from seal.interface.cues import Omega
+from seal.policy.variants import Call
+from seal.policy.verdict import passes
+
+FORMAT = "compact"
+"""The prompt mode that the policy learns."""
+
+ANSWER_AFTER_CALLS = "Done."
+ANSWER_WITHOUT_CALL = "I cannot do that."
+
+_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Played:
+    """A whole dialogue; slips are the places of the assistant's messages that are mistakes."""
+
+    messages: tuple[Mapping[str, str], ...]
+    slips: tuple[int, ...] = ()
+
+
+def open_episode(task: Task, omega: Omega | None, max_steps: int = _STEPS) -> BfclEpisode:
+    """The episode that the service would open: of training with an Omega, of evaluation without."""
+    settings = Settings(
+        split="val" if omega is None else "train",
+        omega=None if omega is None else omega.to_json(),
+        tool_prompt_mode=FORMAT,
+        max_steps=max_steps,
+    )
+    return BfclEpisode(task, settings, Guard())
+
+
+def tool_names() -> tuple[str, ...]:
+    """The names of all documented tools, in the order of the documents."""
+    return tuple(document["name"] for name in CLASSES for document in documents(name))
+
+
+def play_reference(task: Task, omega: Omega | None = None) -> Played:
+    """The dialogue in which every call is the reference's."""
+    return Played(*_play(task, omega, slip=None))
+
+
+def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Played:
+    """The reference dialogue with one mistake before one of the calls, which the environment answers.
+
+    The mistake must fail and leave the outcome as it was; if three tries give
+    none such, or nothing is called, the dialogue comes without.
+    """
+    calls = [[Call(*parse_reference(call)) for call in turn] for turn in task.reference]
+    places = [(turn, index) for turn, made in enumerate(calls) for index in range(len(made))]
+    for _ in range(3 if places else 0):
+        turn, index = rng.choice(places)
+        text = slip_text(calls[turn][index], tool_names(), rng)
+        messages, slips = _play(task, omega, slip=(turn, index, text))
+        parsed = get_format(FORMAT).parse(text).calls
+        made = [[(call.name, call.arguments) for call in turn_calls] for turn_calls in calls]
+        made[turn][index:index] = parsed
+        if slips and passes(task, made):
+            return Played(messages, slips)
+    return play_reference(task, omega)
+
+
+def slip_text(call: Call, names: Sequence[str], rng: random.Random) -> str:
+    """A mistaken version of a call: unreadable, of another tool, or with one argument lost or misnamed."""
+    style = get_format(FORMAT)
+    kind = rng.choice(("unreadable", "tool", "argument"))
+    if kind == "argument" and call.arguments:
+        arguments = dict(call.arguments)
+        value = arguments.pop(rng.choice(list(arguments)))
+        if rng.random() < 0.5:
+            arguments[rng.choice(("name", "value", "input", "text", "number"))] = value
+        return style.render_call(call.name, arguments)
+    if kind == "tool":
+        return style.render_call(rng.choice(names), call.arguments)
+    text = style.render_call(call.name, call.arguments)
+    broken = text.removesuffix("</tool_call>")
+    cut = rng.randrange(1, max(2, len(broken) // 3))
+    return broken[:-cut] + "</tool_call>"
+
+
+def _play(
+    task: Task, omega: Omega | None, slip: tuple[int, int, str] | None
+) -> tuple[tuple[Mapping[str, str], ...], tuple[int, ...]]:
+    """Messages and the places of slips that failed as they should."""
+    style = get_format(FORMAT)
+    episode = open_episode(task, omega)
+    messages = [_plain(message) for message in episode.start()["state"]]
+    slips: list[int] = []
+
+    def say(text: str) -> bool:
+        messages.append({"role": "assistant", "content": text})
+        answer = episode.step(text, truncated=False)
+        if not answer["is_terminated"]:
+            messages.extend(_plain(message) for message in answer["state"])
+        return answer["info"]["error_class"] is not None
+
+    for turn, reference in enumerate(task.reference):
+        for index, call in enumerate(reference):
+            if slip is not None and slip[:2] == (turn, index):
+                place = len(messages)
+                if say(slip[2]):
+                    slips.append(place)
+            say(style.render_call(*parse_reference(call)))
+        say(ANSWER_AFTER_CALLS if reference else ANSWER_WITHOUT_CALL)
+    return tuple(messages), tuple(slips)
+
+
+def _plain(message: Mapping[str, object]) -> dict[str, str]:
+    return {"role": str(message["role"]), "content": str(message["content"])}

@@ -1,0 +1,78 @@
+"""Reference dialogues: what the service's episodes say, mistakes answered and mended."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.formats import get_format
+from seal.interface.cues import Omega
+from seal.interface.sampling import random_omega
+from seal.policy.dialogue import open_episode, play_reference, play_with_slip, slip_text, tool_names
+from seal.policy.tokenizer import DialogueEncoder, train_tokenizer
+from seal.policy.variants import Call
+from seal.policy.verdict import passes, reference_passes
+from seal.policy.warm_start import collate
+
+TASKS = ("multi_turn_base_0", "multi_turn_miss_func_103", "multi_turn_miss_param_162", "multi_turn_long_context_36")
+
+
+@pytest.mark.parametrize("task_id", TASKS)
+def test_replaying_the_assistants_side_gives_the_same_dialogue_and_a_valid_episode(task_id):
+    task = load_tasks()[task_id]
+    omega = random_omega(random.Random(3), share=0.5)
+    for played, shown in ((play_reference(task), None), (play_with_slip(task, omega, random.Random(1)), omega)):
+        episode = open_episode(task, shown)
+        messages = [{"role": m["role"], "content": m["content"]} for m in episode.start()["state"]]
+        for message in played.messages[2:]:
+            if message["role"] == "assistant":
+                answer = episode.step(message["content"], truncated=False)
+                messages.append(dict(message))
+                if not answer["is_terminated"]:
+                    messages += [{"role": m["role"], "content": m["content"]} for m in answer["state"]]
+        assert messages == list(played.messages)
+        assert answer["is_terminated"] and answer["reward"] == 1.0
+
+
+def test_cues_stand_in_training_dialogues_only():
+    task = load_tasks()["multi_turn_base_0"]
+    plain, cued = play_reference(task), play_reference(task, Omega.of(["schema_required"]))
+    assert play_reference(task, Omega()).messages == plain.messages
+    assert cued.messages[0]["content"].startswith(plain.messages[0]["content"] + "\n")
+    assert cued.messages[1:] == plain.messages[1:]
+
+
+def test_a_slip_is_answered_by_an_error_mended_and_not_learnt():
+    task = load_tasks()["multi_turn_base_0"]
+    texts = [message["content"] for message in play_reference(task).messages]
+    tokenizer = train_tokenizer(texts, tool_names(), vocab_size=512, context=2048)
+    for seed in range(8):
+        played = play_with_slip(task, Omega(), random.Random(seed))
+        (slip,) = played.slips
+        wrong, answer, mended = (message["content"] for message in played.messages[slip : slip + 3])
+        assert wrong != mended and mended in texts and "rror" in answer
+        encoded = DialogueEncoder(tokenizer).encode(played.messages, played.slips)
+        (start, stop) = encoded.slips[0]
+        assert tokenizer.decode(list(encoded.ids[start:stop])) == wrong + "<|im_end|>"
+        assert not any(encoded.spoken[start:stop])
+        weights = collate([encoded], other_weight=0.2)[1][0]
+        assert (weights[start:stop] == 0).all() and (weights[:start] > 0).all() and (weights[stop:] > 0).all()
+
+
+def test_slips_are_of_every_kind():
+    call = Call("cp", {"source": "a.txt", "destination": "b"})
+    texts = {slip_text(call, ("mv", "ls"), random.Random(seed)) for seed in range(60)}
+    parsed = [get_format("compact").parse(text) for text in texts]
+    assert any(item.refusals for item in parsed)
+    calls = [item.calls[0] for item in parsed if item.calls]
+    assert {"mv", "ls"} <= {name for name, _ in calls}
+    assert any(len(arguments) == 1 for _, arguments in calls)
+
+
+def test_the_verdict_judges_a_variant_by_its_own_reference():
+    task = load_tasks()["multi_turn_base_103"]
+    other = replace(task, reference=(*task.reference[:-1], ("get_stock_info(symbol='NVDA')",)))
+    assert reference_passes(task) and reference_passes(other)
+    assert not passes(other, [[]])
+    assert not passes(task, [[] for _ in task.reference])
