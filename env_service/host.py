@@ -48,10 +48,10 @@ class EpisodeGuard(base.Guard):
         if position in self.broken:
             return refused(self.broken[position])
         self._watch.begin(position)
-        try:
-            return call()
-        finally:
-            self._watch.end()
+        result = call()
+        # Not in a finally: when the call ends the process, the watch must still name it.
+        self._watch.end()
+        return result
 
 
 class Host:

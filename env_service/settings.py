@@ -18,6 +18,7 @@ _VARIABLES = {
     "idle_seconds": "BFCL_IDLE_SECONDS",
     "max_episodes": "BFCL_MAX_EPISODES",
     "max_body_bytes": "BFCL_MAX_BODY_BYTES",
+    "environments": "BFCL_ENVIRONMENTS",
 }
 
 
@@ -40,6 +41,7 @@ class ServiceSettings:
     idle_seconds: float = 3600.0
     max_episodes: int = 4096
     max_body_bytes: int = 4 * 2**20
+    environments: str = ""
 
     def __post_init__(self) -> None:
         """Check ranges; ValueError names the variable at fault."""
@@ -48,6 +50,7 @@ class ServiceSettings:
                 raise ValueError(f"{_VARIABLES[name]} must be greater than 0, got {getattr(self, name)}.")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"BFCL_PORT must lie in 0..65535, got {self.port}.")
+        self.added_environments()
         if self.workers < 0:
             raise ValueError(f"BFCL_WORKERS must be 0 (choose) or more, got {self.workers}.")
 
@@ -55,6 +58,16 @@ class ServiceSettings:
     def worker_count(self) -> int:
         """Worker processes: as asked, or one a core and at most 8."""
         return self.workers or min(8, os.cpu_count() or 1)
+
+    def added_environments(self) -> dict[str, str]:
+        """`environments` as name to location; ValueError for an entry of another shape."""
+        added = {}
+        for entry in filter(None, self.environments.split(",")):
+            name, _, location = entry.strip().partition("=")
+            if not name or location.count(":") != 1:
+                raise ValueError(f"BFCL_ENVIRONMENTS: {entry!r} must look like name=package.module:Class.")
+            added[name] = location
+        return added
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ServiceSettings:

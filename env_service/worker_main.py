@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import resource
 import signal
 import socket
@@ -24,6 +25,7 @@ from env_service.host import Host, Position
 CLOCK = struct.Struct("<qqqdd")
 """Shared with the service: request number, step, call, when the call began, when the request
 began (seconds of the monotonic clock; 0 while there is none)."""
+_OUT_OF_MEMORY = 70
 LENGTH = struct.Struct(">I")
 
 
@@ -85,7 +87,10 @@ def main(arguments: list[str]) -> None:
     base.get_environment("bfcl").version()
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
-        serve(connection, Clock(int(clock_descriptor)))
+        try:
+            serve(connection, Clock(int(clock_descriptor)))
+        except MemoryError:
+            os._exit(_OUT_OF_MEMORY)  # the clock still names the call; the service notes it and starts another worker
 
 
 if __name__ == "__main__":

@@ -123,6 +123,7 @@ class Worker:
     def __init__(self, settings: ServiceSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
+        self._environments = {**base.locations(), **settings.added_environments()}
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = _Connection()
         self._clock: mmap.mmap | None = None
@@ -147,7 +148,7 @@ class Worker:
         os.ftruncate(memory, CLOCK.size)
         self._clock = mmap.mmap(memory, CLOCK.size)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(memory)]
-        command += [str(self._settings.memory_mb), json.dumps(dict(base.locations()))]
+        command += [str(self._settings.memory_mb), json.dumps(self._environments)]
         self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(), memory), stdin=subprocess.DEVNULL)
         theirs.close()
         os.close(memory)
@@ -222,9 +223,9 @@ class Worker:
             return
         if call_began:
             late = time.monotonic() - call_began > self._settings.call_seconds
-            limit = f"time limit of {self._settings.call_seconds:g} s" if late else "memory limit"
-            _LOG.warning("call %d of step %d of episode %s broke the %s", call, step, log.id, limit)
-            log.broken.append((step, call, f"the call exceeded the {limit}"))
+            limit = f"{self._settings.call_seconds:g} s" if late else f"{self._settings.memory_mb} MB of memory"
+            _LOG.warning("call %d of step %d of episode %s exceeded %s", call, step, log.id, limit)
+            log.broken.append((step, call, f"the call exceeded {limit}"))
         else:
             log.lost = "The episode was closed: handling its last message exceeded the service's limits."
             _LOG.warning("episode %s broke the worker outside a call", log.id)

@@ -122,6 +122,8 @@ class Toolbox:
         try:
             result = method(**values)
             text = _render(result)
+        except MemoryError:
+            raise  # a limit of the service's, which answers it; the package knows no limits
         except Exception as error:  # the package makes a result of every exception of a tool, whatever its type
             return CallOutcome(_failure(str(error)), error_class)
         reported = isinstance(result, dict) and bool(result.get("error"))

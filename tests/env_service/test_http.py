@@ -1,0 +1,304 @@
+"""What a client may do wrong, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bfcl_perturbations import reference_calls, texts
+
+from benchmarks.service.client import Connection
+from env_service.environments.bfcl.catalog import load_tasks
+from seal.interface.cues import Omega
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPACT = {"tool_prompt_mode": "compact"}
+TASK = "multi_turn_base_0"
+
+
+class Client:
+    """A blocking client of one service."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def post(self, verb: str, body: Any, **headers: str) -> tuple[int, Any]:
+        """(status, decoded answer); body may be bytes."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{verb}", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def ok(self, verb: str, body: Any) -> Any:
+        status, answer = self.post(verb, body)
+        assert status == 200, answer
+        return answer["data"]
+
+    def say(self, name: str, content: str, **more: Any) -> tuple[int, Any]:
+        message = {"role": "assistant", "content": content}
+        return self.post("step", {"instance_id": name, "messages": message, **more})
+
+
+@pytest.fixture
+def client(service: int) -> Client:
+    return Client(service)
+
+
+@pytest.fixture
+def episode(client: Client) -> Any:
+    name = "episode-of-test"
+    client.ok("create", {"env_type": "bfcl", "task_id": TASK, "instance_id": name, "params": COMPACT})
+    yield name
+    client.post("release", {"instance_id": name})
+
+
+def test_the_public_protocol_from_profile_to_release(client: Client) -> None:
+    profile = client.ok("get_env_profile", {"env_type": "bfcl", "params": {"split": "base"}})
+    assert profile == [f"multi_turn_base_{index}" for index in range(200)]
+    assert len(client.ok("get_env_profile", {"env_type": "bfcl", "params": {"split": "train"}})) == 800
+    created = client.ok(
+        "create",
+        {
+            "env_type": "bfcl",
+            "task_id": TASK,
+            "instance_id": "public",
+            "params": {"rollout_mode": "train", "strict_tool_parser": True, "tool_call_parser": "hermes"},
+        },
+    )
+    assert [message["role"] for message in created["state"]] == ["system", "user"]
+    assert created["info"]["instance_id"] == "public"
+    assert (created["info"]["questions_count"], created["info"]["category"]) == (4, "base")
+    for text in (text for turn in texts(reference_calls(load_tasks()[TASK]), None) for text in turn):
+        status, answer = client.say("public", text)
+        assert status == 200
+    data = answer["data"]
+    assert data["state"] == [{"role": "user", "content": "[CONVERSATION_COMPLETED]", "tool_calls": []}]
+    assert (data["is_terminated"], data["reward"]) == (True, 1.0)
+    assert client.ok("evaluate", {"instance_id": "public", "params": {"sparse": True}}) == 1.0
+    full = client.ok("evaluate", {"instance_id": "public", "params": {"sparse": False}})
+    assert full["bfcl_progress_info"]["failure_tags"] == ["pass"] * 4
+    assert full["bfcl_progress_info"]["per_turn_valid"] == [True] * 4
+    assert "grep: " in client.ok("get_info", {"instance_id": "public"})
+    assert client.post("release", {"instance_id": "public"}) == (200, {"success": True, "data": None})
+    assert client.post("release", {"instance_id": "public"}) == (200, {"success": False, "data": None})
+
+
+def test_evaluating_changes_nothing_and_repeats_itself(client: Client, episode: str) -> None:
+    run = texts(reference_calls(load_tasks()[TASK]), None, "compact")
+    for turn in run:
+        for text in turn:
+            first = client.ok("evaluate", {"instance_id": episode})
+            assert first == client.ok("evaluate", {"instance_id": episode})
+            client.say(episode, text)
+    assert client.ok("evaluate", {"instance_id": episode, "params": {"sparse": True}}) == 1.0
+
+
+def test_a_repeated_step_id_acts_once(client: Client, episode: str) -> None:
+    call = '<tool_call>{"name":"mkdir","arguments":{"dir_name":"new"}}</tool_call>'
+    first = client.say(episode, call, step_id="s1")
+    assert client.say(episode, call, step_id="s1") == first
+    again = client.say(episode, call, step_id="s2")[1]["data"]["state"][0]["content"]
+    assert "already exists" in again or "exists" in again
+    status, answer = client.say(episode, "other", step_id="s2")
+    assert (status, "step_id" in answer["detail"]) == (400, True)
+    assert client.ok("evaluate", {"instance_id": episode})["calls"] == 2
+
+
+def test_concurrent_repeats_of_one_step_act_once(service: int, client: Client, episode: str) -> None:
+    body = {
+        "instance_id": episode,
+        "messages": {"role": "assistant", "content": '<tool_call>{"name":"pwd","arguments":{}}</tool_call>'},
+        "step_id": "same",
+    }
+
+    async def once() -> tuple[int, Any]:
+        connection = Connection("127.0.0.1", service)
+        answer = await connection.post("step", body)
+        connection.close()
+        return answer
+
+    async def many() -> list[tuple[int, Any]]:
+        return await asyncio.gather(*(once() for _ in range(10)))
+
+    answers = asyncio.run(many())
+    assert all(answer == answers[0] for answer in answers)
+    assert client.ok("evaluate", {"instance_id": episode})["calls"] == 1
+
+
+NESTED = b'{"instance_id":"x","params":' + b"[" * 5000 + b"]" * 5000 + b"}"
+BAD = [
+    ("step", {"messages": {"role": "assistant", "content": "x"}}, 400, "instance_id is missing"),
+    ("step", {"instance_id": "nobody", "messages": {"role": "assistant", "content": "x"}}, 400, "unknown"),
+    ("evaluate", {"instance_id": "nobody"}, 400, "unknown"),
+    ("get_info", {"instance_id": "nobody"}, 400, "unknown"),
+    ("evaluate", {}, 400, "instance_id is missing"),
+    ("release", {}, 400, "instance_id is missing"),
+    ("create", {}, 400, "task_id is missing"),
+    ("create", {"task_id": "multi_turn_base_200"}, 400, "unknown"),
+    ("create", {"task_id": TASK, "env_type": "chess"}, 400, "choose one of bfcl"),
+    ("create", {"task_id": TASK, "params": {"tool_prompt_mode": "x"}}, 400, "choose one of bfcl_qwen_fc"),
+    ("create", {"task_id": TASK, "params": {"turns": 5}}, 400, "turns must lie in 1..4"),
+    ("create", {"task_id": TASK, "params": {"turns": "many"}}, 400, "params.turns"),
+    ("create", {"task_id": TASK, "params": {"max_steps": 0}}, 400, "params.max_steps"),
+    ("create", {"task_id": TASK, "params": {"taxonomy": "mine"}}, 400, "taxonomy"),
+    ("create", {"task_id": TASK, "params": {"omega": {}}}, 400, "omega"),
+    ("create", {"task_id": TASK, "params": {"omega": {}, "split": "val"}}, 400, "without an interface"),
+    ("step", {"instance_id": "x", "messages": {"role": "user", "content": "x"}}, 422, "messages.role"),
+    ("step", {"instance_id": "x", "messages": "x"}, 422, "messages"),
+    ("step", {"instance_id": 5, "messages": {"role": "assistant", "content": "x"}}, 422, "instance_id"),
+    ("step", {"instance_id": "x", "messages": {"role": "assistant", "content": None}}, 422, "messages.content"),
+    ("step", b"{", 422, "JSON"),
+    ("step", b"\xff\xfe", 422, "JSON"),
+    ("step", b"", 422, "JSON"),
+    ("step", b'{"instance_id":"x","messages":{"role":"assistant","content":"\\ud800"}}', 422, "JSON"),
+    ("create", NESTED, 422, "JSON"),
+    ("create", {"task_id": "x" * 300}, 422, "task_id"),
+    ("create", {"task_id": TASK, "params": {"x": "y" * (5 * 2**20)}}, 413, "BFCL_MAX_BODY_BYTES"),
+]
+
+
+@pytest.mark.parametrize(("verb", "body", "status", "words"), BAD, ids=range(len(BAD)))
+def test_bad_requests_get_a_sentence_and_a_4xx(client: Client, verb: str, body: Any, status: int, words: str) -> None:
+    got, answer = client.post(verb, body)
+    assert (got, words in answer["detail"]) == (status, True), answer
+    assert client.post("release", {"instance_id": "nobody"})[0] == 200
+
+
+def test_a_duplicate_id_is_refused_and_the_first_episode_lives_on(client: Client, episode: str) -> None:
+    status, answer = client.post("create", {"task_id": TASK, "instance_id": episode})
+    assert (status, "already open" in answer["detail"]) == (400, True)
+    assert client.say(episode, "Done.")[0] == 200
+
+
+HOSTILE = [
+    '{"name":"__init__","arguments":{}}',
+    '{"name":"_load_scenario","arguments":{"scenario":{}}}',
+    '{"name":"root","arguments":{}}',
+    '{"name":"__class__","arguments":{}}',
+    '{"name":"print","arguments":{"x":1}}',
+    '{"name":"exit","arguments":{}}',
+    '{"name":"mkdir(dir_name=\'a\') or print","arguments":{}}',
+    '{"name":"mkdir","arguments":{"dir_name=__import__(\'os\').system(\'touch /tmp/env_service_pwned\'), x":1}}',
+    '{"name":"mkdir","arguments":{"dir_name":"\\ud800"}}',
+    '{"name":"mkdir","arguments":{"dir_name":1e999}}',
+    '{"name":"mkdir","arguments":{"dir_name":NaN}}',
+    '{"name":"mkdir","arguments":{"dir_name":' + "9" * 400 + "}}",
+    '{"name":"mkdir","arguments":{"dir_name":' + "[" * 300 + "]" * 300 + "}}",
+    '{"name":"mkdir","arguments":{"dir_name":' + "[" * 100000 + "]" * 100000 + "}}",
+    '{"name":["mkdir"],"arguments":{}}',
+    '{"name":"mkdir","arguments":[]}',
+    '{"name":"mkdir"}',
+    "null",
+    "[]",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("omega", [None, Omega.of().to_json()], ids=["evaluation", "training"])
+def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, omega: Any) -> None:
+    params = {"tool_prompt_mode": "compact", "omega": omega}
+    client.ok("create", {"task_id": TASK, "instance_id": "hostile", "params": params})
+    try:
+        status, answer = client.say("hostile", f"<tool_call>{text}</tool_call>")
+        assert status == 200
+        assert answer["data"]["state"]
+        report = client.ok("evaluate", {"instance_id": "hostile"})
+        actions = report["evidence"][0]["actions"]
+        assert actions[0]["refusals"] or all(call["error"] for call in actions[0]["calls"]) or "ud800" in text
+        assert not Path("/tmp/env_service_pwned").exists()
+    finally:
+        client.ok("release", {"instance_id": "hostile"})
+
+
+def test_too_many_episodes_get_a_429_and_idle_ones_expire(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    with start_service(BFCL_WORKERS="1", BFCL_MAX_EPISODES="2", BFCL_IDLE_SECONDS="1.5") as port:
+        client = Client(port)
+        for name in ("a", "b"):
+            client.ok("create", {"task_id": TASK, "instance_id": name, "params": COMPACT})
+        status, answer = client.post("create", {"task_id": TASK, "instance_id": "c", "params": COMPACT})
+        assert (status, "BFCL_MAX_EPISODES" in answer["detail"]) == (429, True)
+        deadline = 100
+        while client.post("get_info", {"instance_id": "a"})[0] == 200 and deadline:
+            deadline -= 1
+            signal.sigtimedwait([], 2.5)
+        status, answer = client.say("b", "Done.")
+        assert (status, "expired" in answer["detail"]) == (400, True)
+        client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})
+
+
+def test_a_token_is_wanted_where_one_is_set(start_service: Callable[..., AbstractContextManager[int]]) -> None:
+    with start_service(BFCL_WORKERS="1", BFCL_TOKEN="secret") as port:
+        client = Client(port)
+        body = {"task_id": TASK, "instance_id": "a", "params": COMPACT}
+        assert client.post("create", body)[0] == 401
+        assert client.post("create", body, Authorization="Bearer secre")[0] == 401
+        assert client.post("create", body, Authorization="Bearer secret")[0] == 200
+
+
+def start(**variables: str) -> tuple[int, str]:
+    """Exit code and stderr of a service that cannot start."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    command = [sys.executable, "-m", "env_service"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def test_it_says_in_one_sentence_why_it_cannot_start() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, text = start(BFCL_PORT=str(taken.getsockname()[1]))
+    assert (code, text.count("\n"), "BFCL_PORT" in text) == (1, 1, True)
+    code, text = start(BFCL_HOST="0.0.0.0", BFCL_PORT="0", BFCL_TOKEN="")
+    assert (code, text.count("\n"), "BFCL_TOKEN" in text) == (1, 1, True)
+    code, text = start(BFCL_PORT="eighty")
+    assert (code, text.count("\n"), "BFCL_PORT" in text) == (1, 1, True)
+
+
+def test_a_second_environment_is_added_without_touching_the_service(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    path = f"{Path(__file__).parent}{os.pathsep}{ROOT}"
+    added = "counter=toy_environment:CounterEnvironment"
+    with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path, BFCL_MEMORY_MB="300") as port:
+        client = Client(port)
+        assert client.ok("get_env_profile", {"env_type": "counter"}) == ["3", "7"]
+        client.ok("create", {"env_type": "counter", "task_id": "7", "instance_id": "a"})
+        client.ok("create", {"env_type": "bfcl", "task_id": TASK, "instance_id": "b", "params": COMPACT})
+        assert client.say("a", "+3")[1]["data"]["state"][0]["content"] == "3"
+        assert client.say("a", "grow 900")[1]["data"]["state"][0]["content"] == "the call exceeded 300 MB of memory"
+        assert client.say("a", "+4")[1]["data"]["state"][0]["content"] == "7"
+        assert client.say("a", "done")[1]["data"]["reward"] == 1.0
+        assert client.say("b", "Done.")[0] == 200
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        assert "env_service_worker_restarts 1\n" in metrics
+
+
+def test_the_protocol_is_documented_and_its_version_named(service: int) -> None:
+    base = f"http://127.0.0.1:{service}"
+    document = json.loads(urllib.request.urlopen(f"{base}/openapi.json", timeout=10).read())
+    verbs = {"/get_env_profile", "/create", "/step", "/evaluate", "/get_info", "/release", "/healthz"}
+    assert verbs <= set(document["paths"])
+    body = document["paths"]["/step"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = document["components"]["schemas"][body["$ref"].rsplit("/", 1)[1]]
+    assert {"instance_id", "messages", "step_id", "truncated"} <= set(schema["properties"])
+    version = json.loads(urllib.request.urlopen(f"{base}/version", timeout=10).read())
+    assert (version["bfcl_eval"], version["protocol"], len(version["data_hash"])) == ("2026.3.23", 1, 64)
+    assert urllib.request.urlopen(f"{base}/healthz", timeout=10).read() == b"OK"
