@@ -9,7 +9,7 @@ used is kept as a BadLine and reported; none is dropped in silence.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ from typing import Any
 from seal.data.jsonl import BadLine, read_jsonl, step_files
 from seal.data.rows import WHOLE, data_source, parse_data_source
 from seal.data.splits import parse_task_id
+from seal.diagnosis.labels import CORRECT_ABSTENTION, PASS
+
+MET = frozenset({PASS, CORRECT_ABSTENTION})
+"""The labels of turns that met the verifier."""
 
 PASS_SCORE = 1.0
 """The score of a task that met the verifier; everything below is a failure."""
@@ -149,6 +153,7 @@ def _parse(
     labels = value.get("labels") or []
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ValueError("labels must be a list of label names, one a turn")
+    turns, turns_passed = _turns(value, labels)
     return ValidationLine(
         task_id=task,
         category=category,
@@ -158,8 +163,8 @@ def _parse(
         sample=sample,
         score=score,
         labels=tuple(labels),
-        turns=_whole(value, "turns"),
-        turns_passed=_whole(value, "turns_passed"),
+        turns=turns,
+        turns_passed=turns_passed,
         progress=_number(value, "progress"),
         calls=_whole(value, "calls"),
         errors=_whole(value, "errors"),
@@ -171,6 +176,18 @@ def _parse(
         data_hash=_text(value, "data_hash"),
         prompt_mode=_text(value, "prompt_mode"),
     )
+
+
+def _turns(value: Mapping[str, Any], labels: Sequence[str]) -> tuple[int | None, int | None]:
+    """Turns of the task and those that met the verifier, abstentions included.
+
+    From the evidence where a line has it, which holds the turns that were never
+    reached too: an episode that ends early must not raise the per-turn rate.
+    """
+    evidence = value.get("evidence")
+    if isinstance(evidence, list) and evidence:
+        return len(evidence), sum(label in MET for label in labels)
+    return _whole(value, "turns"), _whole(value, "turns_passed")
 
 
 def _prefix(source: Any, category: str) -> int:

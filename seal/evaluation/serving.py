@@ -1,0 +1,71 @@
+"""The processes that an evaluation starts itself: the environment service, and vLLM for a checkpoint."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seal.launch.processes import start, stop_tree
+from seal.launch.service import Service, last_line, require_service
+
+MODEL_DEADLINE_S = 1800.0
+POLL_S = 0.5
+
+
+@contextmanager
+def environment_service(url: str, log: Path) -> Iterator[dict[str, str]]:
+    """The service's version answer; starts the built-in service for as long as nothing answers at url."""
+    service = Service(url, log)
+    try:
+        service.start()
+        yield require_service(url)
+    finally:
+        service.stop()
+
+
+@contextmanager
+def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Iterator[str]:
+    """The base URL of a vLLM server over an HF folder, stopped at the end.
+
+    arguments: further options of ``vllm serve`` as one shell-like string.
+    ValueError when the folder is no checkpoint or the server does not come up.
+    """
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} is no HF checkpoint (no config.json): name the folder with config and weights.")
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), *shlex.split(arguments)]
+    process = start(command, log=log, cwd=Path.cwd(), env={})
+    try:
+        deadline = time.monotonic() + MODEL_DEADLINE_S
+        while not _answers(f"http://127.0.0.1:{port}/health"):
+            if process.poll() is not None:
+                raise ValueError(f"vLLM ended with code {process.returncode}: {last_line(log)} (log: {log})")
+            if time.monotonic() > deadline:
+                raise ValueError(f"vLLM was not ready within {MODEL_DEADLINE_S:.0f} s; see {log}.")
+            time.sleep(POLL_S)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        stop_tree(process, grace_s=10.0)
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=3) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
