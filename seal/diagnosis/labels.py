@@ -26,6 +26,9 @@ GT_ERROR = "gt_error"
 EXCLUDED = frozenset({CHECKER_ERROR, GT_ERROR})
 """Labels of failures that are not the policy's: never counted, never weighted."""
 
+SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
+"""Labels of the release's taxonomy that name the same failure as one of the paper's."""
+
 PAPER = (
     GT_ERROR,
     CHECKER_ERROR,

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seal.diagnosis.config import read_settings
+from seal.diagnosis.labels import SYNONYMS
 from seal.diagnosis.profile import Cell, Profile, Tally
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 
@@ -122,8 +123,10 @@ def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) 
 
 def _figures(tally: Tally, category: str | None) -> dict[str, dict[str, float]]:
     """What decides, for each label that has a cue."""
-    turns, seen = tally.turns(category), tally.labels(category)
-    figures = {}
+    turns, seen, figures = tally.turns(category), {}, {}
+    for label, cell in tally.labels(category).items():
+        cued = SYNONYMS.get(label, label)
+        seen[cued] = seen.get(cued, Cell()) + cell
     for label in {cue.label for cue in catalogue().values()}:
         cell = seen.get(label, Cell())
         share = cell.count / turns if turns else 0.0

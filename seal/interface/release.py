@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seal.diagnosis.labels import EMPTY_TURN, MISSING_TOOL_CALL
+from seal.diagnosis.labels import SYNONYMS
 from seal.interface.cues import Omega, catalogue
 
 _OBSERVATION = ("schema_required", "schema_types", "schema_values", "schema_format")
@@ -44,9 +44,7 @@ def omega_of_release(params: Mapping[str, Any]) -> Omega | None:
             cues -= {cue for part, own in _SWITCHES.items() if part in key and value is False for cue in own}
     if feedback is not None:
         cues.update(_FEEDBACK)
-        labels = {label for key in _LABEL_LISTS for label in feedback.get(key) or ()}
-        if EMPTY_TURN in labels:
-            labels.add(MISSING_TOOL_CALL)
+        labels = {SYNONYMS.get(label, label) for key in _LABEL_LISTS for label in feedback.get(key) or ()}
         cues.update(cue.name for cue in catalogue().values() if cue.kind == "guideline" and cue.label in labels)
     return Omega.of(cues)
 

@@ -1,0 +1,195 @@
+"""Evolve: thresholds, ranking, hysteresis, categories, events, and determinism."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seal.diagnosis.profile import Profile, Trajectory
+from seal.interface.cues import Omega, catalogue
+from seal.interface.evolve import EvolveSettings, evolve
+
+DEFAULT = EvolveSettings()
+FAILURES = sorted({cue.label for cue in catalogue().values()})
+
+
+def seen(counts, passes=0, reward=0.0, category="base", step=1):
+    """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
+    batch = [Trajectory("t", category, (z,), reward) for z, n in counts.items() for _ in range(n)]
+    batch += [Trajectory("t", category, ("pass",), 1.0)] * passes
+    return Profile.empty(1).updated(step, batch)
+
+
+def guidelines(omega):
+    return {name for name in omega.cues if catalogue()[name.split("/")[-1]].kind == "guideline"}
+
+
+def step(omega, profile, settings=DEFAULT):
+    return evolve(omega, profile, settings, 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "passes", "reward", "on"),
+    [
+        (10, 90, 0.0, True),
+        (9, 91, 0.0, False),
+        (8, 40, 0.0, True),
+        (7, 40, 0.0, False),
+        (50, 50, 0.59, True),
+        (50, 50, 0.6, False),
+    ],
+)
+def test_thresholds_to_turn_on(count, passes, reward, on):
+    omega, events = step(Omega(), seen({"missing_tool_call": count}, passes, reward))
+    assert omega.cues == (("use_tools",) if on else ())
+    assert len(events) == on and omega.version == on
+
+
+@pytest.mark.parametrize(
+    ("count", "passes", "reward", "on"),
+    [(7, 93, 0.0, True), (6, 94, 0.0, False), (50, 50, 0.64, True), (50, 50, 0.65, False), (0, 100, 0.0, False)],
+)
+def test_thresholds_to_turn_off_are_laxer(count, passes, reward, on):
+    omega, events = step(Omega.of(["use_tools"]), seen({"missing_tool_call": count}, passes, reward))
+    assert omega.cues == (("use_tools",) if on else ())
+    assert [event.on for event in events] == ([] if on else [False])
+
+
+def test_a_prevalence_between_the_thresholds_never_flickers():
+    omega, versions = Omega(), set()
+    rng = random.Random(0)
+    for _ in range(50):
+        omega, _ = step(omega, seen({"missing_tool_call": 8 + rng.randrange(2)}, 92))
+        versions.add(omega.version)
+    assert versions == {0}
+
+
+def test_the_worst_three_weaknesses_have_their_cues():
+    counts = {"missing_tool_call": 40, "state_mismatch": 30, "spurious_tool_call": 20, "response_mismatch": 15}
+    omega, _ = step(Omega(), seen(counts))
+    assert guidelines(omega) == {"use_tools", "reread_state", "caution"}
+
+
+def test_a_newcomer_must_be_clearly_worse_to_take_a_place():
+    settings = EvolveSettings(max_labels=1)
+    on = Omega.of(["use_tools"])
+    slightly, _ = step(on, seen({"missing_tool_call": 40, "state_mismatch": 45}), settings)
+    clearly, events = step(on, seen({"missing_tool_call": 40, "state_mismatch": 55}), settings)
+    assert (slightly.cues, clearly.cues) == (("use_tools",), ("reread_state",))
+    assert [(event.cue, event.on) for event in events] == [("use_tools", False), ("reread_state", True)]
+
+
+def test_a_thin_window_changes_nothing():
+    omega = Omega.of(["caution"], version=3)
+    assert step(omega, seen({}, passes=7)) == (omega, ())
+    assert step(omega, Profile.empty()) == (omega, ())
+
+
+def test_success_labels_and_excluded_labels_never_turn_a_cue_on():
+    profile = seen({"correct_abstention": 50, "pass": 50, "checker_error": 50})
+    assert step(Omega(), profile)[0].cues == ()
+
+
+def test_the_empty_turn_of_the_releases_taxonomy_has_the_cue_of_a_missing_call():
+    omega, (event,) = step(Omega(), seen({"empty_turn_model_response": 20}, passes=60))
+    assert omega.cues == ("use_tools",) and event.figures["count"] == 20
+
+
+def test_all_cues_of_a_label_come_together_unless_switched_off():
+    profile = seen({"argument_mismatch": 50})
+    assert set(step(Omega(), profile)[0].cues) == {
+        "schema_required",
+        "schema_types",
+        "schema_values",
+        "check_arguments",
+    }
+    settings = EvolveSettings.from_config({"kinds": ["schema"], "without": ["schema_types"]})
+    assert step(Omega(), profile, settings)[0].cues == ("schema_required", "schema_values")
+
+
+def test_frozen_interface_keeps_its_start():
+    settings = EvolveSettings.from_config({"enabled": False, "initial": ["schema_required"]})
+    start = settings.initial_omega()
+    assert step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
+
+
+def test_initial_cues_evolve_and_permanent_ones_do_not():
+    settings = EvolveSettings.from_config({"initial": ["caution"], "always": ["schema_required"]})
+    start = settings.initial_omega()
+    assert set(start.cues) == {"schema_required", "caution"}
+    assert step(start, seen({}, passes=50), settings)[0].cues == ("schema_required",)
+
+
+def test_categories_are_judged_by_their_own_figures():
+    batch = [Trajectory("t", "miss_func", ("spurious_tool_call",), 0.0)] * 20
+    batch += [Trajectory("t", "base", ("pass",), 1.0)] * 300
+    profile = Profile.empty(1).updated(1, batch)
+    assert step(Omega(), profile)[0].cues == ()
+    omega, events = step(Omega(), profile, EvolveSettings(per_category=True))
+    assert omega.cues == ("miss_func/caution",)
+    assert omega.for_category("miss_func") == ("caution",) and omega.for_category("base") == ()
+    assert [event.category for event in events] == ["miss_func"]
+    calm = Profile.empty(1).updated(2, [Trajectory("t", "miss_func", ("pass",), 1.0)] * 20)
+    assert step(omega, calm, EvolveSettings(per_category=True))[0].for_category("miss_func") == ()
+
+
+def test_a_mastered_category_leaves_initial_cues_of_the_others_alone():
+    settings = EvolveSettings(per_category=True, initial=("caution",))
+    calm = Profile.empty(1).updated(1, [Trajectory("t", "base", ("pass",), 1.0)] * 20)
+    omega, _ = step(settings.initial_omega(), calm, settings)
+    assert omega.for_category("base") == () and omega.for_category("miss_func") == ("caution",)
+
+
+def test_events_tell_the_figures_that_caused_them():
+    _, (event,) = step(Omega(), seen({"missing_tool_call": 20}, passes=60))
+    assert event.to_json() == {
+        "step": 1,
+        "cue": "use_tools",
+        "on": True,
+        "category": "*",
+        "figures": {"prevalence": 0.25, "mean_reward": 0.0, "count": 20, "score": 0.25, "turns": 80},
+    }
+    json.dumps(event.to_json())
+
+
+tallies = st.dictionaries(st.sampled_from([*FAILURES, "pass", "correct_abstention"]), st.integers(0, 60))
+
+
+@given(tallies, st.floats(0, 1), st.sets(st.sampled_from(sorted(catalogue()))), st.booleans())
+def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues, per_category):
+    settings = EvolveSettings(per_category=per_category)
+    before, profile = Omega.of(cues, version=4), seen(counts, reward=reward)
+    after, events = evolve(before, profile, settings, 9)
+    assert evolve(Omega.from_json(before.to_json()), Profile.from_json(profile.to_json()), settings, 9) == (
+        after,
+        events,
+    )
+    assert after.version == 4 + bool(events)
+    on, off = set(before.for_category("base")), set(after.for_category("base"))
+    assert {event.cue for event in events} == on ^ off
+    if events:
+        assert len({catalogue()[name].label for name in off}) <= 3
+    again, more = evolve(after, profile, settings, 10)
+    assert (again, more) == (after, ())
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"off_prevalence": 0.2}, "lower off_prevalence"),
+        ({"off_mean_reward": 0.5}, "raise it"),
+        ({"min_count": 0}, "min_count must be 1"),
+        ({"stickiness": 0.5}, "use 1 or more"),
+        ({"kinds": ["song"]}, "unknown kind 'song'"),
+        ({"initial": ["song"]}, "unknown cue 'song'"),
+        ({"threshold": 1}, "unknown setting 'threshold'"),
+        ({"always": "caution"}, "evolve.always: expected a list of texts"),
+        ({"enabled": 1}, "evolve.enabled: expected true or false"),
+        (3, "expected a mapping"),
+    ],
+)
+def test_bad_settings_are_named(config, message):
+    with pytest.raises(ValueError, match=message):
+        EvolveSettings.from_config(config)

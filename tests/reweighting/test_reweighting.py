@@ -1,0 +1,238 @@
+"""w_j and rho_t against the paper's equations, the edges, and the invariants."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seal.diagnosis import labels
+from seal.diagnosis.profile import Profile, Trajectory
+from seal.reweighting import Budget, ReweightSettings, initial_rho, turn_weights, update_rho, weight, weights
+
+DEFAULT = ReweightSettings()
+RHO = initial_rho(DEFAULT)
+
+
+def settings(**config):
+    return ReweightSettings.from_config(config)
+
+
+# --- w_j -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("z", "expected"),
+    [
+        (("spurious_tool_call",), 2.0),
+        (("pass", "pass"), 1.0),
+        (("pass", "missing_tool_call"), 1.25),
+        (("pass", "missing_tool_call", "checker_error", "gt_error"), 1.25),
+        (("instance_mismatch",), 0.6),
+        (("correct_abstention", "state_mismatch", "response_mismatch"), (1.8 + 1.0 + 0.9) / 3),
+        (("checker_error",), 1.0),
+        ((), 1.0),
+        (None, 1.0),
+    ],
+)
+def test_the_weight_is_the_mean_utility_of_the_labels_that_count(z, expected):
+    assert weight(z, RHO, DEFAULT, 1) == pytest.approx(expected)
+
+
+def test_utilities_are_table_6():
+    assert {z: RHO[z] for z in ("spurious_tool_call", "correct_abstention", "empty_turn_model_response")} == {
+        "spurious_tool_call": 2.0,
+        "correct_abstention": 1.8,
+        "empty_turn_model_response": 1.5,
+    }
+    assert (RHO["state_mismatch"], RHO["response_mismatch"], RHO["instance_mismatch"], RHO["pass"]) == (
+        1.0,
+        0.9,
+        0.6,
+        1.0,
+    )
+    assert set(RHO) == set(labels.known()) >= {*labels.PAPER, *labels.RELEASE}
+
+
+def test_the_clip_holds():
+    wide = settings(rho={"pass": 9.0, "state_mismatch": 0.01}, dynamic=False)
+    rho = initial_rho(wide)
+    assert weight(("pass",), rho, wide, 1) == 2.0
+    assert weight(("state_mismatch",), rho, wide, 1) == 0.5
+
+
+def test_off_and_warm_up_leave_advantages_alone():
+    assert weight(("spurious_tool_call",), RHO, settings(enabled=False), 9) == 1.0
+    warm = settings(warmup_steps=3)
+    assert [weight(("spurious_tool_call",), RHO, warm, step) for step in (1, 3, 4)] == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "expected"), [("all", [2, 2, 2]), ("positive", [1, 1, 2]), ("negative", [2, 1, 1])]
+)
+def test_apply_to_looks_at_the_sign(apply_to, expected):
+    chosen = settings(apply_to=apply_to)
+    assert [weight(("spurious_tool_call",), RHO, chosen, 1, sign) for sign in (-1, 0, 1)] == expected
+
+
+def test_sign_aware_weighs_good_labels_when_praised_and_failures_when_punished():
+    aware = settings(sign_aware=True)
+    assert weight(("correct_abstention",), RHO, aware, 1, -1) == 1.0
+    assert weight(("correct_abstention",), RHO, aware, 1, 1) == 1.8
+    assert weight(("spurious_tool_call",), RHO, aware, 1, -1) == 2.0
+    assert weight(("spurious_tool_call",), RHO, aware, 1, 1) == 1.0
+    assert weight(("correct_abstention", "spurious_tool_call"), RHO, aware, 1, -1) == 1.5
+    assert weight(("spurious_tool_call",), RHO, aware, 1, 0) == 1.0
+
+
+def test_turn_weights_are_one_a_turn():
+    z = ("pass", "spurious_tool_call", "checker_error", "instance_mismatch")
+    assert turn_weights(z, RHO, DEFAULT, 1) == [1.0, 2.0, 1.0, 0.6]
+    assert turn_weights(None, RHO, DEFAULT, 1) == []
+
+
+def test_an_undeclared_label_is_named():
+    with pytest.raises(ValueError, match="label 'odd' has no utility; declare it in this process"):
+        weight(("odd",), RHO, DEFAULT, 1)
+
+
+# --- the budget ----------------------------------------------------------------------
+
+
+def test_strength_softens_and_clamps_hold():
+    assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0.5}), 1) == 1.5
+    assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0}), 1) == 1.0
+    assert weight(("spurious_tool_call",), RHO, settings(budget={"high": 1.2}), 1) == 1.2
+    assert weight(("instance_mismatch",), RHO, settings(budget={"low": 0.8}), 1) == 0.8
+
+
+def test_renormalising_gives_a_mean_of_one_and_leaves_unlabelled_rows():
+    even = settings(budget={"renormalise": True})
+    found = weights([("spurious_tool_call",), ("pass",), (), ("checker_error",)], RHO, even, 1)
+    assert found == pytest.approx([2 / 1.5, 1 / 1.5, 1.0, 1.0])
+    assert weights([(), None], RHO, even, 1) == [1.0, 1.0]
+
+
+def test_a_batch_without_renormalising_is_row_by_row():
+    batch = [("pass",), ("spurious_tool_call", "pass"), None]
+    assert weights(batch, RHO, DEFAULT, 1) == [weight(z, RHO, DEFAULT, 1) for z in batch]
+    with pytest.raises(ValueError):
+        weights(batch, RHO, DEFAULT, 1, [1])
+
+
+# --- rho_t ---------------------------------------------------------------------------
+
+
+def seen(counts, rewards=None):
+    rewards = rewards or {}
+    batch = [Trajectory("t", "base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
+    return Profile.empty(1).updated(1, batch)
+
+
+def test_rho_follows_the_equation():
+    profile = seen({"missing_tool_call": 16, "pass": 48}, {"missing_tool_call": 0.25, "pass": 1.0})
+    rho = update_rho({**RHO, "missing_tool_call": 1.7}, profile, DEFAULT)
+    target = 1.5 * (1 + 1.0 * (16 / 64) * (1 - 0.25) * (16 / 32))
+    assert rho["missing_tool_call"] == pytest.approx(0.75 * 1.7 + 0.25 * target)
+    assert rho["state_mismatch"] == 1.0
+
+
+def test_the_target_is_clipped():
+    rho = dict(RHO)
+    for _ in range(200):
+        rho = update_rho(rho, seen({"missing_tool_call": 64}), DEFAULT)
+    assert rho["missing_tool_call"] == pytest.approx(2.0)
+    assert update_rho(RHO, seen({"spurious_tool_call": 64}), DEFAULT)["spurious_tool_call"] == 2.0
+
+
+def test_pass_and_excluded_labels_keep_their_utility():
+    rho = update_rho(RHO, seen({"pass": 50, "checker_error": 50, "gt_error": 50}), DEFAULT)
+    assert (rho["pass"], rho["checker_error"], rho["gt_error"]) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("config", [{"dynamic": False}, {"beta": 0.0}, {"enabled": False}])
+def test_rho_stays_when_told_to(config):
+    assert update_rho(RHO, seen({"missing_tool_call": 64}), settings(**config)) == RHO
+
+
+def test_alpha_zero_draws_rho_to_its_base():
+    rho = update_rho({**RHO, "missing_tool_call": 1.9}, seen({"missing_tool_call": 64}), settings(alpha=0.0))
+    assert rho["missing_tool_call"] == pytest.approx(0.75 * 1.9 + 0.25 * 1.5)
+
+
+def test_beta_one_jumps_to_the_target():
+    rho = update_rho(RHO, seen({"response_mismatch": 64}), settings(beta=1.0))
+    assert rho["response_mismatch"] == pytest.approx(1.8)
+
+
+def test_a_label_unknown_to_an_older_checkpoint_starts_at_its_base():
+    older = {z: utility for z, utility in RHO.items() if z != "recovery_failure"}
+    assert update_rho(older, seen({"pass": 9}), DEFAULT)["recovery_failure"] == 1.2
+
+
+# --- invariants ----------------------------------------------------------------------
+
+vocabulary = st.sampled_from(sorted({*labels.PAPER, *labels.RELEASE}))
+batches = st.lists(st.none() | st.lists(vocabulary, max_size=8).map(tuple), max_size=8)
+any_settings = st.builds(
+    ReweightSettings,
+    enabled=st.booleans(),
+    w_min=st.floats(0.1, 1.0),
+    w_max=st.floats(1.0, 4.0),
+    alpha=st.floats(0, 5),
+    beta=st.floats(0, 1),
+    apply_to=st.sampled_from(["all", "positive", "negative"]),
+    warmup_steps=st.integers(0, 3),
+    sign_aware=st.booleans(),
+    budget=st.builds(
+        Budget, strength=st.floats(0, 1), low=st.floats(0, 1), high=st.floats(1, 3), renormalise=st.booleans()
+    ),
+)
+
+
+@given(batches, any_settings, st.integers(1, 5), st.data())
+def test_weights_are_positive_bounded_and_never_change_a_sign(batch, chosen, step, data):
+    advantages = data.draw(st.lists(st.floats(-3, 3), min_size=len(batch), max_size=len(batch)))
+    signs = [(a > 0) - (a < 0) for a in advantages]
+    rho = update_rho(initial_rho(chosen), seen({"missing_tool_call": 40, "pass": 10}), chosen)
+    found = weights(batch, rho, chosen, step, signs)
+    assert found == weights(batch, rho, chosen, step, signs)
+    for w, advantage, sign in zip(found, advantages, signs, strict=True):
+        assert chosen.w_min <= w <= chosen.w_max and w > 0
+        weighted = w * advantage
+        assert (weighted > 0) - (weighted < 0) == sign or abs(advantage) < 1e-300
+
+
+@given(st.lists(vocabulary, max_size=8), any_settings, st.randoms(use_true_random=False))
+def test_the_order_of_turns_does_not_matter_to_the_weight(z, chosen, rng):
+    shuffled = rng.sample(z, len(z))
+    assert weight(shuffled, RHO, chosen, 4, 1) == pytest.approx(weight(z, RHO, chosen, 4, 1))
+
+
+@given(st.dictionaries(vocabulary, st.integers(1, 60), max_size=6), st.floats(0, 1), any_settings)
+def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
+    rho = initial_rho(chosen)
+    profile = seen(counts, dict.fromkeys(counts, reward))
+    for _ in range(3):
+        rho = update_rho(rho, profile, chosen)
+    assert all(0 < utility <= max(chosen.w_max, 2.0) for utility in rho.values())
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"w_min": 0.0}, "needs 0 < w_min"),
+        ({"w_max": 0.9}, "needs 0 < w_min"),
+        ({"beta": 1.5}, r"beta in \[0, 1\]"),
+        ({"alpha": -1}, "alpha >= 0"),
+        ({"apply_to": "some"}, "apply_to is all, positive or negative"),
+        ({"rho": {"odd": 1.0}}, "unknown label 'odd'"),
+        ({"rho": {"pass": 0}}, r"rho\['pass'\] must be a positive number"),
+        ({"rho": {"gt_error": 2}}, "gt_error is never weighted"),
+        ({"budget": {"strength": 2}}, r"strength must lie in \[0, 1\]"),
+        ({"budget": {"low": 2}}, "low <= 1 <= high"),
+        ({"budgets": {}}, "unknown setting 'budgets'"),
+        ({"warmup_steps": 1.5}, "reweighting.warmup_steps: expected a whole number"),
+    ],
+)
+def test_bad_settings_are_named(config, message):
+    with pytest.raises(ValueError, match=message):
+        ReweightSettings.from_config(config)
