@@ -1,6 +1,6 @@
 """JSON bytes for the wire, whatever a policy wrote into its arguments.
 
-Almost everything goes through orjson. Values that it refuses and a policy can
+Almost everything goes through orjson, dataclasses included. Values that it refuses and a policy can
 produce (lone surrogates, integers beyond 64 bits, very deep nesting) are made
 plain first: an answer must never fail on its content.
 """
@@ -8,6 +8,7 @@ plain first: an answer must never fail on its content.
 from __future__ import annotations
 
 import math
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
@@ -35,6 +36,8 @@ def _plain(value: Any, depth: int) -> Any:
         return value if -_INT64 <= value < _INT64 else f"an integer of {value.bit_length()} bits"
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name), depth + 1) for item in fields(value)}
     if isinstance(value, dict):
         return {_plain(str(key), depth): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 Json = dict[str, Any]
+"""Keys to JSON values; dataclasses may stand among them and become objects."""
 
 
 class Guard:

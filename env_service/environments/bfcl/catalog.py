@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One multi-turn task.
+    """One multi-turn task; caches elsewhere go by its id.
 
     users holds one message a user turn, None where withheld tools are revealed
     instead. withheld maps the revealing turn to the tools it reveals.

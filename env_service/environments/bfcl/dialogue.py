@@ -65,12 +65,14 @@ class BfclEpisode:
         self._turns = [_Turn()]
         self._pending_feedback = False
         self._ended = False
+        self._valid = False
+        self._show_tools()
 
     # --- the verbs ----------------------------------------------------------------
 
     def start(self) -> Json:
         """System and first user message, and what identifies the episode."""
-        tools = self._visible()
+        tools = self._visible
         content = self._format.system(self._task, tools)
         if self._omega is not None:
             content = observe_start(content, tools, self._omega, self._task.category, self._compact)
@@ -118,15 +120,14 @@ class BfclEpisode:
         cut = params.get("stop")
         if cut not in (None, "length", "step_limit"):
             raise ValueError(f"params.stop is {cut!r}: it is length, step_limit or left out.")
-        valid = self._valid()
         if params.get("sparse"):
-            return float(valid)
+            return float(self._valid)
         taxonomy = params.get("taxonomy") or self._settings.taxonomy
-        return assessment(self._task, self.evidence(cut), taxonomy, valid=valid, ended=self._ended)
+        return assessment(self._task, self.evidence(cut), taxonomy, valid=self._valid, ended=self._ended)
 
     def describe(self) -> str:
         """The tools visible now, one a line."""
-        return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible())
+        return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible)
 
     def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:
         """What was observed in every turn of the task, those not reached included.
@@ -162,13 +163,12 @@ class BfclEpisode:
     def _index(self) -> int:
         return len(self._turns) - 1
 
-    def _visible(self) -> tuple[Document, ...]:
-        return available_tools(self._task, self._index)
+    def _show_tools(self) -> None:
+        self._visible = available_tools(self._task, self._index)
+        self._names = {tool["name"] for tool in self._visible}
 
     def _act(self, parsed: Parsed, shows_refusals: bool) -> Json:
-        visible = self._visible()
-        names = {tool["name"] for tool in visible}
-        calls = tuple(self._call(call, call[0].strip() in names) for call in parsed.calls)
+        calls = tuple(self._call(call, call[0].strip() in self._names) for call in parsed.calls)
         self._results += [call.result for call in calls]
         action = ActionEvidence(calls=calls, refusals=parsed.refusals)
         self._turn.actions.append(action)
@@ -184,7 +184,9 @@ class BfclEpisode:
         messages = self._format.results(texts)
         if self._omega is not None:
             category = self._task.category
-            content = observe_feedback(messages[-1]["content"], shown, visible, self._omega, category, self._compact)
+            content = observe_feedback(
+                messages[-1]["content"], shown, self._visible, self._omega, category, self._compact
+            )
             messages[-1] = {**messages[-1], "content": content}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
@@ -225,16 +227,19 @@ class BfclEpisode:
             return self._end("answered")
         self._close("answered")
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
+        if self._index in self._task.withheld:
+            self._show_tools()
         return self._answer([_message("user", self._format.user(self._task, self._index))], None)
 
     def _end(self, stop: Stop) -> Json:
         self._close(stop)
         self._ended = True
+        self._valid = self._judge()
         return self._answer([_message("user", COMPLETED)], None)
 
-    def _valid(self) -> bool:
+    def _judge(self) -> bool:
         # The official runner fails a run that it cut, unless the cut fell in the last turn.
-        judged = self._ended and self._turn.stop in ("answered", "step_limit")
+        judged = self._turn.stop in ("answered", "step_limit")
         if judged and len(self._turns) == len(self._task.users) and shares_cards(self._task):
             return shared_verdict(self._task, [[_played(call) for call in turn.calls] for turn in self._turns])
         return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
@@ -247,7 +252,7 @@ class BfclEpisode:
             "stop": self._turn.stop if self._ended else None,
             "error_class": errors[0] if errors else refused,
         }
-        reward = float(self._valid()) if self._ended else 0.0
+        reward = float(self._valid)
         return {"state": state, "reward": reward, "is_terminated": self._ended, "info": info}
 
 

@@ -16,7 +16,8 @@ def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: 
 
     Keys of the public protocol: valid, accuracy, completed, turn_count, test_*,
     bfcl_progress*, trajectory_*. Ours: labels, diagnosis (in the given taxonomy),
-    evidence, progress, turns, calls, errors, stop. ValueError for an unknown taxonomy.
+    evidence, progress, turns, calls, errors, stop. Diagnoses and evidence are left
+    as dataclasses, which `encoding` writes. ValueError for an unknown taxonomy.
     """
     tags = [diagnosis.label for diagnosis in diagnose(turns, "release")]
     ours = diagnose(turns, taxonomy)
@@ -57,8 +58,8 @@ def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: 
         "trajectory_calls": len(calls),
         "trajectory_errors": errors,
         "labels": [diagnosis.label for diagnosis in ours],
-        "diagnosis": [diagnosis.to_json() for diagnosis in ours],
-        "evidence": [turn.to_json() for turn in turns],
+        "diagnosis": ours,
+        "evidence": turns,
         "progress": progress,
         "turns": len(turns),
         "calls": len(calls),

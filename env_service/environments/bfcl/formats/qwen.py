@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
-from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Parsed
 
 _HINT = " Note that the provided function is in Python 3 syntax."
@@ -30,6 +31,13 @@ def with_hint(document: Document) -> Document:
     return {**document, "description": document["description"] + _HINT}
 
 
+@cache
+def _lines() -> Mapping[str, str]:
+    """Every tool's document as one line of the system text, by the tool's name."""
+    shown = (with_hint(document) for name in CLASSES for document in documents(name))
+    return {document["name"]: f"\n{json.dumps(document)}" for document in shown}
+
+
 class QwenFormat:
     """Qwen's own tool template around the package's function documents."""
 
@@ -37,7 +45,7 @@ class QwenFormat:
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The template's system text with one JSON document a line."""
-        return _OPENING + "".join(f"\n{json.dumps(with_hint(tool))}" for tool in tools) + _CLOSING
+        return _OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _CLOSING
 
     def user(self, task: Task, turn: int) -> str:
         """The task's message, or the package's announcement of withheld tools."""

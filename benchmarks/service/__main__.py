@@ -1,0 +1,217 @@
+"""How fast the environment service is: `python -m benchmarks.service`.
+
+Replays references over HTTP with the client on the same cores as the service
+and prints, for each concurrency, episodes a second, latencies a verb and the
+peak memory of the service's whole process tree; then the in-process ceiling
+(the same requests handed to `Host` without HTTP), and the cost of one verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.service.client import Connection
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.bfcl.verifier import verify
+from env_service.host import Host
+
+ROOT = Path(__file__).resolve().parents[2]
+Run = tuple[str, list[str]]
+
+
+def reference_runs(mode: str) -> list[Run]:
+    """Every task with the assistant messages of its reference, one call a message where the limit allows."""
+    render, runs = get_format(mode).render_call, []
+    for task in load_tasks().values():
+        messages: list[str] = []
+        for calls in task.reference:
+            texts = [render(*parse_reference(call)) for call in calls]
+            size = -(-len(texts) // 20)
+            messages += ["\n".join(texts[at : at + size]) for at in range(0, len(texts), size or 1)]
+            messages.append("Done.")
+        runs.append((task.id, messages))
+    return runs
+
+
+class MemoryWatch:
+    """Samples the proportional set size of a process and its children."""
+
+    def __init__(self, pid: int, seconds: float = 0.1) -> None:
+        """Starts sampling at once."""
+        self.peak_mb = 0.0
+        self._pid, self._seconds, self._ended = pid, seconds, threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def now_mb(self) -> float:
+        """Megabytes of the tree now, pages shared between its processes counted once."""
+        pids, total = [self._pid], 0
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                total += int(next(line for line in rollup.splitlines() if line.startswith("Pss:")).split()[1])
+        return total / 1024
+
+    def stop(self) -> float:
+        """End sampling; the peak."""
+        self._ended.set()
+        self._thread.join()
+        return self.peak_mb
+
+    def _sample(self) -> None:
+        while not self._ended.wait(self._seconds):
+            self.peak_mb = max(self.peak_mb, self.now_mb())
+
+
+@contextlib.contextmanager
+def running_service(workers: int) -> Iterator[tuple[int, int]]:
+    """A service on a free port: (port, pid)."""
+    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "env_service"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        if "http://" not in line:
+            raise RuntimeError(f"the service did not start: {line}")
+        try:
+            yield int(line.split("http://")[1].split()[0].rsplit(":", 1)[1]), process.pid
+        finally:
+            process.terminate()
+
+
+async def replay(port: int, runs: Iterator[Run], concurrency: int, mode: str) -> dict[str, list[float]]:
+    """Play all runs; seconds a request, by verb. Raises RuntimeError unless every run is valid."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    counter = itertools.count()
+
+    async def one(connection: Connection, verb: str, body: dict[str, object]) -> object:
+        began = time.perf_counter()
+        data = await connection.verb(verb, body)
+        seconds[verb].append(time.perf_counter() - began)
+        return data
+
+    async def client() -> None:
+        connection = Connection("127.0.0.1", port)
+        for task_id, messages in runs:
+            name = f"bench-{next(counter)}"
+            params = {"tool_prompt_mode": mode}
+            await one(connection, "create", {"task_id": task_id, "instance_id": name, "params": params})
+            for text in messages:
+                message = {"role": "assistant", "content": text}
+                await one(connection, "step", {"instance_id": name, "messages": message})
+            result = await one(connection, "evaluate", {"instance_id": name, "params": {"sparse": False}})
+            if not (isinstance(result, dict) and result["valid"]):
+                raise RuntimeError(f"the reference of {task_id} did not pass")
+            await one(connection, "release", {"instance_id": name})
+        connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(client())
+    return seconds
+
+
+class _NoWatch:
+    def begin(self, position: tuple[int, int]) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def in_process(runs: list[Run], mode: str) -> float:
+    """Episodes a second of the same requests in one process, answers encoded, without HTTP."""
+    host = Host(_NoWatch())
+    began = time.perf_counter()
+    for task_id, messages in runs:
+        arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": mode}}
+        host.handle("create", "x", arguments)
+        for text in messages:
+            host.handle("step", "x", {"content": text, "truncated": False})
+        host.handle("evaluate", "x", {"sparse": False})
+        host.handle("release", "x", {})
+    return len(runs) / (time.perf_counter() - began)
+
+
+def verdict_milliseconds() -> float:
+    """Median milliseconds of judging one reference run from its calls."""
+    taken = []
+    for task in load_tasks().values():
+        calls = [[[parse_reference(call) for call in turn]] for turn in task.reference]
+        began = time.perf_counter()
+        verify(task, calls)
+        taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] * 1000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", default="bfcl_qwen_fc", help="tool_prompt_mode (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=1600, help="episodes a concurrency (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=0, help="BFCL_WORKERS (default: the service's own choice)")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 256])
+    parser.add_argument("--soak", type=int, default=0, help="also play this many in a row and watch memory grow")
+    options = parser.parse_args()
+    console, runs = Console(), reference_runs(options.mode)
+
+    in_process(runs, options.mode)
+    verdict_milliseconds()
+    ceiling, verdict = in_process(runs, options.mode), verdict_milliseconds()
+    console.print(f"in process, without HTTP: {ceiling:.0f} episodes/s; one verdict {verdict:.2f} ms (median)")
+
+    verbs = ("create", "step", "evaluate", "release")
+    table = Table("concurrency", "episodes/s", "of ceiling", *(f"{v} p50/p99 ms" for v in verbs), "peak MB")
+    for concurrency in options.concurrency:
+        with running_service(options.workers) as (port, pid):
+            uvloop.run(replay(port, iter(runs), 8, options.mode))  # references are cached from here on
+            watch = MemoryWatch(pid)
+            began = time.perf_counter()
+            source = itertools.islice(itertools.cycle(runs), options.episodes)
+            seconds = uvloop.run(replay(port, source, concurrency, options.mode))
+            rate = options.episodes / (time.perf_counter() - began)
+            latencies = [f"{_percentile(seconds[v], 0.5):.1f} / {_percentile(seconds[v], 0.99):.1f}" for v in verbs]
+            table.add_row(str(concurrency), f"{rate:.0f}", f"{rate / ceiling:.0%}", *latencies, f"{watch.stop():.0f}")
+    console.print(table)
+    if options.soak:
+        _soak(options.soak, runs, options.mode, options.workers, console)
+
+
+def _soak(episodes: int, runs: list[Run], mode: str, workers: int, console: Console) -> None:
+    with running_service(workers) as (port, pid):
+        watch = MemoryWatch(pid, seconds=1.0)
+        source = itertools.cycle(runs)
+        uvloop.run(replay(port, itertools.islice(source, 2000), 32, mode))
+        early = watch.now_mb()
+        uvloop.run(replay(port, itertools.islice(source, episodes - 2000), 32, mode))
+        late = watch.now_mb()
+        console.print(
+            f"{episodes} episodes: {early:.0f} MB after 2000, {late:.0f} MB at the end ({late / early - 1:+.1%})"
+        )
+
+
+if __name__ == "__main__":
+    main()
