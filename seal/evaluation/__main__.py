@@ -101,7 +101,6 @@ async def _play(
 ) -> Outcome:
     endpoint = ChatEndpoint(base_url, name, sampling, options.timeout)
     service = ServiceClient(options.env_url, "bfcl", options.timeout, attempts=4)
-    await _try_prompt_mode(rows[0], service, settings)
     total = len(rows) * options.samples
     columns = (
         TextColumn("{task.description}"),
@@ -121,6 +120,8 @@ async def _play(
             progress.update(bar, advance=1, description=f"{name}: {tally['passed']} passed{failed}")
 
         try:
+            await endpoint.check()
+            await _try_prompt_mode(rows[0], service, settings)
             return await evaluate(
                 rows, options.samples, endpoint, service, settings, journal, out, options.concurrency, on_line
             )

@@ -93,6 +93,20 @@ class ChatEndpoint:
                 fault = error
         raise fault
 
+    async def check(self) -> None:
+        """EndpointRefused when nothing answers at the address, or a list of models lacks ours."""
+        url = self._url.removesuffix("/chat/completions") + "/models"
+        try:
+            async with self._connected().get(url) as response:
+                listed = await response.json(content_type=None) if response.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise EndpointRefused(
+                f"No OpenAI-compatible endpoint answers at {url} ({error}): start it, or mend --base-url."
+            ) from error
+        names = [entry.get("id") for entry in listed.get("data", [])] if isinstance(listed, dict) else []
+        if names and self._model not in names:
+            raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self._model}: mend --model.")
+
     async def close(self) -> None:
         """Close the connections."""
         if self._session is not None:

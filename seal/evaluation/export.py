@@ -22,7 +22,7 @@ from seal.data.rows import WHOLE, parse_data_source
 from seal.data.splits import CATEGORIES, parse_task_id
 
 OFFICIAL_MODE = "bfcl_qwen_fc"
-OFFICIAL_MODEL = "Qwen/Qwen2.5-7B-Instruct-FC"
+OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 """A model that the official tool knows and reads in OFFICIAL_MODE; the name of the exported folder."""
 
 FILE_PREFIX = "BFCL_v4"
@@ -83,12 +83,17 @@ def _turns(line: Line) -> Iterator[list[str]]:
     own_text = line.value.get("prompt_mode") == OFFICIAL_MODE
     last = len(load_tasks()[line.value["task_id"]].users) - 1
     for turn in evidence:
-        messages = [next(said, "") if own_text else _rendered(action) for action in turn["actions"]]
+        messages = [_without_reasoning(next(said, "")) if own_text else _rendered(action) for action in turn["actions"]]
         if turn["stop"] == "answered" or (turn["stop"] == "step_limit" and turn["turn"] == last):
             yield messages
         else:
             # The official runner stops here and fails the task for its missing turns.
             return
+
+
+def _without_reasoning(text: str) -> str:
+    """What the official handler keeps of a message."""
+    return text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
 
 
 def _rendered(action: Mapping[str, Any]) -> str:

@@ -23,7 +23,18 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
 
-FAULTS = ("none", "none", "none", "last_turn_silent", "malformed", "spurious", "wrong_tool", "tool_loop", "cut")
+FAULTS = (
+    "none",
+    "none",
+    "none",
+    "last_turn_silent",
+    "malformed",
+    "spurious",
+    "wrong_tool",
+    "tool_loop",
+    "cut",
+    "context",
+)
 DONE = "Done."
 
 
@@ -65,6 +76,10 @@ def make_app(mode: str, flaky: int, delay: float) -> FastAPI:
     def health() -> str:
         return "OK"
 
+    @app.get("/v1/models")
+    def models() -> dict:
+        return {"data": [{"id": "scripted"}]}
+
     @app.get("/served")
     def counts() -> dict:
         return served
@@ -87,6 +102,8 @@ def make_app(mode: str, flaky: int, delay: float) -> FastAPI:
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
+        if fault_of(load_tasks()[task_id].scenario) == "context" and index == 1:
+            return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
         if fault_of(load_tasks()[task_id].scenario) == "cut" and index == 1:
             text, finish = text[:10], "length"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
