@@ -29,7 +29,7 @@ from .episode import EpisodeSettings, ServiceClient
 from .export import OFFICIAL_MODE, OFFICIAL_MODEL, export_bfcl
 from .log import read_log
 from .serving import environment_service, served_checkpoint
-from .summary import summarise
+from .summary import summarise, suspected_tasks
 from .tables import console as wide_console
 from .tables import summary_table
 
@@ -75,7 +75,7 @@ def _bfcl(options: argparse.Namespace) -> int:
         )
         outcome = asyncio.run(_play(options, rows, name, base_url, sampling, settings, journal, out, console))
     log = read_log(outcome.log)
-    suspected = {item.task_id for item in load_suspected()} & {line.task_id for line in log.lines}
+    suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), f"{name}, {options.prompt_mode}", less))
     console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before; log: {outcome.log}")

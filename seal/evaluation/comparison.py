@@ -11,6 +11,7 @@ from seal.data.splits import CATEGORIES
 
 from .log import ValidationLine
 from .statistics import PairedDifference, paired_difference
+from .summary import Task
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Comparison:
     unpaired: int
 
 
-def compare(a: Side, b: Side, without: Collection[str] = ()) -> tuple[Comparison, ...]:
+def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Comparison, ...]:
     """Compare two sides on the tasks that both have, each category and the average over categories.
 
     ValueError when they share no task.
     """
     left_out = frozenset(without)
-    lines_a = [line for line in a.lines if line.infra is None and line.task_id not in left_out]
-    lines_b = [line for line in b.lines if line.infra is None and line.task_id not in left_out]
+    lines_a = [line for line in a.lines if line.infra is None and (line.task_id, line.prefix) not in left_out]
+    lines_b = [line for line in b.lines if line.infra is None and (line.task_id, line.prefix) not in left_out]
     rows = []
     for prefix in sorted({line.prefix for line in lines_a} & {line.prefix for line in lines_b}):
         at_a = [line for line in lines_a if line.prefix == prefix]

@@ -25,7 +25,7 @@ from . import tables
 from .comparison import Comparison, Side, compare
 from .log import Log, read_validation_dir
 from .plots import rates_figure, save
-from .summary import missing_tasks, summarise
+from .summary import Task, missing_tasks, summarise, suspected_tasks
 from .tables import comparison_record, comparison_table, label_table, summary_record, summary_table, to_csv
 
 NAMED_BAD_LINES = 20
@@ -47,10 +47,9 @@ def _summarise(options: argparse.Namespace, console: Console) -> int:
         raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
     log = read_validation_dir(options.val_dir)
     log = _only(log, options.step)
-    suspected = _suspected(options)
-    present = suspected & {line.task_id for line in log.lines}
+    present = suspected_tasks(log.lines, load_suspected(options.suspected))
     rows = summarise(log)
-    less = summarise(log, suspected) if present else ()
+    less = summarise(log, present) if present else ()
     parts = [
         summary_table(rows, f"Validation of {options.val_dir}", {(row.step, row.name): row for row in less}),
         *([label_table(rows)] if label_table(rows) else []),
@@ -71,10 +70,9 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     if len(options.compare) != len(logs):
         raise ValueError("A run is named twice in --compare: name each once.")
     problems = [problem for each in logs.values() for log in each for problem in _report_problems(log, None, console)]
-    suspected = _suspected(options)
     sides = _sides(logs, options.step)
     pairs = [(sides[0], other) for other in sides[1:]]
-    shared = suspected & {line.task_id for side in sides for line in side.lines}
+    shared = suspected_tasks((line for side in sides for line in side.lines), load_suspected(options.suspected))
     parts: list[Any] = []
     records = []
     for a, b in pairs:
@@ -135,12 +133,8 @@ def _only(log: Log, step: int | None) -> Log:
     return log if step is None else Log(log.at(step), log.bad)
 
 
-def _suspected(options: argparse.Namespace) -> frozenset[str]:
-    return frozenset(item.task_id for item in load_suspected(options.suspected))
-
-
-def _expected(options: argparse.Namespace) -> set[tuple[str, int]] | None:
-    expected: set[tuple[str, int]] = set()
+def _expected(options: argparse.Namespace) -> set[Task] | None:
+    expected: set[Task] = set()
     if options.parquet:
         expected |= {(row.task_id, row.turns) for row in read_rows(options.parquet)}
     for path in options.bfcl_jsonl:
@@ -153,7 +147,7 @@ def _expected(options: argparse.Namespace) -> set[tuple[str, int]] | None:
     return expected or None
 
 
-def _notes(log: Log, present: frozenset[str]) -> str:
+def _notes(log: Log, present: frozenset[Task]) -> str:
     notes = []
     if present:
         notes.append(f"w/o susp.: without {len(present)} suspected items (data/suspected_items.json)")
@@ -166,7 +160,7 @@ def _notes(log: Log, present: frozenset[str]) -> str:
     return "; ".join(notes)
 
 
-def _report_problems(log: Log, expected: set[tuple[str, int]] | None, console: Console) -> list[str]:
+def _report_problems(log: Log, expected: set[Task] | None, console: Console) -> list[str]:
     problems = [str(line) for line in log.bad]
     if log.bad:
         console.print(f"{len(log.bad)} bad lines, left out of every figure:", style="bold red")

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 from seal.data.rows import WHOLE, data_source
 from seal.data.splits import CATEGORIES
+from seal.data.suspected import SuspectedItem
 from seal.diagnosis.labels import EXCLUDED
 
 from .log import Log, ValidationLine
 from .statistics import Estimate, Observation, estimate, pass_at_k
+
+Task = tuple[str, int]
+"""A task id and the prefix that was played, -1 for the whole task."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,15 @@ class Summary:
         return self.name.startswith("average")
 
 
-def summarise_step(lines: Iterable[ValidationLine], without: Collection[str] = ()) -> tuple[Summary, ...]:
+def summarise_step(lines: Iterable[ValidationLine], without: Collection[Task] = ()) -> tuple[Summary, ...]:
     """The rows of one step's lines: each category in table order, then the average; prefixes after whole tasks.
 
-    without: task ids to leave out (the suspected ones).
+    without: tasks to leave out (the suspected ones).
     """
     left_out = frozenset(without)
     groups: dict[tuple[int, str], list[ValidationLine]] = defaultdict(list)
     for line in lines:
-        if line.task_id not in left_out:
+        if (line.task_id, line.prefix) not in left_out:
             groups[line.prefix, line.category].append(line)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
@@ -67,7 +71,7 @@ def summarise_step(lines: Iterable[ValidationLine], without: Collection[str] = (
     return tuple(rows)
 
 
-def summarise(log: Log, without: Collection[str] = ()) -> tuple[Summary, ...]:
+def summarise(log: Log, without: Collection[Task] = ()) -> tuple[Summary, ...]:
     """The rows of every step of a log, ascending."""
     return tuple(row for step in log.steps for row in summarise_step(log.at(step), without))
 
@@ -78,7 +82,14 @@ def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
     return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
 
 
-def missing_tasks(log: Log, expected: Collection[tuple[str, int]] | None = None) -> dict[int, tuple[str, ...]]:
+def suspected_tasks(lines: Iterable[ValidationLine], items: Iterable[SuspectedItem]) -> frozenset[Task]:
+    """The tasks among the lines whose turn at fault was played."""
+    faults = {item.task_id: item for item in items}
+    played = {(line.task_id, line.prefix) for line in lines if line.task_id in faults}
+    return frozenset((task, prefix) for task, prefix in played if faults[task].concerns(prefix))
+
+
+def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[int, tuple[str, ...]]:
     """By step, the tasks that should have a line and have none.
 
     expected: pairs of task id and prefix (-1 for whole tasks); by default every

@@ -29,7 +29,8 @@ def console(**options: Any) -> Console:
 
 def table(title: str, columns: Sequence[str]) -> Table:
     """An empty table in the house's look: the first text column left, figures right."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    look = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
+    made = Table(title=title, min_width=len(title), **look)
     for name in columns:
         made.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
     return made

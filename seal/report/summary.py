@@ -12,7 +12,7 @@ from rich.text import Text
 
 from seal.data.suspected import load_suspected
 from seal.evaluation.comparison import Comparison, Side, compare
-from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step
+from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
 
@@ -37,17 +37,18 @@ def before_after_table(
     before: Sequence[Summary], after: Sequence[Summary], changes: Sequence[Comparison], title: str, turns: bool
 ) -> Table:
     """Pass rates (turns: per-turn rates) by category at two steps, with the paired change."""
-    made = table(title, ["category", "before", "after", "change"])
+    made = table(title, ["category", "before", "after", "change"] if after else ["category", "passed"])
     by_name = {row.name: row for row in after}
     change_of = {row.name: row for row in changes}
     rows = informative(before)
     for position, row in enumerate(rows):
         then, change = by_name.get(row.name), change_of.get(row.name)
+        cells = [row.name, with_interval(row.turn_rate if turns else row.rate)]
+        if after:
+            cells.append(with_interval(then.turn_rate if turns else then.rate) if then else "-")
+            cells.append(with_difference(change.turn_rate if turns else change.pass_rate) if change else "-")
         made.add_row(
-            row.name,
-            with_interval(row.turn_rate if turns else row.rate),
-            with_interval(then.turn_rate if turns else then.rate) if then else "-",
-            with_difference(change.turn_rate if turns else change.pass_rate) if change else "-",
+            *cells,
             style="bold" if row.is_average else None,
             end_section=position + 1 < len(rows) and rows[position + 1].prefix != row.prefix,
         )
@@ -66,6 +67,7 @@ def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
     parts: list[RenderableType] = [
         before_after_table(before, after, changes, f"Plain benchmark, % of {what} passed at {steps}", turns)
         for what, turns in (("tasks", False), ("turns", True))
+        if not turns or any(row.turns > row.scored for row in before)
     ]
     parts.append(Text(_validation_notes(run, before), style="dim"))
     for problem in _validation_problems(run):
@@ -74,8 +76,8 @@ def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
 
 
 def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
-    lines = run.validation.lines if run.validation else ()
-    notes = ["95% intervals; change in points, paired by task"]
+    lines = run.validation.lines
+    notes = ["95% intervals", *(["change in points, paired by task"] if len(run.validation.steps) > 1 else [])]
     if any(row.prefix > 0 for row in before):
         notes.append("NAME@k: only the first k user turns of each task")
     samples = max((row.samples for row in before), default=1)
@@ -85,7 +87,7 @@ def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
     hashes = sorted({line.data_hash[:12] for line in lines if line.data_hash})
     notes += [f"prompt mode {', '.join(modes)}"] if modes else []
     notes += [f"data {', '.join(hashes)}"] if hashes else []
-    suspected = {item.task_id for item in load_suspected()} & {line.task_id for line in lines}
+    suspected = suspected_tasks(lines, load_suspected())
     if suspected:
         step = run.validation.steps[-1]
         averages = [row for row in summarise_step(run.validation.at(step), suspected) if row.is_average and row.rate]
@@ -110,7 +112,7 @@ def _validation_problems(run: Run) -> list[str]:
 def _training(run: Run) -> list[RenderableType]:
     quarters = run.quarters
     if quarters is None:
-        return [Text("Fewer than two training steps: nothing to compare.")]
+        return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
     first, last = quarters.rewards

@@ -71,7 +71,7 @@ def test_the_script_runs_by_itself_from_anywhere(run, tmp_path):
 
 
 def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys):
-    items = [{"task_id": TASKS[i], "reason": "wrong", "link": "x"} for i in range(1, 10)]
+    items = [{"task_id": TASKS[i], "turn": 1, "reason": "wrong", "link": "x"} for i in range(1, 10)]
     (tmp_path / "s.json").write_text(json.dumps({"items": items}))
     report = tmp_path / "x.json"
     assert main(["--val-dir", str(run), "--suspected", str(tmp_path / "s.json"), "--json", str(report)]) == 0

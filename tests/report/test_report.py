@@ -74,7 +74,7 @@ def test_short_runs_are_reported(tmp_path, write_run, steps):
 def test_validation_alone_and_training_alone_are_reported(tmp_path, write_run):
     alone = write_run(tmp_path / "alone", validations=(0,))
     (alone / "seal_log" / "steps.jsonl").unlink()
-    assert "Fewer than two training steps" in text_of(summarise(alone))
+    assert "0 training steps logged" in text_of(summarise(alone))
     without = write_run(tmp_path / "without", validations=())
     assert "No validation yet" in text_of(summarise(without))
 
