@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 
@@ -78,10 +79,18 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
 
 
 def constraints(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """Every constraint of one argument's document: its ``enum`` if it has one, then its prose."""
-    found = [_values(list(map(str, node["enum"])))] if node.get("enum") else []
+    """Every constraint of one argument: allowed values (its ``enum``, else its prose), then the rest of the prose."""
+    prose = _of_prose(node.get("description", ""))
+    if not node.get("enum"):
+        return prose
+    return (_values(list(map(str, node["enum"]))), *(found for found in prose if found.kind != "values"))
+
+
+@lru_cache(maxsize=4096)
+def _of_prose(description: str) -> tuple[Constraint, ...]:
+    found: list[Constraint] = []
     for pattern, read in _PATTERNS:
-        match = re.search(pattern, node.get("description", ""))
+        match = re.search(pattern, description)
         if match:
             constraint = read(match)
             if constraint.kind != "values" or not any(other.kind == "values" for other in found):

@@ -110,4 +110,4 @@ def _read(error: ValidationError) -> list[Violation]:
 
 def _of(kind: str, error: ValidationError, name: str, message: str) -> Violation:
     path = _path((*error.absolute_path, name[:64]))
-    return Violation(kind, path, message.format(path))
+    return Violation(kind, path, message.format(path or "''"))

@@ -86,8 +86,8 @@ class Omega:
         active = []
         for scope in sorted(by_scope):
             names = set(by_scope[scope])
-            for name in sorted(names - set(order)):
-                raise ValueError(f"unknown cue {name!r} for {scope!r}; known cues: {', '.join(order)}")
+            if unknown := sorted(names - set(order)):
+                raise ValueError(f"unknown cue {unknown[0]!r} for {scope!r}; known cues: {', '.join(order)}")
             if names or scope != EVERYWHERE:
                 active.append((scope, tuple(sorted(names, key=order.index))))
         return cls(version, tuple(active))

@@ -19,24 +19,31 @@ class InterfaceLeak(RuntimeError):
     """An augmented observation holds what only the reference knows; the run must stop."""
 
 
-def leaves(value: Any) -> Iterable[str]:
+def leaves(value: Any) -> frozenset[str]:
     """Every scalar inside a value, as the texts in which it could be told (30.0 also as 30).
 
-    True, False and None are no secrets: they are words of the language of schemas.
+    Looks into mappings, lists and the attributes of objects (a simulator's state), each
+    object once. True, False and None are no secrets: they are words of every schema.
     """
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from leaves(inner)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for inner in value:
-            yield from leaves(inner)
-    elif isinstance(value, str):
-        if value.strip():
-            yield value.strip()
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
-        if isinstance(value, float) and value.is_integer():
-            yield str(int(value))
+    found: set[str] = set()
+    waiting, entered = [value], set()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            found.add(item.strip())
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            found.add(str(item))
+            if isinstance(item, float) and item.is_integer():
+                found.add(str(int(item)))
+        elif id(item) not in entered:
+            entered.add(id(item))
+            if isinstance(item, Mapping):
+                waiting.extend(item.values())
+            elif isinstance(item, list | tuple | set | frozenset):
+                waiting.extend(item)
+            elif hasattr(item, "__dict__"):
+                waiting.extend(vars(item).values())
+    return frozenset(found - {""})
 
 
 def reference_secrets(
@@ -44,7 +51,10 @@ def reference_secrets(
     results: Iterable[str] = (),
     states: Iterable[Any] = (),
 ) -> frozenset[str]:
-    """What a reference knows: argument values, whole calls, results (whole and in parts), states."""
+    """What a reference knows: argument values, whole calls, results (whole and in parts), states.
+
+    ``states`` are the simulators, or what they hold, before and after the reference ran.
+    """
     found: set[str] = set()
     for name, arguments in calls:
         found.update(leaves(arguments))

@@ -9,7 +9,7 @@ from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.diagnosis.schema import violations
 from seal.interface.cues import Omega, catalogue, observe_feedback, observe_reveal, observe_start
-from seal.interface.guard import InterfaceLeak, LeakGuard, public_documents, reference_secrets
+from seal.interface.guard import InterfaceLeak, LeakGuard, leaves, public_documents, reference_secrets
 
 FULL = Omega.of(list(catalogue()))
 CALLS = [("place_order", {"symbol": "TSLA", "price": 31.0, "amount": 17})]
@@ -69,33 +69,13 @@ def test_a_cue_with_a_value_in_it_would_be_caught_on_the_tasks():
 # --- the property over all tasks -----------------------------------------------------
 
 
-def _plain(value, seen):
-    """A simulator's state as plain values."""
-    if isinstance(value, dict):
-        return {key: _plain(inner, seen) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_plain(inner, seen) for inner in value]
-    if isinstance(value, str | int | float | type(None)):
-        return value
-    if id(value) in seen or not hasattr(value, "__dict__") or isinstance(value, random.Random):
-        return None
-    seen.add(id(value))
-    return _plain(vars(value), seen)
-
-
-def _state(toolbox):
-    state = _plain(toolbox.instances, set())
-    # What describes a simulator itself is the text that its tools' documents already show.
-    return {name: {k: v for k, v in values.items() if not k.startswith("_api")} for name, values in state.items()}
-
-
 def _secrets(task):
     toolbox, calls, results = Toolbox(task), [], []
-    states = [_state(toolbox)]
+    before = leaves(toolbox.instances)
     for text in (text for turn in task.reference for text in turn):
         calls.append(parse_reference(text))
         results.append(toolbox.call(*calls[-1]).text)
-    return reference_secrets(calls, results, [*states, _state(toolbox), dict(task.initial_config)])
+    return reference_secrets(calls, results, [before, toolbox.instances, task.initial_config])
 
 
 def _wrong_value(node, rng):

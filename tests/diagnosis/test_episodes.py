@@ -1,0 +1,86 @@
+"""Psi on the environment's own episodes: mistakes in one turn, and the label that the turn gets."""
+
+import pytest
+
+from env_service.environments.base import Guard
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.dialogue import BfclEpisode
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.settings import Settings
+from env_service.environments.bfcl.tools import parse_reference
+from seal.interface.cues import Omega, catalogue
+
+STYLE = get_format("compact")
+FULL = Omega.of(list(catalogue()))
+
+
+def say(name, /, **arguments):
+    return STYLE.render_call(name, arguments)
+
+
+def reference(task, turn):
+    return [STYLE.render_call(*parse_reference(call)) for call in task.reference[turn]]
+
+
+def play(task_id, turn, messages, omega=FULL, **settings):
+    """The reference up to ``turn``, then these messages, then the reference; a text ends each turn. The labels."""
+    task = load_tasks()[task_id]
+    settings = {"split": "train", "omega": omega.to_json(), "tool_prompt_mode": "compact", **settings}
+    episode = BfclEpisode(task, Settings(**settings), Guard())
+    episode.start()
+    answers = []
+    for index in range(len(task.reference)):
+        for message in [*(messages if index == turn else reference(task, index)), "Done."]:
+            answer = episode.step(message, truncated=False)
+            answers += [item["content"] for item in answer["state"]]
+            if answer["is_terminated"]:
+                return episode.evaluate({}), answers
+    raise AssertionError("the episode did not end")
+
+
+BASE, MISS_FUNC, DIFF = "multi_turn_base_0", "multi_turn_miss_func_0", "multi_turn_base_13"
+CD, MKDIR = say("cd", folder="document"), say("mkdir", dir_name="temp")
+MV = say("mv", source="final_report.pdf", destination="temp")
+
+
+@pytest.mark.parametrize(
+    ("task_id", "turn", "messages", "label"),
+    [
+        (BASE, 0, [CD, MKDIR, MV], "pass"),
+        (BASE, 0, [CD, "<tool_call>{</tool_call>", MKDIR, MV], "pass"),
+        (BASE, 0, [CD, "<tool_call>{</tool_call>"], "invalid_tool_call"),
+        (BASE, 0, [CD, say("move", source="a"), MKDIR], "invalid_tool_call"),
+        (BASE, 0, [CD, say("mkdir", name="temp"), MKDIR], "argument_mismatch"),
+        (BASE, 0, [CD, MKDIR], "state_mismatch"),
+        (BASE, 0, [CD, MKDIR, say("mv", source="nothing.pdf", destination="temp")], "state_mismatch"),
+        (BASE, 0, [say("cd", folder="nowhere")], "recovery_failure"),
+        (BASE, 0, [], "missing_tool_call"),
+        (DIFF, 1, [say("cat", file_name="report.txt"), say("cat", file_name="summary.txt")], "response_mismatch"),
+        (MISS_FUNC, 2, [], "correct_abstention"),
+        (MISS_FUNC, 2, [say("ls")], "spurious_tool_call"),
+        (MISS_FUNC, 2, [say("sort", file_name="final_report.pdf")], "invalid_tool_call"),
+    ],
+)
+def test_the_label_of_a_turn(task_id, turn, messages, label):
+    result, _ = play(task_id, turn, messages)
+    assert result["labels"][turn] == label, result["diagnosis"][turn]
+
+
+def test_feedback_reaches_the_policy_where_the_error_was():
+    _, answers = play(BASE, 0, [CD, say("move", source="a"), say("mkdir", name="temp"), MKDIR, MV])
+    assert "move is no available tool. Tools: mv" in answers[1]
+    assert answers[2].endswith("mkdir: required argument dir_name is missing. Mend it, or answer in plain text.")
+    assert "no available tool" not in "".join(answers[3:])
+
+
+def test_a_login_that_only_says_false_is_a_failure():
+    task = "multi_turn_base_0"
+    result, answers = play(task, 0, [say("authenticate_twitter", username="a", password="b")])
+    assert result["labels"][0] == "recovery_failure"
+    assert "authenticate_twitter failed: read the message." in answers[0]
+
+
+def test_a_loop_is_cut_and_the_turns_after_it_have_no_label():
+    result, _ = play(BASE, 1, [say("ls")] * 9, max_steps=5)
+    assert result["labels"] == ["pass", "missing_tool_call"]
+    assert result["bfcl_progress_info"]["failure_tags"][2:] == ["empty_turn_model_response"] * 2
