@@ -52,7 +52,17 @@ def main() -> int:
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="uvloop",
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=5,
+    )
     host, port = listener.getsockname()[:2]
     logging.getLogger(__name__).info("listening on http://%s:%d with %d workers", host, port, settings.worker_count)
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,25 +1,27 @@
 """The HTTP side: seven verbs, health, version, metrics.
 
-Bodies are read and checked by pydantic straight from their bytes, and a
-worker's JSON is passed on as it came, so a request costs little more than its
-transport. Every failure is `{"detail": sentence}`.
+The verbs are answered by one small ASGI layer ahead of FastAPI's router: bodies
+are checked by pydantic straight from their bytes and a worker's JSON is passed on
+as it came, so a request costs little more than its transport. FastAPI serves the
+rest and the OpenAPI document. Every failure is `{"detail": sentence}`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service import protocol
 from env_service.episodes import Episodes, reap_forever
@@ -29,7 +31,6 @@ from env_service.workers import RequestRefused, WorkerPool
 
 PROTOCOL = 1
 SERVICE = "seal-env-service/0.1.0"
-_LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -90,13 +91,83 @@ def _success(data: bytes) -> bytes:
     return b'{"success":true,"data":' + data + b"}"
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
+@dataclass(frozen=True)
+class Verb:
+    """One POST verb: what it takes, what it answers, who does it."""
+
+    request: type[BaseModel]
+    answer: type[BaseModel]
+    handle: Callable[[Any], Awaitable[bytes]]
+
+
+def verbs(service: Service) -> dict[str, Verb]:
+    """The verbs by name."""
+    return {
+        "get_env_profile": Verb(protocol.ProfileRequest, protocol.ProfileAnswer, service.get_env_profile),
+        "create": Verb(protocol.CreateRequest, protocol.CreateAnswer, service.create),
+        "step": Verb(protocol.StepRequest, protocol.StepAnswer, service.step),
+        "evaluate": Verb(protocol.EvaluateRequest, protocol.EvaluateAnswer, service.evaluate),
+        "get_info": Verb(protocol.InstanceRequest, protocol.InfoAnswer, service.get_info),
+        "release": Verb(protocol.InstanceRequest, protocol.ReleaseAnswer, service.release),
+    }
+
+
+class VerbLayer:
+    """ASGI middleware that answers the verbs and, where one is set, asks for the token."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        """Everything that is no verb goes on to `app`."""
+        self._app = app
+        self._service = service
+        self._verbs = {f"/{name}": verb for name, verb in verbs(service).items()}
+        token = service.settings.token
+        self._expected = f"Bearer {token}".encode() if token else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        verb = self._verbs.get(path)
+        if path != "/healthz" and not self._admitted(scope):
+            await _send(send, 401, _problem("Send the service's token: Authorization: Bearer <BFCL_TOKEN>."))
+        elif verb is None:
+            await self._app(scope, receive, send)
+        elif scope["method"] != "POST":
+            await _send(send, 405, _problem(f"{path} takes POST."))
+        else:
+            began = time.perf_counter()
+            status, body = await self._answer(verb, receive)
+            self._service.metrics.observe(path[1:], status, time.perf_counter() - began)
+            await _send(send, status, body)
+
+    def _admitted(self, scope: Scope) -> bool:
+        if self._expected is None:
+            return True
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self._expected)
+
+    async def _answer(self, verb: Verb, receive: Receive) -> tuple[int, bytes]:
+        try:
+            request = _parse(verb.request, await _body(receive, self._service.settings.max_body_bytes))
+            return 200, await verb.handle(request)
+        except RequestRefused as error:
+            return error.status, _problem(str(error))
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestRefused("The client left before it had sent the whole body.")
+        part = message.get("body", b"")
         size += len(part)
         if size > limit:
             raise RequestRefused(f"The body exceeds {limit} bytes (BFCL_MAX_BODY_BYTES).", 413)
         parts.append(part)
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 
@@ -109,9 +180,14 @@ def _parse(model: type[Model], body: bytes) -> Model:
         raise RequestRefused(f"{where}: {first['msg']}.", 422) from None
 
 
-def _problem(error: RequestRefused) -> Response:
-    detail = str(error).encode("utf-8", "replace").decode()
-    return Response(orjson.dumps({"detail": detail}), error.status, media_type="application/json")
+def _problem(detail: str) -> bytes:
+    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode()})
+
+
+async def _send(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -127,13 +203,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
             await service.stop()
 
     app = FastAPI(title="SEAL environment service", version="0.1.0", lifespan=lifespan)
-    app.state.service = service
-    _add_verb(app, service, service.get_env_profile, protocol.ProfileRequest, protocol.ProfileAnswer)
-    _add_verb(app, service, service.create, protocol.CreateRequest, protocol.CreateAnswer)
-    _add_verb(app, service, service.step, protocol.StepRequest, protocol.StepAnswer)
-    _add_verb(app, service, service.evaluate, protocol.EvaluateRequest, protocol.EvaluateAnswer)
-    _add_verb(app, service, service.get_info, protocol.InstanceRequest, protocol.InfoAnswer)
-    _add_verb(app, service, service.release, protocol.InstanceRequest, protocol.ReleaseAnswer)
+    app.add_middleware(VerbLayer, service=service)
 
     @app.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
@@ -152,69 +222,36 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         gauges = {"episodes_open": len(service.episodes), "worker_restarts": service.pool.restarts}
         return service.metrics.text(gauges)
 
-    if settings.token:
-        _require_token(app, settings.token)
-    _document_requests(app)
-    return app
-
-
-def _add_verb(
-    app: FastAPI,
-    service: Service,
-    verb: Callable[[Any], Awaitable[bytes]],
-    request_model: type[BaseModel],
-    answer_model: type[BaseModel],
-) -> None:
-    """POST /<verb's name>, documented with its models though the endpoint handles bytes."""
-    name = verb.__name__
-
-    async def endpoint(request: Request) -> Response:
-        began = time.perf_counter()
-        try:
-            body = await _body(request, service.settings.max_body_bytes)
-            response = Response(await verb(_parse(request_model, body)), media_type="application/json")
-        except RequestRefused as error:
-            response = _problem(error)
-        service.metrics.observe(name, response.status_code, time.perf_counter() - began)
-        return response
-
-    reference = {"$ref": f"#/components/schemas/{request_model.__name__}"}
-    app.add_api_route(
-        f"/{name}",
-        endpoint,
-        methods=["POST"],
-        name=name,
-        description=verb.__doc__,
-        response_class=Response,
-        responses={
-            200: {"model": answer_model},
-            **{status: {"model": protocol.Problem} for status in (400, 413, 422, 429)},
-        },
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}},
-    )
-
-
-def _document_requests(app: FastAPI) -> None:
-    """Put the request models, which the endpoints read from bytes, into the OpenAPI document."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        _, models = models_json_schema(
-            [(model, "validation") for model in protocol.REQUESTS], ref_template="#/components/schemas/{model}"
-        )
-        document["components"]["schemas"].update(models["$defs"])
+        _document(document, verbs(service))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+    return app
 
 
-def _require_token(app: FastAPI, token: str) -> None:
-    expected = f"Bearer {token}".encode()
+def _document(document: dict[str, Any], described: Mapping[str, Verb]) -> None:
+    """Add the verbs and their models to FastAPI's OpenAPI document."""
+    models = [model for verb in described.values() for model in (verb.request, verb.answer)]
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in (*models, protocol.Problem)], ref_template="#/components/schemas/{model}"
+    )
+    document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
+    for name, verb in described.items():
+        problems = {str(status): _content(protocol.Problem, "What is wrong.") for status in (400, 413, 422, 429)}
+        document["paths"][f"/{name}"] = {
+            "post": {
+                "operationId": name,
+                "summary": verb.handle.__doc__,
+                "requestBody": {**_content(verb.request, verb.request.__doc__ or ""), "required": True},
+                "responses": {"200": _content(verb.answer, verb.answer.__doc__ or ""), **problems},
+            }
+        }
 
-    @app.middleware("http")
-    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        given = request.headers.get("authorization", "").encode("utf-8", "replace")
-        if request.url.path != "/healthz" and not hmac.compare_digest(given, expected):
-            return _problem(RequestRefused("Send the service's token: Authorization: Bearer <BFCL_TOKEN>.", 401))
-        return await call_next(request)
+
+def _content(model: type[BaseModel], description: str) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

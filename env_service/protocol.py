@@ -64,9 +64,6 @@ class InstanceRequest(BaseModel):
     instance_id: Identifier | None = None
 
 
-REQUESTS: tuple[type[BaseModel], ...] = (ProfileRequest, CreateRequest, StepRequest, EvaluateRequest, InstanceRequest)
-
-
 class EnvironmentMessage(BaseModel):
     """One message of the environment."""
 
