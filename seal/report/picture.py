@@ -78,18 +78,11 @@ def _reward(axes: Axes, run: Run) -> None:
             )
             axes.hlines(mean.value, left, right, color="#D55E00", linewidth=2)
             text = f"{mean.value:.3f}" + (f" ± {error:.3f}" if mean.standard_error is not None else "")
-            axes.annotate(
-                text,
-                ((left + right) / 2, mean.value + error),
-                xytext=(0, 14),
-                textcoords="offset points",
-                ha="center",
-                fontsize=9,
-                color="#A34600",
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-            )
+            middle = (left + right) / 2
+            across = axes.get_xaxis_transform()
+            axes.text(middle, 0.97, text, transform=across, ha="center", va="top", fontsize=9, color="#A34600")
     low, high = min(rewards), max(rewards)
-    axes.set_ylim(max(0.0, low - 0.1), min(1.05, high + 0.12))
+    axes.set_ylim(max(0.0, low - 0.1), high + 0.2 * (high - low) + 0.05)
     tidy(axes)
 
 
