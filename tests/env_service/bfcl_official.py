@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
@@ -32,8 +33,10 @@ def entry(task: Task) -> dict[str, Any]:
 
 def decode(texts: Sequence[str]) -> list[list[str]]:
     """The executable calls of a turn's messages, as the official runner keeps them."""
-    decoded = []
+    decoded, usage = [], SimpleNamespace(prompt_tokens=0, completion_tokens=0)
     for text in texts:
+        answer = SimpleNamespace(choices=[SimpleNamespace(text=text)], usage=usage)
+        text = _HANDLER._parse_query_response_prompting(answer)["model_responses"]
         try:
             calls = _HANDLER.decode_execute(text, has_tool_call_tag=False)
         except Exception:  # the runner ignores whatever cannot be decoded

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 from bfcl_eval.model_handler.base_handler import BaseHandler
+from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
+from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 from bfcl_eval.utils import load_dataset_entry
 from bfcl_perturbations import reference_calls
@@ -21,6 +23,8 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 
 QWEN = QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True)
+LLAMA = LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B-Instruct-FC", True)
+TOOLACE = LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False)
 
 
 @cache
@@ -82,3 +86,21 @@ def test_qwen_prompts_are_those_of_the_packages_handler(category: str) -> None:
             assert chatml(messages) == expected, task.id
             checked += 1
     assert checked > 200 * 3
+
+
+def headers(messages: list[dict[str, str]]) -> str:
+    """Plain Llama headers."""
+    parts = [f"<|start_header_id|>{m['role']}<|end_header_id|>\n\n{m['content']}<|eot_id|>" for m in messages]
+    return "<|begin_of_text|>" + "".join(parts) + "<|start_header_id|>assistant<|end_header_id|>\n\n"
+
+
+@pytest.mark.parametrize(
+    ("handler", "mode"),
+    [(LLAMA, "llama31_official_fc"), (TOOLACE, "toolace_official_prompt")],
+    ids=["llama", "toolace"],
+)
+def test_llama_and_toolace_prompts_are_those_of_the_packages_handlers(handler: BaseHandler, mode: str) -> None:
+    for task in list(load_tasks().values())[::20]:
+        theirs, ours = official_prompts(handler, task, mode), our_messages(task, mode)
+        for expected, messages in zip(theirs, ours, strict=True):
+            assert headers(messages) == expected, task.id

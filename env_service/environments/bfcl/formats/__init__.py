@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed
 from env_service.environments.bfcl.formats.compact import CompactFormat
+from env_service.environments.bfcl.formats.envtuning import EnvTuningFormat
+from env_service.environments.bfcl.formats.llama import LlamaFormat
 from env_service.environments.bfcl.formats.qwen import QwenFormat
+from env_service.environments.bfcl.formats.toolace import ToolaceFormat
 
 __all__ = ["Call", "Format", "Parsed", "format_names", "get_format"]
 
-_FORMATS: dict[str, Format] = {item.name: item for item in (QwenFormat(), CompactFormat())}
+_FORMATS: dict[str, Format] = {
+    item.name: item for item in (QwenFormat(), CompactFormat(), LlamaFormat(), ToolaceFormat(), EnvTuningFormat())
+}
+_ALIASES = {"toolace_fc": "toolace_official_prompt"}
 
 
 def format_names() -> tuple[str, ...]:
@@ -19,6 +25,7 @@ def format_names() -> tuple[str, ...]:
 def get_format(name: str) -> Format:
     """The mode of that name; ValueError lists the known ones."""
     try:
-        return _FORMATS[name]
+        return _FORMATS[_ALIASES.get(name, name)]
     except KeyError:
-        raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(_FORMATS)}.") from None
+        known = ", ".join((*_FORMATS, *_ALIASES))
+        raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {known}.") from None

@@ -1,0 +1,68 @@
+"""envtuning_fc: thinking, Python calls between <tool_call> tags, or an answer between <answer> tags.
+
+The wording is this project's own; only the shape of the messages follows the
+environment-tuning line of work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.python_calls import read_calls
+
+_RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
+- call functions: <tool_call>[name(argument=value, ...), ...]</tool_call>
+- when nothing is left to call, or no function or argument is there to do it: <answer>what to tell the user</answer>
+
+Functions, one JSON document a line:
+"""
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_CALLS = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+class EnvTuningFormat:
+    """Tagged Python calls and tagged answers."""
+
+    name = "envtuning_fc"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The rules and the tools."""
+        return _RULES + "\n".join(json.dumps(tool) for tool in tools)
+
+    def user(self, task: Task, turn: int) -> str:
+        """The task's message, or the tools revealed now."""
+        text = task.users[turn]
+        return self.reveal(revealed_tools(task, turn)) if text is None else text
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The new tools, one JSON document a line."""
+        return "More functions can be called now:\n" + "\n".join(json.dumps(tool) for tool in tools)
+
+    def parse(self, text: str) -> Parsed:
+        """Every readable block outside the thoughts; each other block leaves a refusal."""
+        body = _THOUGHT.sub("", text)
+        calls: list[Call] = []
+        refusals: list[str] = []
+        blocks = _CALLS.findall(body)
+        for index, block in enumerate(blocks, 1):
+            try:
+                calls += read_calls(block)
+            except ValueError as error:
+                refusals.append(f"Tool call block {index} cannot be read: {error}.")
+        if max(body.count("<tool_call>"), body.count("</tool_call>")) > len(blocks):
+            refusals.append("Calls must stand between <tool_call> and </tool_call>.")
+        return Parsed(tuple(calls), tuple(refusals), _CALLS.sub("", body).strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """One user message with a block for each result."""
+        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A block of one call."""
+        return f"<tool_call>[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]</tool_call>"

@@ -1,0 +1,89 @@
+"""llama31_official_fc: what the benchmark's own Llama 3.1 function-calling handler sends and reads.
+
+Messages are meant for plain Llama headers (`<|start_header_id|>role...`): the
+date and the tools that Meta's template would add are in them already.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
+
+from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
+from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.qwen import call_of, with_hint
+
+_SYSTEM = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+_OPENING = (
+    "Given the following functions, please respond with a JSON for a function call with its proper arguments "
+    'that best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": '
+    "dictionary of argument name and its value}.Do not use variables.\n\n"
+)
+_PYTHON_TAG = "<|python_tag|>"
+
+
+class LlamaFormat:
+    """JSON calls without tags, tools in the first user message, results in role ipython."""
+
+    name = "llama31_official_fc"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The fixed header of Meta's template; the tools stand in the first user message."""
+        return _SYSTEM
+
+    def user(self, task: Task, turn: int) -> str:
+        """The task's message, in turn 0 after the tools; or the announcement of withheld tools."""
+        text = task.users[turn]
+        if text is None:
+            return self.reveal(revealed_tools(task, turn))
+        if turn:
+            return text.strip()
+        tools = (json.dumps(with_hint(tool), indent=4) + "\n\n" for tool in available_tools(task, 0))
+        return _OPENING + "".join(tools) + text.strip()
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The package's announcement."""
+        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
+
+    def parse(self, text: str) -> Parsed:
+        """JSON objects separated by ";", or one Python literal: an object or a list of them.
+
+        The handler takes a whole message or nothing, and evaluates the second kind;
+        here it is read as a literal, so that expressions are refused.
+        """
+        body = text.replace(_PYTHON_TAG, "")
+        try:
+            return Parsed(tuple(_calls(body)), (), "")
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
+            reason = str(error).rstrip(".") or type(error).__name__
+            return Parsed((), (f"The call cannot be read: {reason}.",) if meant else (), text.strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """One message a result."""
+        return [{"role": "ipython", "content": text} for text in texts]
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """One call as a Python literal, which is JSON too unless it holds true, false or null."""
+        return repr({"name": name, "parameters": dict(arguments)})
+
+
+def _calls(body: str) -> list[Call]:
+    if ";" in body:
+        items = [json.loads(part) for part in body.split(";")]
+    else:
+        value = ast.literal_eval(body)
+        items = [value] if isinstance(value, dict) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError("it must be an object or a list of objects")
+    calls = []
+    for item in items:
+        if isinstance(item, dict) and isinstance(item.get("parameters"), str):
+            raise ValueError('its "parameters" must be an object')
+        name, arguments = call_of(item, key="parameters")
+        calls.append((name, {str(key): value for key, value in arguments.items()}))
+    return calls

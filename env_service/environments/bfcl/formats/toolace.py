@@ -1,0 +1,63 @@
+"""toolace_official_prompt (also toolace_fc): the benchmark's default prompt, which ToolACE-2 is scored with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bfcl_eval.constants.default_prompts import (
+    _PLAINTEXT_SYSTEM_PROMPT_TEMPLATE,
+    DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING,
+    OUTPUT_FORMAT_MAPPING,
+    PROMPT_STYLE_TEMPLATES,
+)
+
+from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.formats.base import Parsed
+from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls
+from env_service.environments.bfcl.formats.qwen import with_hint
+
+
+class ToolaceFormat:
+    """Calls as a Python list, tools as one indented JSON list in the system message, results in role ipython."""
+
+    name = "toolace_official_prompt"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """The package's default system prompt."""
+        style = PROMPT_STYLE_TEMPLATES["classic"]
+        call_format = style["tool_call_no_tag"].format(output_format=OUTPUT_FORMAT_MAPPING["python"], param_types="")
+        functions = json.dumps([with_hint(tool) for tool in tools], indent=4)
+        return _PLAINTEXT_SYSTEM_PROMPT_TEMPLATE.format(
+            persona=style["persona"],
+            task=style["task"],
+            tool_call_format=call_format,
+            multiturn_behavior=style["multiturn_behavior"],
+            available_tools=style["available_tools"].format(format="json", functions=functions),
+        ).strip()
+
+    def user(self, task: Task, turn: int) -> str:
+        """The task's message, or the package's announcement of withheld tools."""
+        text = task.users[turn]
+        return self.reveal(revealed_tools(task, turn)) if text is None else text.strip()
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """The package's announcement."""
+        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
+
+    def parse(self, text: str) -> Parsed:
+        """The whole message is a list of calls or it is none."""
+        try:
+            return Parsed(tuple(read_calls(text)), (), "")
+        except ValueError as error:
+            refusals = (f"The calls cannot be read: {error}.",) if looks_like_calls(text) else ()
+            return Parsed((), refusals, text.strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """One message a result."""
+        return [{"role": "ipython", "content": text.strip()} for text in texts]
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A list of one call."""
+        return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"

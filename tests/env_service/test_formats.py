@@ -1,0 +1,178 @@
+"""Messages are read as the benchmark's own handlers read them, without evaluating anything."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bfcl_eval.model_handler.base_handler import BaseHandler
+from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
+from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
+from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
+from bfcl_perturbations import perturbed, reference_calls
+
+from env_service.environments.base import Guard, get_environment
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.formats import format_names, get_format
+from seal.interface.cues import Omega
+
+HANDLERS: dict[str, BaseHandler] = {
+    "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
+    "llama31_official_fc": LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B", True),
+    "toolace_official_prompt": LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False),
+}
+
+
+def official_calls(handler: BaseHandler, text: str) -> list[str]:
+    """The handler's executable calls; none where it gives up, as the runner takes it."""
+    try:
+        usage = SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+        answer = SimpleNamespace(choices=[SimpleNamespace(text=text)], usage=usage)
+        text = handler._parse_query_response_prompting(answer)["model_responses"]
+        return [call.replace(", ", ",") for call in handler.decode_execute(text, has_tool_call_tag=False)]
+    except Exception:  # the runner goes on to the next turn whatever was raised
+        return []
+
+
+def our_calls(mode: str, text: str) -> list[str]:
+    calls = get_format(mode).parse(text).calls
+    return [f"{n}({','.join(f'{k}={v!r}' for k, v in a.items())})".replace(", ", ",") for n, a in calls]
+
+
+QWEN_TEXTS = [
+    "Nothing to do.",
+    "<tool_call>\n{}\n</tool_call>",
+    '<tool_call>\n{"name": "ls"}\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>',
+    '<tool_call>{"name": "ls", "arguments": {}}</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": "{\\"a\\": true}"}\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": "none"}\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": [1]}\n</tool_call>',
+    '<tool_call>\n{"name": 5, "arguments": {"a": null}}\n</tool_call>',
+    '<tool_call>\n{"name": ["ls"], "arguments": {}}\n</tool_call>',
+    '<tool_call>\n[{"name": "ls", "arguments": {}}]\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>\n<tool_call>\n{"name": "pwd"}\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>\n<tool_call>\n{broken\n</tool_call>',
+    '<think>\n<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>\n</think>\n\nno',
+    '<think>hm</think><tool_call>\n{"name": "ls", "arguments": {"a": 1e999}}\n</tool_call>',
+    '<tool_call>\n{"name": "ls", "arguments": {"a": 1}, "arguments": {"a": 2}}\n</tool_call>',
+]
+LLAMA_TEXTS = [
+    "Nothing to do.",
+    '{"name": "ls", "parameters": {}}',
+    '<|python_tag|>{"name": "ls", "parameters": {"a": "b"}}',
+    '{"name": "ls", "parameters": {"a": true}}',
+    '{"name": "ls", "parameters": {"a": True}}; {"name": "pwd", "parameters": {}}',
+    '{"name": "ls", "parameters": {"a": 1}}; {"name": "pwd", "parameters": {}}',
+    '{"name": "ls", "parameters": {"a": "x;y"}}',
+    '[{"name": "ls", "parameters": {"a": [1, 2]}}, {"name": "pwd", "parameters": {}}]',
+    '{"name": "ls", "parameters": {}}, {"name": "pwd", "parameters": {}}',
+    '{"name": "ls", "parameters": "{}"}',
+    '{"name": "ls"}',
+    "[]",
+    "5",
+    "'x'",
+]
+TOOLACE_TEXTS = [
+    "I cannot do that.",
+    "[ls()]",
+    "ls()",
+    "[ls(a='x', b=[1, 2], c=-3, d=None), pwd()]",
+    "```[ls(a=True)]```",
+    "[ls(a=b)]",
+    "[ls('x')]",
+    "[a.b.ls(x=1)]",
+    "[ls(a={'k': 1})]",
+    "[ls(a={'k': [1]})]",
+    "[ls(a={})]",
+    "[ls(a=x[0])]",
+    "[ls(a=f())]",
+    "[ls(a=(1, 2))]",
+    "[ls(a=...)]",
+    "[]",
+    "",
+    "[ls(a=1), 5]",
+    "[ls(a=1",
+]
+TEXTS = {"bfcl_qwen_fc": QWEN_TEXTS, "llama31_official_fc": LLAMA_TEXTS, "toolace_official_prompt": TOOLACE_TEXTS}
+
+
+@pytest.mark.parametrize("mode", HANDLERS)
+def test_messages_are_read_as_the_packages_handler_reads_them(mode: str) -> None:
+    for text in TEXTS[mode]:
+        assert our_calls(mode, text) == official_calls(HANDLERS[mode], text), text
+
+
+@pytest.mark.parametrize("mode", HANDLERS)
+def test_damaged_calls_are_read_as_the_packages_handler_reads_them(mode: str) -> None:
+    rng = random.Random(7)
+    render = get_format(mode).render_call
+    read = 0
+    for task, _, _ in perturbed(seed=1, count=300):
+        for call in (call for turn in reference_calls(task) for call in turn):
+            text = render(*call)
+            for _ in range(rng.randint(0, 2)):
+                at = rng.randrange(len(text))
+                text = text[:at] + rng.choice(["", "", "\n", '"', "'", "}", ",", " "]) + text[at + 1 :]
+            expected = official_calls(HANDLERS[mode], text)
+            assert our_calls(mode, text) == expected, text
+            read += bool(expected)
+    assert read > 300
+
+
+REFUSED = {
+    "bfcl_qwen_fc": ["<tool_call>\n{broken\n</tool_call>", '<tool_call>{"name": "ls", "arguments": {}}</tool_call>'],
+    "compact": ["<tool_call>{</tool_call>", "<tool_call>", '<tool_call>{"name":"ls"}</tool_call>'],
+    "llama31_official_fc": ['{"name": "ls"', '{"name": "ls", "parameters": {"n": 2 * 3}}', "<|python_tag|>ls"],
+    "toolace_official_prompt": [
+        "[ls(a=1]",
+        "[ls(a=2 * 3)]",
+        "[cd(folder=pwd(x=1))]",
+        "[ls(a=__import__('os').x(y=1))]",
+    ],
+    "envtuning_fc": ["<tool_call>[ls(</tool_call>", "<tool_call>[ls()]", "<tool_call>[ls(a=lambda: 1)]</tool_call>"],
+}
+
+
+@pytest.mark.parametrize("mode", format_names())
+def test_what_was_meant_as_a_call_and_cannot_be_read_is_named(mode: str) -> None:
+    parse = get_format(mode).parse
+    for text in REFUSED[mode]:
+        parsed = parse(text)
+        assert not parsed.calls and parsed.refusals and all(r.endswith(".") for r in parsed.refusals), text
+    for text in ("Done.", "I cannot do that.", "", "<answer>All done (see above).</answer>"):
+        assert not parse(text).refusals
+
+
+@pytest.mark.parametrize("mode", [*format_names(), "toolace_fc"])
+def test_every_mode_plays_references_and_lets_the_interface_speak(mode: str) -> None:
+    environment, render = get_environment("bfcl"), get_format(mode).render_call
+    omega = Omega.of(["feedback_error", "schema_required"], version=3).to_json()
+    for task in list(load_tasks().values())[::40]:
+        params: dict[str, Any] = {"tool_prompt_mode": mode, "max_steps": 40}
+        episode = environment.open(task.id, params, Guard())
+        episode.start()
+        for text in (text for turn in reference_calls(task) for text in [*(render(*call) for call in turn), "Done."]):
+            answer = episode.step(text, False)
+        assert answer["reward"] == 1.0, task.id
+        plain = environment.open(task.id, params, Guard()).start()["state"]
+        trained = environment.open(task.id, {**params, "omega": omega}, Guard())
+        started = trained.start()["state"]
+        assert started[0]["content"].startswith(plain[0]["content"]) and started[0] != plain[0]
+        assert started[1] == plain[1]
+        wrong = trained.step(render("cd", {"nowhere": 1}), False)["state"]
+        told = environment.open(task.id, params, Guard())
+        told.start()
+        untold = told.step(render("cd", {"nowhere": 1}), False)["state"]
+        assert wrong[-1]["content"].startswith(untold[-1]["content"]) and wrong[-1] != untold[-1]
+
+
+def test_the_long_prompts_of_evaluation_hold_nothing_of_the_interface() -> None:
+    environment = get_environment("bfcl")
+    for name in ("multi_turn_base_3", "multi_turn_miss_func_120"):
+        plain = environment.open(name, {}, Guard()).start()
+        empty = environment.open(name, {"omega": Omega.of().to_json()}, Guard()).start()
+        assert plain["state"] == empty["state"]
+        assert (plain["info"]["omega"], empty["info"]["omega"]["version"]) == (None, 0)
