@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from seal.data.selection import Selection
 from seal.interface.evolve import EvolveSettings
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME, compose_recipe
@@ -29,6 +30,9 @@ def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
 
 def test_the_shared_recipe_shows_every_setting_with_its_default():
     config = OmegaConf.to_container(compose_recipe(QUICKSTART, []).seal)
+    train = {**config["data"]["train"], "categories": [], "prefix_turns": [], "task_file": None}
+    assert set(train) == {field.name for field in fields(Selection)}
+    assert Selection.from_config(train) == Selection()
     for shown, settings in ((config["interface"]["evolve"], EvolveSettings), (config["reweighting"], ReweightSettings)):
         assert set(shown) == {field.name for field in fields(settings)}
         assert settings.from_config(shown) == settings()

@@ -1,0 +1,69 @@
+"""The closed loop as a user runs it: train, validate, save, interrupt, resume; and vanilla GRPO."""
+
+import json
+import signal
+
+SMALL = (
+    "data.train_batch_size=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+    "actor_rollout_ref.rollout.n=4",
+    "seal.data.val=[{split: eval, limit: 2}]",
+    "trainer.save_freq=1",
+)
+
+
+def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run):
+    run = make_run(*SMALL, "trainer.total_training_steps=3", "trainer.test_freq=3")
+    process = run.start()
+    tracker = run.folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    run.wait_for(process, lambda: tracker.exists() and len(run.lines("seal_log/steps.jsonl")) >= 1, "a first checkpoint")
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 130, output
+    assert "start again to resume" in output
+    assert run.leftovers() == []
+    saved = int(tracker.read_text())
+    first_state = json.loads((run.folder / "checkpoints" / f"global_step_{saved}" / "seal_state.json").read_text())
+    assert json.loads(first_state["state"])["omega"]["version"] >= 0
+
+    done = run.finish()
+    assert done.returncode == 0, done.stdout
+    assert run.leftovers() == []
+    steps = run.lines("seal_log/steps.jsonl")
+    assert [step["step"] for step in steps] == [1, 2, 3]
+    assert f"Resuming from experiments/{run.name}/checkpoints/global_step_{saved}" in (
+        run.folder / "train.log"
+    ).read_text()
+
+    for step in steps:
+        assert step["logp_diff_max"] < 1e-4
+        assert step["trajectories"] == 16 and not step["infra"]
+        assert sum(step["label_counts"].values()) == 16  # first turns: one label each
+        assert 0.5 <= step["w"]["min"] <= step["w"]["max"] <= 2.0
+        trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
+        assert {t["omega_version"] for t in trajectories} == {step["omega"]["version"]}
+        assert all(t["split"] == "train" and t["score"] in (0.0, 1.0) for t in trajectories)
+
+    for step in (0, 3):
+        validated = run.lines(f"validation_log/{step}.jsonl")
+        assert len(validated) == 8
+        assert {line["data_source"] for line in validated} == {"base", "miss_func", "miss_param", "long_context"}
+        assert all(line["omega_version"] is None and line["split"] == "eval" for line in validated)
+        assert all(len(line["labels"]) == line["turns"] for line in validated)
+    assert "before" in done.stdout and "after" in done.stdout
+    assert (run.folder / "report.png").stat().st_size > 10_000
+
+    again = run.finish()
+    assert again.returncode == 0 and "complete" in again.stdout
+    assert [step["step"] for step in run.lines("seal_log/steps.jsonl")] == [1, 2, 3]
+
+
+def test_switched_off_it_is_vanilla_grpo(make_run):
+    run = make_run(*SMALL, "trainer.total_training_steps=1", "seal.enabled=false", "trainer.val_before_train=false")
+    done = run.finish()
+    assert done.returncode == 0, done.stdout
+    (step,) = run.lines("seal_log/steps.jsonl")
+    assert step["w"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
+    assert step["omega"] is None and step["events"] == [] and step["label_counts"]
+    trajectories = run.lines("seal_log/trajectories/1.jsonl")
+    assert {t["omega_version"] for t in trajectories} == {None}
