@@ -208,9 +208,7 @@ def official_tool():
 @pytest.mark.slow
 def test_the_official_tool_agrees_on_all_800_tasks(endpoint, service_url, official_tool, tmp_path):
     out, root = tmp_path / "out", tmp_path / "official"
-    started = time.monotonic()
     assert main(command(endpoint, service_url, out, "--split", "all")) == 0
-    seconds = time.monotonic() - started
     assert main(["export-bfcl", str(out), "--out", str(root)]) == 0
     arguments = ["evaluate", "--model", OFFICIAL_MODEL, "--test-category", "multi_turn"]
     environment = {**os.environ, "BFCL_PROJECT_ROOT": str(root)}
@@ -223,4 +221,3 @@ def test_the_official_tool_agrees_on_all_800_tasks(endpoint, service_url, offici
         head, *failures = [json.loads(text) for text in score.read_text().splitlines()]
         assert head["total_count"] == 200 and head["correct_count"] == 200 - len(ours)
         assert {failure["id"] for failure in failures} == ours
-    assert seconds < 60, f"800 tasks took {seconds:.0f} s"
