@@ -80,7 +80,11 @@ class Episodes:
                 if entry.last_step[1] != content:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
                 return entry.last_step[2]
-            answer = await self._pool.step(entry.log, content, truncated)
+            try:
+                answer = await self._pool.step(entry.log, content, truncated)
+            except RequestRefused:
+                self._metrics.failures["lost" if entry.log.lost else "step"] += 1
+                raise
             entry.used = time.monotonic()
             if answer.header.get("error"):
                 self._metrics.tool_errors[answer.header["error"]] += 1

@@ -6,6 +6,7 @@ the first two being inherited file descriptors. It ends when the socket does.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -22,10 +23,11 @@ import orjson
 from env_service.environments import base
 from env_service.host import Host, Position
 
-CLOCK = struct.Struct("<qqqdd")
-"""Shared with the service: request number, step, call, when the call began, when the request
-began (seconds of the monotonic clock; 0 while there is none)."""
+CLOCK = struct.Struct("<qqqddd")
+"""Shared with the service: request number, step, call; when the call and when the request began
+(seconds of the monotonic clock; 0 while there is none); the processor time used until then."""
 _OUT_OF_MEMORY = 70
+_PR_SET_PDEATHSIG = 1
 LENGTH = struct.Struct(">I")
 
 
@@ -36,25 +38,34 @@ class Clock:
         """Map the shared page."""
         self._memory = mmap.mmap(descriptor, CLOCK.size)
         self._request = 0
-        self._started = 0.0
+        self._began = 0.0
 
     def start(self) -> None:
         """A request begins."""
         self._request += 1
-        self._started = time.monotonic()
-        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, self._started)
+        self._began = time.monotonic()
+        self._write((0, 0), 0.0)
 
     def stop(self) -> None:
         """No request is running."""
-        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, 0.0)
+        self._began = 0.0
+        self._write((0, 0), 0.0)
 
     def begin(self, position: Position) -> None:
         """A guarded call begins."""
-        CLOCK.pack_into(self._memory, 0, self._request, *position, time.monotonic(), self._started)
+        self._write(position, time.monotonic())
 
     def end(self) -> None:
         """The guarded call has ended."""
-        CLOCK.pack_into(self._memory, 0, self._request, 0, 0, 0.0, self._started)
+        self._write((0, 0), 0.0)
+
+    def _write(self, position: Position, call_began: float) -> None:
+        CLOCK.pack_into(self._memory, 0, self._request, *position, call_began, self._began, time.process_time())
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when the service is gone, even in the middle of a call."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def limit_memory(megabytes: int) -> None:
@@ -81,6 +92,7 @@ def serve(connection: socket.socket, clock: Clock) -> None:
 def main(arguments: list[str]) -> None:
     """Run one worker."""
     socket_descriptor, clock_descriptor, megabytes, environments = arguments
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
     for name, location in json.loads(environments).items():
         base.register(name, location)

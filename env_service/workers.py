@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
@@ -35,6 +36,7 @@ from env_service.worker_main import CLOCK, LENGTH
 _LOG = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
 _MAX_RESTARTS_A_REQUEST = 8
+_START_SECONDS = 120.0
 
 
 class RequestRefused(ValueError):
@@ -191,14 +193,26 @@ class Worker:
         return bool(self._connection.waiting)
 
     def overdue(self) -> bool:
-        """True when what the process is doing now has run past its deadline."""
+        """True when what the process is doing now has run past its deadline.
+
+        Deadlines count the processor time of the worker, so that a busy machine is
+        not mistaken for a slow call; a call that waits instead gets six times as long.
+        """
         if self._clock is None or not self.busy:
             return False
-        _, _, _, call_began, request_began = CLOCK.unpack_from(self._clock)
-        now = time.monotonic()
-        if call_began:
-            return now - call_began > self._settings.call_seconds
-        return bool(request_began) and now - request_began > self._settings.request_seconds
+        _, _, _, call_began, request_began, cpu_before = CLOCK.unpack_from(self._clock)
+        if not request_began:
+            return False
+        limit = self._settings.call_seconds if call_began else self._settings.request_seconds
+        elapsed = time.monotonic() - (call_began or request_began)
+        return elapsed > limit and (elapsed > 6 * limit or self._processor_seconds() - cpu_before > limit)
+
+    def _processor_seconds(self) -> float:
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        except OSError:  # it has just ended; whoever waits on it learns so from its connection
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """End the process at once; whoever waits on it learns so."""
@@ -217,7 +231,7 @@ class Worker:
 
     def _blame(self) -> None:
         assert self._clock is not None
-        number, step, call, call_began, request_began = CLOCK.unpack_from(self._clock)
+        number, step, call, call_began, request_began, _ = CLOCK.unpack_from(self._clock)
         log = next((log for sent, log in self._running if sent == number), None)
         if log is None or not request_began:
             return
@@ -252,8 +266,9 @@ class WorkerPool:
 
     async def start(self) -> None:
         """Start every worker and the watchman, and wait until each has answered once."""
-        await asyncio.gather(*(worker.start() for worker in self._workers))
-        await asyncio.gather(*(worker.request("version", None, {"env_type": "bfcl"}) for worker in self._workers))
+        async with asyncio.timeout(_START_SECONDS):
+            await asyncio.gather(*(worker.start() for worker in self._workers))
+            await asyncio.gather(*(worker.request("version", None, {"env_type": "bfcl"}) for worker in self._workers))
         self._watchman = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
+import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +102,81 @@ def test_a_hanging_call_becomes_a_tool_error_and_other_episodes_notice_nothing(
     assert '"result": 3' in after["state"][0]["content"]
     assert verdicts == [1.0] * len(others)
     assert answers == [alone(task, run) for task, run in zip(others, runs, strict=True)]
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_workers_killed_from_outside_are_replaced_and_episodes_go_on(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    task = files_task()
+    run = [text for turn in texts(reference_calls(task), None, "compact") for text in turn]
+
+    async def scenario(port: int, workers: list[int]) -> None:
+        connection = Connection("127.0.0.1", port)
+        for name in "abcd":
+            await connection.verb("create", {"task_id": task.id, "instance_id": name, "params": MODE})
+        answers: dict[str, list[Any]] = {name: [] for name in "abcd"}
+        for index, text in enumerate(run):
+            if index == 2:
+                for worker in workers:
+                    os.kill(worker, signal.SIGKILL)
+            for name in "abcd":
+                body = {"instance_id": name, "messages": {"role": "assistant", "content": text}}
+                answers[name].append((await connection.verb("step", body))["state"])
+        for name in "abcd":
+            assert await connection.verb("evaluate", {"instance_id": name, "params": {"sparse": True}}) == 1.0
+        assert all(answer == alone(task, run) for answer in answers.values())
+        connection.close()
+
+    before = set(children(os.getpid()))
+    with start_service(BFCL_WORKERS="2") as port:
+        (service_pid,) = set(children(os.getpid())) - before
+        asyncio.run(scenario(port, children(service_pid)))
+        assert metric(port, "worker_restarts") == 2
+
+
+def test_no_worker_outlives_a_service_that_is_killed_in_the_middle_of_a_call(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    before = set(children(os.getpid()))
+    with start_service(BFCL_WORKERS="1", BFCL_CALL_SECONDS="60") as port:
+        (service_pid,) = set(children(os.getpid())) - before
+        (worker,) = children(service_pid)
+
+        async def hang() -> None:
+            connection = Connection("127.0.0.1", port, deadline=3)
+            await connection.verb("create", {"task_id": maths_task().id, "instance_id": "a", "params": MODE})
+            with contextlib.suppress(TimeoutError):
+                await connection.verb(
+                    "step", {"instance_id": "a", "messages": say("square_root", number=2, precision=10**7)}
+                )
+
+        asyncio.run(hang())
+        os.kill(service_pid, signal.SIGKILL)
+        gone = time.monotonic() + 10
+        while Path(f"/proc/{worker}/cmdline").exists() and Path(f"/proc/{worker}/cmdline").read_text():
+            assert time.monotonic() < gone, "the worker still runs"
+            time.sleep(0.05)
+
+
+def test_a_directory_copied_into_itself_harms_nobody() -> None:
+    task = files_task()
+    episode = get_environment("bfcl").open(task.id, MODE, Guard())
+    episode.start()
+    hostile = [
+        say("mkdir", dir_name="d"),
+        say("cp", source="d", destination="d"),
+        say("find", path=".", name="x"),
+        say("du", human_readable=True),
+        say("ls", a=True),
+    ]
+    for message in hostile:
+        assert episode.step(message["content"], False)["state"]
+    for turn in task.users:
+        assert turn is not None
+        episode.step("Done.", False)
+    result = episode.evaluate({})
+    assert (result["valid"], result["completed"], result["evidence"][0].state_match) == (False, True, False)
