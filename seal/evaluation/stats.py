@@ -23,6 +23,7 @@ from seal.data.suspected import DEFAULT_PATH, load_suspected
 
 from . import tables
 from .comparison import Comparison, Side, compare
+from .heldout import not_held_out
 from .log import Log, read_validation_dir
 from .plots import rates_figure, save
 from .summary import Task, missing_tasks, summarise, suspected_tasks
@@ -56,10 +57,20 @@ def _summarise(options: argparse.Namespace, console: Console) -> int:
         _notes(log, present),
     ]
     console.print(Group(*parts))
+    leak = not_held_out(_run_of(options.val_dir), log.lines)
+    if leak:
+        console.print(leak, style="bold red", soft_wrap=True)
     problems = _report_problems(log, _expected(options), console)
     records = [summary_record(row, "with") for row in rows] + [summary_record(row, "without") for row in less]
     figure = rates_figure({str(options.val_dir): rows}) if options.plot else None
-    _export(options, records, {"summaries": records, "problems": problems}, figure, parts, console)
+    _export(
+        options,
+        records,
+        {"summaries": records, "problems": problems, "warning": leak, **_provenance([log])},
+        figure,
+        parts,
+        console,
+    )
     return 1 if problems else 0
 
 
@@ -69,7 +80,8 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
         logs[name] = [read_validation_dir(folder) for folder in name.split(",")]
     if len(options.compare) != len(logs):
         raise ValueError("A run is named twice in --compare: name each once.")
-    problems = [problem for each in logs.values() for log in each for problem in _report_problems(log, None, console)]
+    every = [log for each in logs.values() for log in each]
+    problems = [problem for log in every for problem in _report_problems(log, None, console)]
     sides = _sides(logs, options.step)
     pairs = [(sides[0], other) for other in sides[1:]]
     shared = suspected_tasks((line for side in sides for line in side.lines), load_suspected(options.suspected))
@@ -95,7 +107,9 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
             parts.append(f"{side.name}: pass rate by run {', '.join(f'{100 * mean:.1f}' for mean in means)}")
     console.print(Group(*parts))
     figure = rates_figure({name: summarise(each[0]) for name, each in logs.items()}) if options.plot else None
-    _export(options, records, {"comparisons": records, "problems": problems}, figure, parts, console)
+    _export(
+        options, records, {"comparisons": records, "problems": problems, **_provenance(every)}, figure, parts, console
+    )
     return 1 if problems else 0
 
 
@@ -127,6 +141,20 @@ def _check_comparable(a: Side, b: Side) -> None:
 
 def _averages(rows: Sequence[Comparison]) -> list[Comparison]:
     return [row for row in rows if row.name.startswith("average")]
+
+
+def _run_of(folder: Path) -> Path:
+    """The run that a folder of validation logs belongs to."""
+    return folder.parent if folder.name == "validation_log" else folder
+
+
+def _provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
+    """The hashes and prompt modes of all lines, for files that programs read."""
+    fields = ("data_hash", "service_hash", "prompt_mode")
+    return {
+        field: sorted({value for log in logs for line in log.lines if (value := getattr(line, field))})
+        for field in fields
+    }
 
 
 def _only(log: Log, step: int | None) -> Log:

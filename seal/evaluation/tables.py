@@ -58,7 +58,8 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
     sampled = any(row.pass_at_k is not None for row in rows)
     infra = any(row.infra for row in rows)
     columns = ["step", "category", "pass % [95%]", "passed", "turns % [95%]"]
-    columns += ["samples", "pass@k %"] if sampled else []
+    ks = {row.samples for row in rows if row.pass_at_k is not None}
+    columns += ["samples", f"pass@{min(ks) if len(ks) == 1 else 'k'} %"] if sampled else []
     columns += ["not run"] if infra else []
     columns += ["w/o susp."] if without else []
     made = table(title, columns)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from seal.data.suspected import load_suspected
 from seal.evaluation.comparison import Comparison, Side, compare
+from seal.evaluation.heldout import not_held_out
 from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
@@ -101,6 +102,8 @@ def _validation_problems(run: Run) -> list[str]:
     if log is None:
         return []
     problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
+    leak = not_held_out(run.folder, log.lines)
+    problems += [leak] if leak else []
     for step, tasks in missing_tasks(log).items():
         problems.append(f"Validation at step {step} lacks {len(tasks)} tasks; the first is {tasks[0]}.")
     failed = sum(line.infra is not None for line in log.lines)

@@ -212,3 +212,17 @@ def test_runs_on_different_data_are_not_compared(run, tmp_path, capsys):
     write(run, 20, [line(t, 1.0, step=20, data_hash="a") for t in TASKS])
     assert main(["--compare", str(run), str(other)]) == 2
     assert "not comparable" in capsys.readouterr().err
+
+
+def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, capsys):
+    from seal.data.parquet import write_rows
+    from seal.data.rows import whole_rows
+
+    write_rows(whole_rows(task_ids()["train"], "train"), run / "data" / "train.parquet")
+    main(["--val-dir", str(run)])
+    assert "NOT HELD OUT" not in capsys.readouterr().out
+    variant = TASKS[0].replace("base", "long_context")
+    write_rows(whole_rows([variant], "train"), run / "data" / "train.parquet")
+    assert main(["--val-dir", str(run / "validation_log"), "--json", str(tmp_path / "x.json")]) == 0
+    assert "NOT HELD OUT: of 400 validated tasks 4 are trained on" in capsys.readouterr().out
+    assert "NOT HELD OUT" in json.loads((tmp_path / "x.json").read_text())["warning"]
