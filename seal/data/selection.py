@@ -248,7 +248,7 @@ def _spread(rows: Sequence[TaskRow], limit: int) -> list[TaskRow]:
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, (str, int, Mapping)):
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
         return (value,)
     return tuple(value)
 

@@ -86,6 +86,7 @@ def test_one_failure_type_of_an_earlier_run(tmp_path):
         ({"scenarios": [200]}, "numbers below 200"),
         ({"scenarios": [1]}, "leaves no task"),
         ({"prefix_turns": 0}, "at least 1"),
+        ({"prefix_turns": 1.5}, "at least 1"),
         ({"limit": "many"}, "at least 1"),
         ({"split": "val"}, "expected one of train, eval"),
         ({"task_file": "nowhere.json"}, "does not exist"),
