@@ -134,24 +134,7 @@ def paired_difference(
     shared = sorted(set(a) & set(b), key=str)
     if not shared:
         raise ValueError("The two sides have no task in common: compare runs over the same tasks.")
-    names = sorted({strata[task] for task in shared}, key=str)
-    groups = sorted({clusters[task] for task in shared}, key=str)
-    row = {group: index for index, group in enumerate(groups)}
-    column = {name: index for index, name in enumerate(names)}
-    sums, counts = np.zeros((len(groups), len(names))), np.zeros((len(groups), len(names)))
-    means_a, means_b = np.zeros(len(names)), np.zeros(len(names))
-    for task in shared:
-        at = row[clusters[task]], column[strata[task]]
-        sums[at] += b[task] - a[task]
-        counts[at] += 1
-        means_a[at[1]] += a[task]
-        means_b[at[1]] += b[task]
-    size = counts.sum(axis=0)
-    observed = float((sums.sum(axis=0) / size).mean())
-    generator = np.random.default_rng(seed)
-    draws = generator.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=resamples).astype(float)
-    drawn = draws @ counts
-    differences = np.where(drawn > 0, (draws @ sums) / np.maximum(drawn, 1), observed).mean(axis=1)
+    differences, observed = _resampled(a, b, shared, clusters, strata, seed, resamples)
     tail = (1 - confidence) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
@@ -160,8 +143,8 @@ def paired_difference(
     lost = sum(b[task] < a[task] for task in shared) if binary else None
     return PairedDifference(
         pairs=len(shared),
-        mean_a=float((means_a / size).mean()),
-        mean_b=float((means_b / size).mean()),
+        mean_a=_mean_of_strata(a, shared, strata),
+        mean_b=_mean_of_strata(b, shared, strata),
         difference=observed,
         low=float(low),
         high=float(high),
@@ -171,3 +154,39 @@ def paired_difference(
         lost=lost,
         p_mcnemar=mcnemar(gained, lost) if gained is not None and lost is not None else None,
     )
+
+
+def _resampled(
+    a: Mapping[Hashable, float],
+    b: Mapping[Hashable, float],
+    shared: Sequence[Hashable],
+    clusters: Mapping[Hashable, Hashable],
+    strata: Mapping[Hashable, Hashable],
+    seed: int,
+    resamples: int,
+) -> tuple[np.ndarray, float]:
+    """The difference in each of ``resamples`` draws of clusters with replacement, and as observed."""
+    row = {name: index for index, name in enumerate(sorted({clusters[task] for task in shared}, key=str))}
+    column = {name: index for index, name in enumerate(sorted({strata[task] for task in shared}, key=str))}
+    sums, counts = np.zeros((len(row), len(column))), np.zeros((len(row), len(column)))
+    for task in shared:
+        at = row[clusters[task]], column[strata[task]]
+        sums[at] += b[task] - a[task]
+        counts[at] += 1
+    observed = float((sums.sum(axis=0) / counts.sum(axis=0)).mean())
+    chances = np.full(len(row), 1 / len(row))
+    # As floats: numpy multiplies matrices of integers without BLAS.
+    draws = np.random.default_rng(seed).multinomial(len(row), chances, size=resamples).astype(float)
+    drawn = draws @ counts
+    # A draw without any task of a stratum says nothing about it: the observed difference stands in.
+    means = np.where(drawn > 0, (draws @ sums) / np.maximum(drawn, 1), observed)
+    return means.mean(axis=1), observed
+
+
+def _mean_of_strata(
+    side: Mapping[Hashable, float], shared: Sequence[Hashable], strata: Mapping[Hashable, Hashable]
+) -> float:
+    values: dict[Hashable, list[float]] = defaultdict(list)
+    for task in shared:
+        values[strata[task]].append(side[task])
+    return sum(sum(each) / len(each) for each in values.values()) / len(values)

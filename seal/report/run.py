@@ -25,7 +25,6 @@ class Step:
     step: int
     reward: float | None
     spread: int
-    trajectories: int
     labels: Mapping[str, int]
     rho: Mapping[str, float]
     w: tuple[float, float, float] | None
@@ -149,6 +148,14 @@ class Run:
                 active.setdefault(cue, []).append(step.step)
         return {cue: tuple(steps) for cue, steps in active.items()}
 
+    def cause(self, cue: str) -> Mapping[str, float]:
+        """The figures of C_t that first turned a cue on; empty where it was on from the start."""
+        for step in self.steps:
+            for event in step.events:
+                if event.get("cue") == cue and event.get("on"):
+                    return event.get("figures", {})
+        return {}
+
 
 def read_run(folder: Path | str) -> Run:
     """Read a run's logs, also one that has not validated or not trained yet.
@@ -200,7 +207,6 @@ def _step(line: Line) -> Step | BadLine:
             step=int(value["step"]),
             reward=value["reward_mean"],
             spread=int(value.get("groups_with_spread", 0)),
-            trajectories=int(value.get("trajectories", 0)),
             labels=value.get("label_counts", {}),
             rho=value.get("rho", {}),
             w=(w["mean"], w["min"], w["max"]) if w else None,

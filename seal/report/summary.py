@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -169,11 +169,19 @@ def _label_table(run: Run) -> Table:
 
 
 def _cue_table(run: Run) -> Table:
-    made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now"])
+    made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now", "came on at"])
     last = run.steps[-1].cues
     for cue, steps in run.cues.items():
-        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), "on" if cue in last else "off")
+        share, now = percent(len(steps) / len(run.steps), 0), "on" if cue in last else "off"
+        made.add_row(cue, ranges(steps), share, now, _cause(run.cause(cue)))
     return made
+
+
+def _cause(figures: Mapping[str, float]) -> str:
+    """The prevalence and mean reward of the weakness that a cue answers."""
+    if not {"prevalence", "mean_reward"} <= set(figures):
+        return "-"
+    return f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
 
 
 def _places(run: Run, picture: Path) -> RenderableType:

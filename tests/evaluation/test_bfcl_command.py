@@ -171,6 +171,19 @@ def test_a_folder_without_a_checkpoint_is_one_sentence(service_url, tmp_path, ca
     assert "is no HF checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_checkpoint_is_served_and_evaluated(service_url, tmp_path):
+    serve = "--max-model-len 2048 --kv-cache-memory-bytes 268435456 --max-num-seqs 16"
+    out = tmp_path / "out"
+    model = ["--checkpoint", str(REPOSITORY / "data" / "quickstart_policy"), "--serve-args", serve]
+    tasks = ["--categories", "base", "--prefix-turns", "1", "--limit", "4", "--prompt-mode", "compact"]
+    where = ["--env-url", service_url, "--out", str(out), "--max-tokens", "96"]
+    assert main(["bfcl", *model, *tasks, *where]) == 0
+    lines = lines_of(out)
+    assert len(lines) == 4
+    assert all(line["infra"] is None and line["labels"] and line["tokens"] for line in lines)
+
+
 def test_logs_of_other_prompt_modes_export_what_was_called(service_url, start_endpoint, tmp_path):
     out = tmp_path / "out"
     with start_endpoint("--mode", "compact") as endpoint:

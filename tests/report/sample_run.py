@@ -51,7 +51,15 @@ def _step(rng: random.Random, step: int, steps: int) -> dict:
         },
         "w": {"mean": 1.1 + rng.gauss(0, 0.02), "min": 0.9, "max": 1.8 - 0.2 * done},
         "omega": {"version": len(cues), "digest": "0" * 16, "cues": cues},
-        "events": [{"step": step, "cue": "call_format", "on": True, "category": "*", "figures": {"share": 0.2}}]
+        "events": [
+            {
+                "step": step,
+                "cue": "call_format",
+                "on": True,
+                "category": "*",
+                "figures": {"prevalence": 0.2, "mean_reward": 0.1},
+            }
+        ]
         if step == 3
         else [],
         "seconds": {"step": 8.0 + rng.random(), "gen": 3.5, "old_log_prob": 1.0, "adv": 0.05, "update_actor": 3.0},
