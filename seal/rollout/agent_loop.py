@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault, shared_client
-from seal.rollout.record import TrajectoryRecord
+from seal.rollout.record import FATAL, TrajectoryRecord
 from seal.rollout.rewards import RewardSettings, terminal_reward
 from seal.rollout.settings import RolloutSettings
 
@@ -94,31 +94,26 @@ class SEALAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and, in training, `omega`."""
         started = time.monotonic()
-        infra = None
+        infra, message = None, ""
         for attempt in range(self.settings.attempts):
             dialogue = Dialogue()
             try:
                 async with asyncio.timeout(self.settings.deadline_s):
                     evaluation = await self._episode(dialogue, sampling_params, row, attempt)
-                return self._output(dialogue, row, evaluation, None, time.monotonic() - started)
+                return self._output(dialogue, row, evaluation, time.monotonic() - started)
             except EnvironmentFault as fault:
-                infra = f"environment_{fault.cause}"
-                logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], fault)
+                infra, message = f"environment_{fault.cause}", str(fault)
             except TimeoutError:
                 infra = "trajectory_deadline"
-                logger.warning(
-                    "trajectory of %s passed its deadline of %s s",
-                    row["extra_info"]["task_id"],
-                    self.settings.deadline_s,
-                )
+                message = f"not finished after seal.rollout.deadline_s={self.settings.deadline_s}"
             except RayError as error:
-                infra = "engine"
-                logger.warning("trajectory of %s: the rollout engine failed: %s", row["extra_info"]["task_id"], error)
+                infra, message = "engine", f"the rollout engine failed: {error}"
             except PromptTooLong as error:
-                infra = "prompt_too_long"
-                logger.error("%s: %s", row["extra_info"]["task_id"], error)
+                infra, message = "prompt_too_long", str(error)
+            logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], message)
+            if infra in FATAL:
                 break
-        return self._output(dialogue, row, None, infra, time.monotonic() - started)
+        return self._output(dialogue, row, None, time.monotonic() - started, infra, message)
 
     async def _episode(
         self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
@@ -153,7 +148,13 @@ class SEALAgentLoop(AgentLoopBase):
             params["enforce_available_tools"] = self.settings.enforce_available_tools
             if row.get("omega") is not None:
                 params["omega"] = row["omega"]
+                params["leak_guard"] = self._guards(row)
         return params
+
+    def _guards(self, row: dict[str, Any]) -> bool:
+        """Whether the leak guard watches this trajectory: a fixed share of them, chosen by step, row and sample."""
+        draw = zlib.crc32(f"guard/{row['global_steps']}/{row['index']}/{row['session_id']}".encode()) / 2**32
+        return draw < self.settings.leak_guard_share
 
     async def _interact(
         self,
@@ -238,8 +239,9 @@ class SEALAgentLoop(AgentLoopBase):
         dialogue: Dialogue,
         row: dict[str, Any],
         evaluation: dict[str, Any] | None,
-        infra: str | None,
         seconds: float,
+        infra: str | None = None,
+        message: str = "",
     ) -> AgentLoopOutput:
         prompt = dialogue.ids[: dialogue.prompt_length]
         response = dialogue.ids[dialogue.prompt_length :]
@@ -253,7 +255,7 @@ class SEALAgentLoop(AgentLoopBase):
                 f"token streams disagree: {len(response)} ids, {len(mask)} mask, {len(logprobs)} log-probs"
             )
         score = terminal_reward(evaluation, self.reward) if evaluation else 0.0
-        record = self._record(dialogue, row, evaluation, infra, score, seconds)
+        record = self._record(dialogue, row, evaluation, score, seconds, infra, message)
         versions = dialogue.weight_versions or [int(row["global_steps"])]
         return AgentLoopOutput(
             prompt_ids=prompt,
@@ -275,9 +277,10 @@ class SEALAgentLoop(AgentLoopBase):
         dialogue: Dialogue,
         row: dict[str, Any],
         evaluation: dict[str, Any] | None,
-        infra: str | None,
         score: float,
         seconds: float,
+        infra: str | None,
+        message: str,
     ) -> TrajectoryRecord:
         extra, info = row["extra_info"], dialogue.info
         known: dict[str, Any] = {
@@ -291,6 +294,7 @@ class SEALAgentLoop(AgentLoopBase):
             "seconds": round(seconds, 3),
             "stop": dialogue.stop,
             "infra": infra,
+            "infra_message": message,
             "omega_version": (info.get("omega") or {}).get("version"),
             "prompt_mode": self.prompt_mode,
             "service_hash": str(info.get("service_hash", "")),

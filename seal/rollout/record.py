@@ -6,15 +6,19 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+FATAL = frozenset({"environment_refused", "prompt_too_long"})
+"""Causes that another attempt cannot mend and that a run must not train on: a wrong setting, or an interface leak."""
+
 
 @dataclass(frozen=True)
 class TrajectoryRecord:
     """One finished rollout as the trainer and the logs see it.
 
-    labels: one dominant label a user turn, Z(tau). spans: (turn, start, end) of
-    each assistant message in response tokens. infra names the failure of
-    infrastructure that ended it, or is None; such a record has no labels and its
-    reward means nothing. omega_version is None where the episode carried none.
+    labels: one dominant label a user turn that took place, Z(tau). spans: (turn,
+    start, end) of each assistant message in response tokens. infra names the
+    failure of infrastructure that ended it and infra_message tells it; a record
+    with one has no labels and its reward means nothing. omega_version is None where
+    the episode carried none.
     """
 
     task_id: str
@@ -36,6 +40,7 @@ class TrajectoryRecord:
     seconds: float = 0.0
     stop: str = ""
     infra: str | None = None
+    infra_message: str = ""
     omega_version: int | None = None
     prompt_mode: str = ""
     service_hash: str = ""

@@ -13,7 +13,8 @@ class RolloutSettings:
     4); validation follows the benchmark's own limit. max_message_tokens: of one
     assistant message. deadline_s: of the whole trajectory. attempts: how often
     a trajectory is started over after a failure of infrastructure. seed: with
-    step, row, sample and message it seeds each request.
+    step, row, sample and message it seeds each request. leak_guard_share: of the
+    training trajectories with an Omega, the share that the leak guard watches.
     """
 
     max_steps: int = 20
@@ -22,10 +23,13 @@ class RolloutSettings:
     attempts: int = 2
     seed: int = 0
     enforce_available_tools: bool = True
+    leak_guard_share: float = 0.05
 
     def __post_init__(self):
         for name in ("max_steps", "max_message_tokens", "attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be at least 1.")
+        if not 0 <= self.leak_guard_share <= 1:
+            raise ValueError(f"seal.rollout.leak_guard_share is {self.leak_guard_share}; it is a share from 0 to 1.")
         if self.deadline_s <= 0:
             raise ValueError(f"seal.rollout.deadline_s is {self.deadline_s}; it must be positive.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from seal.rollout.record import TrajectoryRecord
+from seal.rollout.record import FATAL, TrajectoryRecord
 
 
 class InfrastructureFailure(RuntimeError):
@@ -21,7 +21,10 @@ class InfrastructureWatch:
         self._limit = limit
 
     def check(self, records: Sequence[TrajectoryRecord]) -> None:
-        """Raise InfrastructureFailure naming the causes when their share passes the limit."""
+        """Raise InfrastructureFailure for a cause that no retry mends, and when the share of causes passes the limit."""
+        for record in records:
+            if record.infra in FATAL:
+                raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
         causes = Counter(record.infra for record in records if record.infra)
         lost = sum(causes.values())
         if lost > self._limit * len(records):

@@ -47,7 +47,9 @@ def one_error(done: subprocess.CompletedProcess) -> str:
 @pytest.mark.parametrize("with_bfcl", [(), ("--with-bfcl",)])
 def test_a_port_taken_by_something_else(other_server, with_bfcl):
     url = f"env_service.env_url={other_server}"
-    error = one_error(launch("--conf", "exp/quickstart.yaml", *with_bfcl, "--", url, "trainer.experiment_name=test-port"))
+    error = one_error(
+        launch("--conf", "exp/quickstart.yaml", *with_bfcl, "--", url, "trainer.experiment_name=test-port")
+    )
     assert other_server in error and "env_service.env_url" in error
 
 

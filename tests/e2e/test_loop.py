@@ -16,7 +16,9 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     run = make_run(*SMALL, "trainer.total_training_steps=3", "trainer.test_freq=3")
     process = run.start()
     tracker = run.folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-    run.wait_for(process, lambda: tracker.exists() and len(run.lines("seal_log/steps.jsonl")) >= 1, "a first checkpoint")
+    run.wait_for(
+        process, lambda: tracker.exists() and len(run.lines("seal_log/steps.jsonl")) >= 1, "a first checkpoint"
+    )
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 130, output
@@ -31,9 +33,10 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     assert run.leftovers() == []
     steps = run.lines("seal_log/steps.jsonl")
     assert [step["step"] for step in steps] == [1, 2, 3]
-    assert f"Resuming from experiments/{run.name}/checkpoints/global_step_{saved}" in (
-        run.folder / "train.log"
-    ).read_text()
+    assert (
+        f"Resuming from experiments/{run.name}/checkpoints/global_step_{saved}"
+        in (run.folder / "train.log").read_text()
+    )
 
     for step in steps:
         assert step["logp_diff_max"] < 1e-4

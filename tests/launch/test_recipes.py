@@ -71,7 +71,12 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
 def test_paper_settings_are_the_shared_defaults():
     config = compose_recipe(QUICKSTART, ["data.train_batch_size=32"])
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    assert (actor.kl_loss_coef, actor.kl_loss_type, actor.clip_ratio, actor.clip_ratio_c) == (0.001, "low_var_kl", 0.2, 10)
+    assert (actor.kl_loss_coef, actor.kl_loss_type, actor.clip_ratio, actor.clip_ratio_c) == (
+        0.001,
+        "low_var_kl",
+        0.2,
+        10,
+    )
     assert (actor.grad_clip, actor.loss_agg_mode, actor.entropy_coeff) == (1.0, "token-mean", 0)
     assert (rollout.n, rollout.temperature, rollout.val_kwargs.temperature) == (8, 1.0, 0)
     assert asdict(ReweightSettings())["w_max"] == config.seal.reweighting.w_max == 2.0

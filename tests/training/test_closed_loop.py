@@ -105,3 +105,10 @@ def test_too_many_lost_trajectories_stop_the_run_naming_the_causes():
     watch.check([record(0), record(1), record(2), record(3), record(4, infra="engine")])
     with pytest.raises(InfrastructureFailure, match="engine 2"):
         watch.check([record(0), record(1, infra="engine"), record(2, infra="engine")])
+
+
+def test_a_refused_episode_stops_the_run_at_once():
+    watch = InfrastructureWatch(limit=1.0)
+    refused = record(1, infra="environment_refused", infra_message="interface leak in multi_turn_base_0")
+    with pytest.raises(InfrastructureFailure, match="interface leak"):
+        watch.check([record(0), refused, *(record(i) for i in range(2, 20))])

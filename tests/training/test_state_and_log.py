@@ -44,7 +44,11 @@ def test_a_resumed_log_drops_later_steps_and_half_lines(tmp_path):
 
 def test_validation_lines_hold_dialogue_and_figures_in_a_fixed_order(tmp_path):
     log = RunLog(tmp_path)
-    messages = ({"role": "system", "content": "t"}, {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"})
+    messages = (
+        {"role": "system", "content": "t"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "a"},
+    )
     records = [
         TrajectoryRecord(f"multi_turn_base_{i}", "base", "base", "eval", 0, 1.0, labels=("pass",), messages=messages)
         for i in (2, 1)
@@ -57,6 +61,8 @@ def test_validation_lines_hold_dialogue_and_figures_in_a_fixed_order(tmp_path):
 
 
 def test_a_record_round_trips_as_json():
-    record = TrajectoryRecord("t", "base", "base", "train", 1, 0.5, labels=("pass",), spans=((0, 1, 4),), infra="engine")
+    record = TrajectoryRecord(
+        "t", "base", "base", "train", 1, 0.5, labels=("pass",), spans=((0, 1, 4),), infra="engine"
+    )
     again = TrajectoryRecord.from_json(record.to_json())
     assert again == record

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from env_service.environments.base import Guard, Json
-from env_service.environments.bfcl.catalog import Document, Task, all_tools, available_tools, data_hash
+from env_service.environments.bfcl.catalog import Document, Task, all_tools, available_tools, data_hash, revealed_tools
 from env_service.environments.bfcl.formats import Call, Parsed, get_format
+from env_service.environments.bfcl.leaks import episode_guard
 from env_service.environments.bfcl.report import assessment
 from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import CallOutcome, Toolbox
@@ -29,7 +30,8 @@ from env_service.environments.bfcl.verifier import (
 )
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence, Violation
 from seal.diagnosis.schema import violations
-from seal.interface.cues import observe_feedback, observe_start
+from seal.interface.cues import observe_feedback, observe_reveal, observe_start
+from seal.interface.guard import InterfaceLeak
 
 COMPLETED = "[CONVERSATION_COMPLETED]"
 
@@ -57,6 +59,8 @@ class BfclEpisode:
         self._settings = settings
         self._guard = guard
         self._omega = settings.interface()
+        self._leak_guard = episode_guard(task) if settings.leak_guard and self._omega is not None else None
+        self._parse_errors = settings.on_parse_error(task.category)
         self._format = get_format(settings.tool_prompt_mode)
         self._compact = self._format.name == "compact"
         self._toolbox = Toolbox(task)
@@ -73,10 +77,12 @@ class BfclEpisode:
     def start(self) -> Json:
         """System and first user message, and what identifies the episode."""
         tools = self._visible
-        content = self._format.system(self._task, tools)
+        content, user = self._format.system(self._task, tools), self._format.user(self._task, 0)
+        self._saw(user)
         if self._omega is not None:
-            content = observe_start(content, tools, self._omega, self._task.category, self._compact)
-        state = [_message("system", content), _message("user", self._format.user(self._task, 0))]
+            augmented = observe_start(content, tools, self._omega, self._task.category, self._compact)
+            content = self._guarded(content, augmented)
+        state = [_message("system", content), _message("user", user)]
         omega = None
         if self._omega is not None:
             omega = {"version": self._omega.version, "digest": self._omega.digest}
@@ -90,7 +96,7 @@ class BfclEpisode:
             "omega": omega,
             "data_hash": data_hash(),
             "tool_prompt_mode": self._format.name,
-            "observation_lite": self._settings.observation_lite,
+            "observation_lite": bool(self._settings.observation_lite),
         }
         return {"state": state, "info": info}
 
@@ -98,11 +104,12 @@ class BfclEpisode:
         """Take one assistant message; ValueError when the episode has ended."""
         if self._ended:
             raise ValueError("The episode has ended: evaluate it, release it, or create another one.")
+        self._saw(content)
         if truncated:
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._format.parse(content)
-        mode = self._settings.on_parse_error
+        mode = self._parse_errors
         if parsed.refusals and mode == "end_episode":
             self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
             return self._end("parse_error")
@@ -153,6 +160,20 @@ class BfclEpisode:
         stop: Stop = "not_reached"
         return reached + tuple(TurnEvidence(turn=i, expected_calls=len(expected[i].results), stop=stop) for i in later)
 
+    # --- the guard of the interface -----------------------------------------------
+
+    def _saw(self, text: str) -> None:
+        if self._leak_guard is not None:
+            self._leak_guard.saw(text)
+
+    def _guarded(self, plain: str, augmented: str) -> str:
+        if self._leak_guard is not None:
+            try:
+                self._leak_guard.check(plain, augmented)
+            except InterfaceLeak as leak:
+                raise ValueError(f"interface leak in {self._task.id}: {leak}") from leak
+        return augmented
+
     # --- one action ---------------------------------------------------------------
 
     @property
@@ -184,10 +205,9 @@ class BfclEpisode:
         messages = self._format.results(texts)
         if self._omega is not None:
             category = self._task.category
-            content = observe_feedback(
-                messages[-1]["content"], shown, self._visible, self._omega, category, self._compact
-            )
-            messages[-1] = {**messages[-1], "content": content}
+            plain = messages[-1]["content"]
+            augmented = observe_feedback(plain, shown, self._visible, self._omega, category, self._compact)
+            messages[-1] = {**messages[-1], "content": self._guarded(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
     def _call(self, call: Call, available: bool) -> CallEvidence:
@@ -229,7 +249,13 @@ class BfclEpisode:
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
         if self._index in self._task.withheld:
             self._show_tools()
-        return self._answer([_message("user", self._format.user(self._task, self._index))], None)
+        content = self._format.user(self._task, self._index)
+        self._saw(content)
+        if self._omega is not None and self._index in self._task.withheld:
+            revealed = revealed_tools(self._task, self._index)
+            augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._compact)
+            content = self._guarded(content, augmented)
+        return self._answer([_message("user", content)], None)
 
     def _end(self, stop: Stop) -> Json:
         self._close(stop)

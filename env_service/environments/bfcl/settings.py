@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env_service.environments.bfcl.formats import get_format
 from seal.diagnosis.rules import rules
-from seal.interface.cues import Omega
+from seal.interface.cues import Omega, catalogue
+from seal.interface.release import omega_of_release
 
 EVALUATION_SPLITS = frozenset({"val", "validation", "validate", "test", "eval", "evaluation"})
 
@@ -31,32 +32,41 @@ class Settings(BaseModel):
     taxonomy: str = "paper"
     parse_errors: ParseErrors | None = None
     terminate_on_parse_error: bool = False
-    observation_lite: bool = False
+    leak_guard: bool = False
+    observation_lite: bool | dict[str, Any] | None = None
+    tool_feedback_evolution: bool | dict[str, Any] | None = None
 
     @property
     def training(self) -> bool:
         """True when a learning interface travels with the episode, an empty one included."""
-        return self.omega is not None
+        return self.interface() is not None
 
     @property
     def enforces_availability(self) -> bool:
         """Whether calls of tools that are not visible are refused: by default in training only."""
         return self.training if self.enforce_available_tools is None else self.enforce_available_tools
 
-    @property
-    def on_parse_error(self) -> ParseErrors:
-        """By default feedback in training, and the official runner's end of turn otherwise."""
+    def on_parse_error(self, category: str) -> ParseErrors:
+        """By default feedback while a cue gives feedback to tasks of this category, else the official end of turn."""
         if self.terminate_on_parse_error:
             return "end_episode"
-        return self.parse_errors or ("feedback" if self.training else "end_turn")
+        omega = self.interface()
+        gives_feedback = omega is not None and any(
+            catalogue()[cue].kind == "feedback" for cue in omega.for_category(category)
+        )
+        return self.parse_errors or ("feedback" if gives_feedback else "end_turn")
 
     def interface(self) -> Omega | None:
-        """Omega as sent; ValueError names the key at fault, or the split that must run without one."""
-        if self.omega is None:
-            return None
-        if self.split.lower() in EVALUATION_SPLITS:
+        """Omega as sent, or as a release client's blocks ask for it.
+
+        ValueError names the key at fault, or the split that must run without one.
+        """
+        blocks = {"observation_lite": self.observation_lite, "tool_feedback_evolution": self.tool_feedback_evolution}
+        asked = omega_of_release(blocks)
+        evaluated = self.split.lower() in EVALUATION_SPLITS
+        if evaluated and (self.omega is not None or asked is not None):
             raise ValueError(f"params: split {self.split!r} is evaluated without an interface; leave omega out.")
-        return Omega.from_json(self.omega)
+        return asked if self.omega is None else Omega.from_json(self.omega)
 
 
 def read_settings(params: dict[str, Any]) -> Settings:
