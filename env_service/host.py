@@ -26,13 +26,20 @@ class Watch(Protocol):
         """It has ended."""
 
 
+_MAX_BROKEN_A_STEP = 3
+
+
 class EpisodeGuard(base.Guard):
-    """Numbers the guarded calls of an episode and skips those that broke a limit before."""
+    """Numbers the guarded calls of an episode and skips those that broke a limit before.
+
+    After three broken calls in one step the rest of that step is skipped too, so
+    that one message cannot cost a worker a call.
+    """
 
     def __init__(self, watch: Watch, broken: Mapping[Position, str]) -> None:
         """broken maps the positions of calls that must not run again to what they broke."""
         self._watch = watch
-        self.broken = dict(broken)
+        self._broken = dict(broken)
         self.step = 0
         self._call = 0
 
@@ -45,8 +52,11 @@ class EpisodeGuard(base.Guard):
         """See :class:`env_service.environments.base.Guard`."""
         position = (self.step, self._call)
         self._call += 1
-        if position in self.broken:
-            return refused(self.broken[position])
+        if position in self._broken:
+            return refused(self._broken[position])
+        broken = [call for step, call in self._broken if step == self.step]
+        if len(broken) >= _MAX_BROKEN_A_STEP and position[1] > max(broken):
+            return refused("earlier calls of this message exceeded the limits")
         self._watch.begin(position)
         result = call()
         # Not in a finally: when the call ends the process, the watch must still name it.

@@ -20,6 +20,7 @@ from bfcl_perturbations import reference_calls, texts
 from benchmarks.service.client import Connection
 from env_service.environments.base import Guard, get_environment
 from env_service.environments.bfcl.catalog import Task, load_tasks
+from env_service.environments.bfcl.formats import format_names, get_format
 
 MODE = {"tool_prompt_mode": "compact"}
 MATHS = "multi_turn_base_100"
@@ -180,3 +181,31 @@ def test_a_directory_copied_into_itself_harms_nobody() -> None:
         episode.step("Done.", False)
     result = episode.evaluate({})
     assert (result["valid"], result["completed"], result["evidence"][0].state_match) == (False, True, False)
+
+
+def test_a_message_full_of_hanging_calls_costs_three_deadlines_and_no_episode(service: int) -> None:
+    call = json.dumps({"name": "power", "arguments": {"base": 10, "exponent": 10**9}})
+    content = f"<tool_call>{call}</tool_call>" * 12
+
+    async def scenario() -> Any:
+        connection = Connection("127.0.0.1", service, deadline=300)
+        await connection.verb("create", {"task_id": maths_task().id, "instance_id": "many", "params": MODE})
+        before = metric(service, "worker_restarts")
+        message = {"role": "assistant", "content": content}
+        await connection.verb("step", {"instance_id": "many", "messages": message})
+        report = await connection.verb("evaluate", {"instance_id": "many"})
+        await connection.verb("release", {"instance_id": "many"})
+        connection.close()
+        assert metric(service, "worker_restarts") - before <= 3
+        return report["evidence"][0]["actions"][0]["calls"]
+
+    calls = asyncio.run(scenario())
+    assert [call["error"] for call in calls] == ["deadline"] * 12
+
+
+@pytest.mark.parametrize("mode", format_names())
+def test_reading_a_message_takes_linear_time_on_any_text(mode: str) -> None:
+    for piece in ("<tool_call>\n", "<think>", "<tool_call>", "[", "(", "{", "-", "ls(", '{"name":', "a=b;"):
+        began = time.process_time()
+        get_format(mode).parse(piece * (200_000 // len(piece)))
+        assert time.process_time() - began < 2.0, piece

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
 from env_service.environments.bfcl.formats.qwen import call_of
 
 RESULT_CHARACTERS = 600
-_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 class CompactFormat:
@@ -37,15 +35,15 @@ class CompactFormat:
         """Read every block that is a call; each block that is none leaves a refusal."""
         calls: list[Call] = []
         refusals: list[str] = []
-        blocks = _CALL.findall(text)
-        for index, block in enumerate(blocks, 1):
+        found, rest = blocks(text, "<tool_call>", "</tool_call>")
+        for index, block in enumerate(found, 1):
             try:
                 calls.append(call_of(json.loads(block)))
             except (ValueError, RecursionError) as error:
                 refusals.append(f"Tool call {index} cannot be read: {str(error).rstrip('.')}.")
-        if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(blocks):
+        if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
             refusals.append("A tool call must stand between <tool_call> and </tool_call>.")
-        return Parsed(tuple(calls), tuple(refusals), _CALL.sub("", text).strip())
+        return Parsed(tuple(calls), tuple(refusals), rest.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """One user message with a clipped block for each result."""

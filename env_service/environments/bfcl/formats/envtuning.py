@@ -7,12 +7,11 @@ environment-tuning line of work.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
 from env_service.environments.bfcl.formats.python_calls import read_calls
 
 _RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
@@ -21,8 +20,6 @@ _RULES = """You complete a user's tasks with functions. At each step think insid
 
 Functions, one JSON document a line:
 """
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-_CALLS = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 class EnvTuningFormat:
@@ -45,18 +42,18 @@ class EnvTuningFormat:
 
     def parse(self, text: str) -> Parsed:
         """Every readable block outside the thoughts; each other block leaves a refusal."""
-        body = _THOUGHT.sub("", text)
+        _, body = blocks(text, "<think>", "</think>")
         calls: list[Call] = []
         refusals: list[str] = []
-        blocks = _CALLS.findall(body)
-        for index, block in enumerate(blocks, 1):
+        found, rest = blocks(body, "<tool_call>", "</tool_call>")
+        for index, block in enumerate(found, 1):
             try:
                 calls += read_calls(block)
             except ValueError as error:
                 refusals.append(f"Tool call block {index} cannot be read: {error}.")
-        if max(body.count("<tool_call>"), body.count("</tool_call>")) > len(blocks):
+        if max(body.count("<tool_call>"), body.count("</tool_call>")) > len(found):
             refusals.append("Calls must stand between <tool_call> and </tool_call>.")
-        return Parsed(tuple(calls), tuple(refusals), _CALLS.sub("", body).strip())
+        return Parsed(tuple(calls), tuple(refusals), rest.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """One user message with a block for each result."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
 from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
 
 _HINT = " Note that the provided function is in Python 3 syntax."
 _OPENING = (
@@ -23,7 +22,6 @@ _CLOSING = (
     'within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, '
     '"arguments": <args-json-object>}\n</tool_call>'
 )
-_CALL = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 
 def with_hint(document: Document) -> Document:
@@ -65,9 +63,9 @@ class QwenFormat:
         body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
         calls: list[Call] = []
         refusals: list[str] = []
-        blocks = _CALL.findall(body)
+        found, rest = blocks(body, "<tool_call>\n", "\n</tool_call>")
         whole = True
-        for index, block in enumerate(blocks, 1):
+        for index, block in enumerate(found, 1):
             try:
                 item = json.loads(block)
             except (ValueError, RecursionError) as error:
@@ -78,12 +76,12 @@ class QwenFormat:
             except ValueError as error:
                 refusals.append(f"Tool call {index} is no call: {error}")
                 whole = False
-        missing = max(body.count("<tool_call>"), body.count("</tool_call>")) - len(blocks)
+        missing = max(body.count("<tool_call>"), body.count("</tool_call>")) - len(found)
         if missing > 0:
             refusals.append(
                 "A tool call must stand between <tool_call> and </tool_call>, each tag on a line of its own."
             )
-        return Parsed(tuple(calls) if whole else (), tuple(refusals), _CALL.sub("", body).strip())
+        return Parsed(tuple(calls) if whole else (), tuple(refusals), rest.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """One user message with a block for each result, as the template renders tool messages."""
