@@ -46,7 +46,7 @@ def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
                 continue
             try:
                 value = json.loads(raw)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
                 cut = "" if raw.endswith(b"\n") else " (the last line, cut short: the writer was interrupted)"
                 yield BadLine(path, number, f"not valid JSON{cut}: {error}; remove or complete this line")
                 continue

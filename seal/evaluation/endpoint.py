@@ -147,7 +147,8 @@ def _reply(text: str, url: str) -> Reply:
         value = json.loads(text)
         choice = value["choices"][0]
         message = choice["message"]
-        content = message.get("content") or ""
+        # JSON can carry half of a surrogate pair, which no log and no other request could.
+        content = (message.get("content") or "").encode("utf-8", "replace").decode()
         tokens = int((value.get("usage") or {}).get("completion_tokens") or 0)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {text[:200]}") from error

@@ -115,7 +115,8 @@ def test_ctrl_c_says_how_to_go_on(service_url, start_endpoint, tmp_path):
     assert "the same command resumes" in said
 
 
-def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path):
+def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("seal.evaluation.endpoint.RETRY_PAUSE_S", 0.01)
     with start_endpoint("--flaky", "5") as endpoint:
         assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1")) == 0
     assert all(line["infra"] is None for line in lines_of(tmp_path / "out"))

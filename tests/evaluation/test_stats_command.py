@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from seal.data.splits import task_ids
 from seal.evaluation.log import read_log, read_validation_dir
@@ -226,3 +228,14 @@ def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, c
     assert main(["--val-dir", str(run / "validation_log"), "--json", str(tmp_path / "x.json")]) == 0
     assert "NOT HELD OUT: of 400 validated tasks 4 are trained on" in capsys.readouterr().out
     assert "NOT HELD OUT" in json.loads((tmp_path / "x.json").read_text())["warning"]
+
+
+@given(st.integers(0, 3000), st.binary(max_size=4))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_log_damaged_anywhere_loses_no_line_in_silence(tmp_path, place, noise):
+    whole = "".join(json.dumps(line(task, 1.0)) + "\n" for task in TASKS[:10]).encode()
+    damaged = whole[:place] + noise + whole[place + len(noise) :]
+    path = tmp_path / "0.jsonl"
+    path.write_bytes(damaged)
+    log = read_log(path)
+    assert len(log.lines) + len(log.bad) == sum(bool(each.strip()) for each in damaged.split(b"\n"))
