@@ -106,11 +106,16 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
             means = [sum(line.passed for line in run) / len(run) for run in side.runs]
             parts.append(f"{side.name}: pass rate by run {', '.join(f'{100 * mean:.1f}' for mean in means)}")
     console.print(Group(*parts))
-    figure = rates_figure({name: summarise(each[0]) for name, each in logs.items()}) if options.plot else None
+    figure = rates_figure({name: summarise(_joined(each)) for name, each in logs.items()}) if options.plot else None
     _export(
         options, records, {"comparisons": records, "problems": problems, **_provenance(every)}, figure, parts, console
     )
     return 1 if problems else 0
+
+
+def _joined(logs: Sequence[Log]) -> Log:
+    """The lines of several seeds as samples of the same tasks."""
+    return Log(tuple(line for log in logs for line in log.lines))
 
 
 def _sides(logs: dict[str, list[Log]], step: int | None) -> list[Side]:
