@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from env_service import protocol
 from env_service.episodes import Episodes, reap_forever
 from env_service.metrics import Metrics
 from env_service.settings import ServiceSettings
-from env_service.workers import RequestRefused, WorkerPool
+from env_service.workers import EpisodeLog, RequestRefused, WorkerPool
 
 PROTOCOL = 1
 SERVICE = "seal-env-service/0.1.0"
@@ -64,9 +65,11 @@ class Service:
 
     async def create(self, request: protocol.CreateRequest) -> bytes:
         """Open an episode."""
-        return _success(
-            await self.episodes.create(request.env_type, request.task_id, request.instance_id, request.params)
-        )
+        if request.task_id is None:
+            raise RequestRefused("task_id is missing: name the task to open.")
+        name = request.instance_id or uuid.uuid4().hex
+        log = EpisodeLog(name, request.env_type, request.task_id, request.params)
+        return _success(await self.episodes.create(log, request.create_id))
 
     async def step(self, request: protocol.StepRequest) -> bytes:
         """Hand on one assistant message."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ _REMEMBERED = 4096
 @dataclass(eq=False)
 class _Entry:
     log: EpisodeLog
+    create_id: str | None
     used: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     finished: bool = False
@@ -47,29 +47,36 @@ class Episodes:
         """How many are open."""
         return len(self._open)
 
-    async def create(self, env_type: str, task_id: str | None, instance_id: str | None, params: Any) -> bytes:
+    async def create(self, log: EpisodeLog, create_id: str | None) -> bytes:
         """Open an episode; JSON of /create's data."""
-        if task_id is None:
-            raise RequestRefused("task_id is missing: name the task to open.")
-        name = instance_id or uuid.uuid4().hex
-        if name in self._open:
-            raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
+        known = self._open.get(log.id)
+        if known is not None:
+            return await self._repeat(known, create_id)
         if len(self._open) >= self._settings.max_episodes:
             self._metrics.failures["too_many_episodes"] += 1
             limit = self._settings.max_episodes
             raise RequestRefused(f"{limit} episodes are open: release some, or raise BFCL_MAX_EPISODES.", 429)
-        entry = _Entry(EpisodeLog(name, env_type, task_id, params), time.monotonic())
-        self._open[name] = entry
-        try:
-            async with entry.lock:
-                answer = await self._pool.create(entry.log)
-        except BaseException:
-            # Whatever went wrong, a create that fails leaves nothing behind.
-            del self._open[name]
-            self._metrics.failures["create"] += 1
-            raise
+        entry = _Entry(log, create_id, time.monotonic())
+        self._open[log.id] = entry
+        async with entry.lock:
+            try:
+                answer = await self._pool.create(log)
+            except BaseException:
+                # Whatever went wrong, a create that fails leaves nothing behind.
+                del self._open[log.id]
+                self._metrics.failures["create"] += 1
+                raise
         self._metrics.episodes["created"] += 1
         return answer.body
+
+    async def _repeat(self, known: _Entry, create_id: str | None) -> bytes:
+        """Answer a create that was sent twice; any other use of an open id is refused."""
+        async with known.lock:
+            if create_id is None or create_id != known.create_id or known.log.steps:
+                name = known.log.id
+                raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
+            self._still_open(known)
+            return (await self._pool.look("start", known.log, {})).body
 
     async def step(self, instance_id: str | None, content: str, step_id: str | None, truncated: bool) -> bytes:
         """Hand on one assistant message; JSON of /step's data."""

@@ -88,7 +88,11 @@ class Host:
         return opened
 
     def _create(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        data = self._open(episode, arguments).start()
+        self._open(episode, arguments)
+        return self._start(episode, arguments)
+
+    def _start(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        data = self._episodes[episode][0].start()
         data["info"]["instance_id"] = episode
         return {}, data
 

@@ -23,11 +23,16 @@ class ProfileRequest(BaseModel):
 
 
 class CreateRequest(BaseModel):
-    """/create: params are the environment's own; without instance_id one is chosen."""
+    """/create: params are the environment's own; without instance_id one is chosen.
+
+    A request repeated with the same instance_id and create_id opens one episode and
+    gets the same answer.
+    """
 
     env_type: str = "bfcl"
     task_id: Identifier | None = None
     instance_id: Identifier | None = None
+    create_id: Identifier | None = None
     params: dict[str, Any] = {}
 
 

@@ -39,7 +39,7 @@ class Episode(Protocol):
     """One running dialogue."""
 
     def start(self) -> Json:
-        """The answer to /create: {"state": [message, ...], "info": {...}}."""
+        """The answer to /create: {"state": [message, ...], "info": {...}}. Changes nothing."""
 
     def step(self, content: str, truncated: bool) -> Json:
         """The answer to /step: {"state", "reward", "is_terminated", "info"}; ValueError once terminated."""

@@ -185,6 +185,16 @@ def test_a_duplicate_id_is_refused_and_the_first_episode_lives_on(client: Client
     assert client.say(episode, "Done.")[0] == 200
 
 
+def test_a_repeated_create_opens_one_episode(client: Client) -> None:
+    body = {"task_id": TASK, "instance_id": "twice", "create_id": "c1", "params": COMPACT}
+    first = client.post("create", body)
+    assert first[0] == 200 and client.post("create", body) == first
+    assert client.post("create", {**body, "create_id": "c2"})[0] == 400
+    assert client.say("twice", "Done.")[0] == 200
+    assert client.post("create", body)[0] == 400
+    client.ok("release", {"instance_id": "twice"})
+
+
 HOSTILE = [
     '{"name":"__init__","arguments":{}}',
     '{"name":"_load_scenario","arguments":{"scenario":{}}}',
