@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,11 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     for side in sides:
         if len(side.runs) > 1:
             means = [sum(line.passed for line in run) / len(run) for run in side.runs]
-            parts.append(f"{side.name}: pass rate by run {', '.join(f'{100 * mean:.1f}' for mean in means)}")
+            by_run = ", ".join(f"{100 * mean:.1f}" for mean in means)
+            parts.append(
+                f"{side.name}: pass rate by run {by_run} (standard deviation {100 * statistics.stdev(means):.1f}); "
+                "intervals and p-values cover the choice of tasks, not of seeds."
+            )
     console.print(Group(*parts))
     figure = rates_figure({name: summarise(_joined(each)) for name, each in logs.items()}) if options.plot else None
     _export(
