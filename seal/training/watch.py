@@ -21,7 +21,7 @@ class InfrastructureWatch:
         self._limit = limit
 
     def check(self, records: Sequence[TrajectoryRecord]) -> None:
-        """Raise InfrastructureFailure for a cause that no retry mends, and when the share of causes passes the limit."""
+        """Raise InfrastructureFailure for a cause that no retry mends, or for too many of any cause."""
         for record in records:
             if record.infra in FATAL:
                 raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
