@@ -77,13 +77,15 @@ def _compare(
     strata = {line.task_id: line.category for line in (*kept_a, *kept_b)}
     passed_a, passed_b = _mean(kept_a, _passed), _mean(kept_b, _passed)
     turns_a, turns_b = _mean(kept_a, _turn_share), _mean(kept_b, _turn_share)
+    turns = {line.task_id: float(line.turns or 0) for line in (*kept_a, *kept_b)}
+    with_turns = set(turns_a) & set(turns_b)
     return Comparison(
         a=name_a,
         b=name_b,
         name=name,
         prefix=prefix,
         pass_rate=paired_difference(passed_a, passed_b, clusters, strata),
-        turn_rate=paired_difference(turns_a, turns_b, clusters, strata) if set(turns_a) & set(turns_b) else None,
+        turn_rate=paired_difference(turns_a, turns_b, clusters, strata, turns) if with_turns else None,
         unpaired=len(set(passed_a) ^ set(passed_b)),
     )
 

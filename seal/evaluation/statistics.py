@@ -121,6 +121,7 @@ def paired_difference(
     b: Mapping[Hashable, float],
     clusters: Mapping[Hashable, Hashable],
     strata: Mapping[Hashable, Hashable],
+    weights: Mapping[Hashable, float] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
@@ -129,12 +130,15 @@ def paired_difference(
 
     a, b: score of each task in [0, 1] (a mean over samples or seeds);
     clusters: what is drawn together (the scenario of each task); strata: what is
-    averaged first and then over (the category). ValueError without a common task.
+    averaged first and then over (the category); weights: of each task in its
+    stratum (its number of turns), equal by default. ValueError without a common
+    task.
     """
     shared = sorted(set(a) & set(b), key=str)
     if not shared:
         raise ValueError("The two sides have no task in common: compare runs over the same tasks.")
-    differences, observed = _resampled(a, b, shared, clusters, strata, seed, resamples)
+    weights = dict.fromkeys(shared, 1.0) if weights is None else weights
+    differences, observed = _resampled(a, b, shared, clusters, strata, weights, seed, resamples)
     tail = (1 - confidence) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
@@ -143,8 +147,8 @@ def paired_difference(
     lost = sum(b[task] < a[task] for task in shared) if binary else None
     return PairedDifference(
         pairs=len(shared),
-        mean_a=_mean_of_strata(a, shared, strata),
-        mean_b=_mean_of_strata(b, shared, strata),
+        mean_a=_mean_of_strata(a, shared, strata, weights),
+        mean_b=_mean_of_strata(b, shared, strata, weights),
         difference=observed,
         low=float(low),
         high=float(high),
@@ -162,6 +166,7 @@ def _resampled(
     shared: Sequence[Hashable],
     clusters: Mapping[Hashable, Hashable],
     strata: Mapping[Hashable, Hashable],
+    weights: Mapping[Hashable, float],
     seed: int,
     resamples: int,
 ) -> tuple[np.ndarray, float]:
@@ -171,22 +176,27 @@ def _resampled(
     sums, counts = np.zeros((len(row), len(column))), np.zeros((len(row), len(column)))
     for task in shared:
         at = row[clusters[task]], column[strata[task]]
-        sums[at] += b[task] - a[task]
-        counts[at] += 1
+        sums[at] += weights[task] * (b[task] - a[task])
+        counts[at] += weights[task]
     observed = float((sums.sum(axis=0) / counts.sum(axis=0)).mean())
     chances = np.full(len(row), 1 / len(row))
     # As floats: numpy multiplies matrices of integers without BLAS.
     draws = np.random.default_rng(seed).multinomial(len(row), chances, size=resamples).astype(float)
     drawn = draws @ counts
     # A draw without any task of a stratum says nothing about it: the observed difference stands in.
-    means = np.where(drawn > 0, (draws @ sums) / np.maximum(drawn, 1), observed)
+    means = np.where(drawn > 0, (draws @ sums) / np.where(drawn > 0, drawn, 1), observed)
     return means.mean(axis=1), observed
 
 
 def _mean_of_strata(
-    side: Mapping[Hashable, float], shared: Sequence[Hashable], strata: Mapping[Hashable, Hashable]
+    side: Mapping[Hashable, float],
+    shared: Sequence[Hashable],
+    strata: Mapping[Hashable, Hashable],
+    weights: Mapping[Hashable, float],
 ) -> float:
-    values: dict[Hashable, list[float]] = defaultdict(list)
+    sums: dict[Hashable, float] = defaultdict(float)
+    totals: dict[Hashable, float] = defaultdict(float)
     for task in shared:
-        values[strata[task]].append(side[task])
-    return sum(sum(each) / len(each) for each in values.values()) / len(values)
+        sums[strata[task]] += weights[task] * side[task]
+        totals[strata[task]] += weights[task]
+    return sum(sums[name] / totals[name] for name in sums) / len(sums)

@@ -104,11 +104,13 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     )
     for side in sides:
         if len(side.runs) > 1:
-            means = [sum(line.passed for line in run) / len(run) for run in side.runs]
+            scored = [[line.passed for line in run if line.infra is None] for run in side.runs]
+            means = [sum(run) / len(run) for run in scored if run]
             by_run = ", ".join(f"{100 * mean:.1f}" for mean in means)
+            spread = f" (standard deviation {100 * statistics.stdev(means):.1f})" if len(means) > 1 else ""
             parts.append(
-                f"{side.name}: pass rate by run {by_run} (standard deviation {100 * statistics.stdev(means):.1f}); "
-                "intervals and p-values cover the choice of tasks, not of seeds."
+                f"{side.name}: pass rate by run {by_run}{spread}; intervals and p-values cover the choice of tasks, "
+                "not of seeds."
             )
     console.print(Group(*parts))
     figure = rates_figure({name: summarise(_joined(each)) for name, each in logs.items()}) if options.plot else None

@@ -94,3 +94,11 @@ def test_dependent_variants_widen_the_interval():
 def test_sides_without_a_common_task_are_refused():
     with pytest.raises(ValueError, match="no task in common"):
         paired_difference({1: 1.0}, {2: 1.0}, {1: 1, 2: 2}, {1: "a", 2: "a"})
+
+
+def test_weighted_tasks_give_the_difference_of_the_ratios():
+    turns = {1: 2.0, 2: 6.0}
+    before, after = {1: 0.5, 2: 1 / 6}, {1: 1.0, 2: 0.5}
+    found = paired_difference(before, after, {1: 1, 2: 2}, {1: "a", 2: "a"}, turns)
+    assert (found.mean_a, found.mean_b) == (pytest.approx(2 / 8), pytest.approx(5 / 8))
+    assert found.difference == pytest.approx(3 / 8)
