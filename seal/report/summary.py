@@ -91,7 +91,9 @@ def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
     suspected = suspected_tasks(lines, load_suspected())
     if suspected:
         step = run.validation.steps[-1]
-        averages = [row for row in summarise_step(run.validation.at(step), suspected) if row.is_average and row.rate]
+        prefixes = {prefix for _task, prefix in suspected}
+        rows = summarise_step(run.validation.at(step), suspected)
+        averages = [row for row in rows if row.is_average and row.rate and row.prefix in prefixes]
         less = ", ".join(f"{row.name} {percent(row.rate.rate)}" for row in averages)
         notes.append(f"without {len(suspected)} suspected items at step {step}: {less}")
     return "; ".join(notes) + "."
