@@ -27,6 +27,8 @@ CLOCK = struct.Struct("<qqqddd")
 """Shared with the service: request number, step, call; when the call and when the request began
 (seconds of the monotonic clock; 0 while there is none); the processor time used until then."""
 _OUT_OF_MEMORY = 70
+_RECEIVE_BYTES = 2**18
+_GATHER_SECONDS = 0.002
 _PR_SET_PDEATHSIG = 1
 LENGTH = struct.Struct(">I")
 
@@ -76,17 +78,33 @@ def limit_memory(megabytes: int) -> None:
 
 
 def serve(connection: socket.socket, clock: Clock) -> None:
-    """Answer requests until the other side closes the connection."""
-    host = Host(clock)
-    reader = connection.makefile("rb")
-    while len(prefix := reader.read(LENGTH.size)) == LENGTH.size:
-        request = reader.read(LENGTH.unpack(prefix)[0])
-        clock.start()
-        op, episode, arguments = orjson.loads(request)
-        header, body = host.handle(op, episode, arguments)
-        answer = orjson.dumps(header) + b"\n" + body
-        clock.stop()
-        connection.sendall(LENGTH.pack(len(answer)) + answer)
+    """Answer requests until the other side closes the connection.
+
+    Requests that arrive together are answered together, but no answer waits longer
+    than a few milliseconds for its neighbours.
+    """
+    host, received, answers, first = Host(clock), bytearray(), [], 0.0
+    while data := connection.recv(_RECEIVE_BYTES):
+        received += data
+        while len(received) >= LENGTH.size:
+            end = LENGTH.size + LENGTH.unpack_from(received)[0]
+            if len(received) < end:
+                break
+            request = bytes(received[LENGTH.size : end])
+            del received[:end]
+            clock.start()
+            op, episode, arguments = orjson.loads(request)
+            header, body = host.handle(op, episode, arguments)
+            clock.stop()
+            head = orjson.dumps(header) + b"\n"
+            first = first if answers else time.monotonic()
+            answers += [LENGTH.pack(len(head) + len(body)), head, body]
+            if time.monotonic() - first > _GATHER_SECONDS:
+                connection.sendall(b"".join(answers))
+                answers = []
+        if answers:
+            connection.sendall(b"".join(answers))
+            answers = []
 
 
 def main(arguments: list[str]) -> None:
@@ -96,7 +114,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
     for name, location in json.loads(environments).items():
         base.register(name, location)
-    base.get_environment("bfcl").version()
+        base.get_environment(name).prepare()
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
         try:

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import orjson
+
+
+class _Http(asyncio.Protocol):
+    """Collects one answer at a time; answers carry a content-length."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received = self._received + data if self._received else data
+        head = self._received.find(b"\r\n\r\n")
+        if head < 0:
+            return
+        at = self._received.lower().index(b"content-length:", 0, head) + 15
+        end = head + 4 + int(self._received[at : self._received.find(b"\r\n", at)])
+        if len(self._received) >= end and self.answer is not None and not self.answer.done():
+            self.answer.set_result((int(self._received[9:12]), self._received[head + 4 : end]))
+            self._received = b""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(ConnectionError("the service closed the connection"))
 
 
 class Connection:
@@ -14,23 +41,20 @@ class Connection:
     def __init__(self, host: str, port: int, deadline: float = 60.0) -> None:
         """Connects on first use; `deadline` is that of one request in seconds."""
         self._host, self._port, self._deadline = host, port, deadline
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._http: _Http | None = None
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         """POST /verb; (status, decoded answer)."""
         payload = body if isinstance(body, bytes) else orjson.dumps(body)
         head = f"POST /{verb} HTTP/1.1\r\nHost: {self._host}\r\nContent-Length: {len(payload)}\r\n\r\n"
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._deadline):
-            if self._writer is None or self._reader is None:
-                self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=2**24)
-            self._writer.write(head.encode() + payload)
-            answer = await self._reader.readuntil(b"\r\n\r\n")
-            status = int(answer[9:12])
-            length = next(
-                int(line.split(b":")[1]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length")
-            )
-            data = await self._reader.readexactly(length)
+            if self._http is None:
+                _, self._http = await loop.create_connection(_Http, self._host, self._port)
+            self._http.answer = loop.create_future()
+            assert self._http.transport is not None
+            self._http.transport.write(head.encode() + payload)
+            status, data = await self._http.answer
         return status, orjson.loads(data)
 
     async def verb(self, verb: str, body: Any) -> Any:
@@ -42,6 +66,6 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._writer is not None:
-            self._writer.close()
-            self._reader = self._writer = None
+        if self._http is not None and self._http.transport is not None:
+            self._http.transport.close()
+            self._http = None

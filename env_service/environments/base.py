@@ -62,6 +62,9 @@ class Environment(Protocol):
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> Episode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
+    def prepare(self) -> None:
+        """Load what all episodes share; called once in each worker before it serves."""
+
     def version(self) -> Json:
         """What results depend on: data hash, package versions."""
 

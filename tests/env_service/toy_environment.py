@@ -55,5 +55,7 @@ class CounterEnvironment:
             raise ValueError(f"task_id {task_id!r} is no number.")
         return CounterEpisode(int(task_id), guard)
 
+    def prepare(self) -> None: ...
+
     def version(self) -> Json:
         return {"data_hash": "none"}

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from env_service.environments.base import Guard, Json
-from env_service.environments.bfcl.catalog import Document, Task, all_tools, available_tools, data_hash, revealed_tools
+from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, revealed_tools
 from env_service.environments.bfcl.formats import Call, Parsed, get_format
 from env_service.environments.bfcl.leaks import episode_guard
 from env_service.environments.bfcl.report import assessment
 from env_service.environments.bfcl.settings import Settings
-from env_service.environments.bfcl.tools import CallOutcome, Toolbox
+from env_service.environments.bfcl.tools import CallOutcome, Toolbox, argument_violations
 from env_service.environments.bfcl.verifier import (
     Comparison,
     Played,
@@ -28,8 +28,7 @@ from env_service.environments.bfcl.verifier import (
     shares_cards,
     verdict,
 )
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence, Violation
-from seal.diagnosis.schema import violations
+from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
 from seal.interface.cues import observe_feedback, observe_reveal, observe_start
 from seal.interface.guard import InterfaceLeak
 
@@ -64,7 +63,6 @@ class BfclEpisode:
         self._format = get_format(settings.tool_prompt_mode)
         self._compact = self._format.name == "compact"
         self._toolbox = Toolbox(task)
-        self._documents: Mapping[str, Document] = {document["name"]: document for document in all_tools(task)}
         self._results: list[str] = []
         self._turns = [_Turn()]
         self._pending_feedback = False
@@ -219,17 +217,8 @@ class BfclEpisode:
                 lambda: self._toolbox.call(name, arguments),
                 lambda reason: CallOutcome(f"Error during execution: {reason}", "deadline"),
             )
-        broken = self._violations(name.strip(), arguments)
+        broken = argument_violations(name.strip(), arguments)
         return CallEvidence(name, arguments, available, broken, outcome.error, outcome.text)
-
-    def _violations(self, name: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
-        document = self._documents.get(name)
-        if document is None:
-            return ()
-        try:
-            return violations(arguments, document)
-        except RecursionError:
-            return (Violation("structure", "", "the arguments are nested too deeply"),)
 
     # --- turns and the end --------------------------------------------------------
 

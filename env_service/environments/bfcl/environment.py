@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from env_service.environments.base import Guard, Json
 from env_service.environments.bfcl.catalog import CATEGORIES, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.verifier import reference
 
 
 class BfclEnvironment:
@@ -36,6 +38,13 @@ class BfclEnvironment:
         if settings.turns is not None:
             task = task.prefix(settings.turns)
         return BfclEpisode(task, settings, guard)
+
+    def prepare(self) -> None:
+        """Run every reference, so that no episode waits for it and memory stays where it starts."""
+        for task in load_tasks().values():
+            reference(task)
+        gc.collect()
+        gc.freeze()
 
     def version(self) -> Json:
         """The data's hash and the package's version."""

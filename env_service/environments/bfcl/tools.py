@@ -23,14 +23,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import mpmath
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
-from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from seal.diagnosis.evidence import CallError
+from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, load_tasks
+from seal.diagnosis.evidence import CallError, Violation
+from seal.diagnosis.schema import violations
 
 _CALLED_NAME = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _MAX_BRACKETS = 199
@@ -63,6 +64,11 @@ def _owners() -> Mapping[str, str]:
 
 
 @cache
+def _documents() -> Mapping[str, Document]:
+    return {document["name"]: document for name in CLASSES for document in documents(name)}
+
+
+@cache
 def _signature(tool: str) -> inspect.Signature:
     """The method's signature without self."""
     signature = inspect.signature(getattr(simulator_class(_owners()[tool]), tool))
@@ -88,6 +94,22 @@ def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
     arguments = {name: ast.literal_eval(value) for name, value in zip(names, node.args, strict=False)}
     arguments |= {item.arg: ast.literal_eval(item.value) for item in node.keywords if item.arg is not None}
     return node.func.id, arguments
+
+
+def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
+    """How the arguments break the tool's document; () for a tool of no class."""
+    if tool not in _owners():
+        return ()
+    try:
+        return _violations(tool, marshal.dumps(arguments))
+    except (ValueError, RecursionError):  # marshal and jsonschema have their own limits of nesting
+        return (Violation("structure", "", "the arguments are nested too deeply"),)
+
+
+@lru_cache(maxsize=4096)
+def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
+    # Rollouts of one task repeat each other's calls, and a check costs as much as a call.
+    return violations(marshal.loads(arguments), _documents()[tool])
 
 
 class Toolbox:

@@ -60,7 +60,7 @@ def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     return _reference(task.id, datetime.date.today())[: len(task.reference)]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=800)
 def _reference(task_id: str, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
     task = load_tasks()[task_id]
     toolbox = Toolbox(task, label="ground_truth")
