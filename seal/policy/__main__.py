@@ -21,12 +21,14 @@ from rich.progress import Progress, TaskID
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from seal.data.splits import CATEGORIES, EVAL_SCENARIOS, TRAIN_SCENARIOS, task_id
+from seal.interface.cues import Omega, catalogue
 from seal.policy.corpus import CorpusSettings, fresh_variants, training_tasks, vocabulary
 from seal.policy.make import RECORD, Plan, make
 from seal.policy.model import SIZES
 from seal.policy.warm_start import WarmStartSettings
 
 SETS = ("train", "fresh", "evaluation")
+CUES = ("none", "empty", "all")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(options.threads)
     try:
-        return _make(options) if options.command == "make" else _measure(options)
+        return _make(options, arguments or sys.argv[1:]) if options.command == "make" else _measure(options)
     except ValueError as error:
         Console(stderr=True).print(f"[red]{error}[/red]")
         return 2
@@ -54,7 +56,7 @@ def _add_make(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("network")
     group.add_argument("--size", choices=SIZES, default="small")
     group.add_argument("--vocab", type=int, default=2048, help="tokens in the vocabulary")
-    group.add_argument("--context", type=int, default=4096, help="longest dialogue in tokens")
+    group.add_argument("--context", type=int, default=2048, help="longest dialogue in tokens; others are left out")
     group = parser.add_argument_group("data (training scenarios only)")
     group.add_argument(
         "--variants",
@@ -78,13 +80,21 @@ def _add_measure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=1, help="first turns to play; 0 for whole tasks")
     parser.add_argument("--samples", type=int, default=16, help="episodes a task at temperature 1")
     parser.add_argument("--category", choices=CATEGORIES, default="base")
+    parser.add_argument(
+        "--cues",
+        choices=CUES,
+        default="none",
+        help="none: episodes of evaluation; empty, all: episodes of training without a cue, with every cue",
+    )
     parser.add_argument("--sets", default="train,evaluation", help=f"any of {', '.join(SETS)}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, default=None, help="also append the figures to this file")
 
 
-def _make(options: argparse.Namespace) -> int:
+def _make(options: argparse.Namespace, arguments: list[str]) -> int:
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--device {options.device}: torch sees no CUDA device here; leave it out to use the CPU.")
     plan = Plan(
         seed=options.seed,
         size=options.size,
@@ -104,7 +114,7 @@ def _make(options: argparse.Namespace) -> int:
         ),
     )
     console = Console()
-    command = ["python", "-m", "seal.policy", *sys.argv[1:]]
+    command = ["python", "-m", "seal.policy", *arguments]
     record = make(plan, options.out, command, options.device, console)
     megabytes = (options.out / "model.safetensors").stat().st_size / 1e6
     console.print(
@@ -138,21 +148,23 @@ def _measure(options: argparse.Namespace) -> int:
         )
     console = Console()
     sampler = Sampler(options.policy, options.seed)
+    omega = {"none": None, "empty": Omega(), "all": Omega.of(catalogue())}[options.cues]
     for name in chosen:
         tasks = [_cut(task, options.turns) for task in _tasks(name, options.category)]
         for temperature, samples in ((0.0, 1), (1.0, options.samples)):
             with Progress(console=console, transient=True) as progress:
                 bar = progress.add_task(f"{name}, T = {temperature:g}", total=len(tasks) * samples)
-                result = sampler.run(tasks, samples, temperature, partial(_show, progress, bar))
+                result = sampler.run(tasks, samples, temperature, partial(_show, progress, bar), omega)
             shares = ", ".join(f"{outcome} {share:.2f}" for outcome, share in result.outcomes.items())
             console.print(
-                f"{name:<10} {options.category}, {options.turns or 'all'} turn(s), T = {temperature:g}: "
+                f"{name:<10} {options.category}, {options.turns or 'all'} turn(s), cues {options.cues}, "
+                f"T = {temperature:g}: "
                 f"{result.rate:.3f} +- {result.error:.3f} (n = {result.tasks} x {samples}), "
                 f"{result.band} tasks strictly between 0 and 1; {shares}"
             )
             if options.json:
                 line = {"policy": str(options.policy), "set": name, "category": options.category}
-                line |= {"turns": options.turns, "temperature": temperature, "seed": options.seed}
+                line |= {"turns": options.turns, "cues": options.cues, "temperature": temperature, "seed": options.seed}
                 with options.json.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line | asdict(result)) + "\n")
     return 0

@@ -20,12 +20,12 @@ from functools import cache
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
+from env_service.environments.bfcl.tools import parse_reference, simulator_class
 from seal.data.splits import TRAIN_SCENARIOS, side_of_scenario
 from seal.interface.sampling import random_omega
 from seal.policy.dialogue import Played, play_reference, play_with_slip
 from seal.policy.variants import Call, Responses, Script, VariantMaker
-from seal.policy.verdict import reference_passes
+from seal.policy.verdict import reference_passes, simulators
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,17 @@ class CorpusSettings:
 
     scenarios: tuple[int, ...] = TRAIN_SCENARIOS
     variants: Mapping[str, int] | tuple[tuple[str, int], ...] = (("base", 25),)
-    cue_share: float = 0.3
+    cue_share: float = 0.5
     slip_share: float = 0.5
-    first_turn_share: float = 0.0
+    first_turn_share: float = 0.4
 
     def __post_init__(self) -> None:
         held = [number for number in self.scenarios if side_of_scenario(number) != "train"]
         if held:
             raise ValueError(f"Scenarios {held} belong to the evaluation side: a policy must not be made from them.")
+        for name in ("cue_share", "slip_share", "first_turn_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def _written(call: Call) -> str:
 
 def run_reference(task: Task, script: Script) -> Responses:
     """Execute a script's calls in fresh simulators."""
-    toolbox = Toolbox(replace(task, initial_config=script.config))
+    toolbox = simulators(replace(task, initial_config=script.config))
     # Two tools change a list that they are given: each call gets its own copy.
     return tuple(
         tuple(toolbox.call(call.name, copy.deepcopy(dict(call.arguments))).text for call in turn)

@@ -19,7 +19,7 @@ from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
 from seal.policy.variants import Call
-from seal.policy.verdict import passes
+from seal.policy.verdict import load_config, passes
 
 FORMAT = "compact"
 """The prompt mode that the policy learns."""
@@ -46,7 +46,9 @@ def open_episode(task: Task, omega: Omega | None, max_steps: int = _STEPS) -> Bf
         tool_prompt_mode=FORMAT,
         max_steps=max_steps,
     )
-    return BfclEpisode(task, settings, Guard())
+    episode = BfclEpisode(task, settings, Guard())
+    load_config(episode._toolbox, task)
+    return episode
 
 
 def tool_names() -> tuple[str, ...]:
@@ -56,7 +58,10 @@ def tool_names() -> tuple[str, ...]:
 
 def play_reference(task: Task, omega: Omega | None = None) -> Played:
     """The dialogue in which every call is the reference's."""
-    return Played(*_play(task, omega, slip=None))
+    played = _play(task, omega, slip=None)
+    if played is None:
+        raise ValueError(f"The reference of {task.id} ends its episode early: this benchmark version is not supported.")
+    return played
 
 
 def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Played:
@@ -70,12 +75,11 @@ def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Played:
     for _ in range(3 if places else 0):
         turn, index = rng.choice(places)
         text = slip_text(calls[turn][index], tool_names(), rng)
-        messages, slips = _play(task, omega, slip=(turn, index, text))
-        parsed = get_format(FORMAT).parse(text).calls
+        played = _play(task, omega, slip=(turn, index, text))
         made = [[(call.name, call.arguments) for call in turn_calls] for turn_calls in calls]
-        made[turn][index:index] = parsed
-        if slips and passes(task, made):
-            return Played(messages, slips)
+        made[turn][index:index] = get_format(FORMAT).parse(text).calls
+        if played is not None and passes(task, made):
+            return played
     return play_reference(task, omega)
 
 
@@ -97,31 +101,32 @@ def slip_text(call: Call, names: Sequence[str], rng: random.Random) -> str:
     return broken[:-cut] + "</tool_call>"
 
 
-def _play(
-    task: Task, omega: Omega | None, slip: tuple[int, int, str] | None
-) -> tuple[tuple[Mapping[str, str], ...], tuple[int, ...]]:
-    """Messages and the places of slips that failed as they should."""
+def _play(task: Task, omega: Omega | None, slip: tuple[int, int, str] | None) -> Played | None:
+    """Play the reference, with a slip before one call (turn, index, text); None if the slip is not answered."""
     style = get_format(FORMAT)
     episode = open_episode(task, omega)
     messages = [_plain(message) for message in episode.start()["state"]]
     slips: list[int] = []
 
-    def say(text: str) -> bool:
+    def say(text: str) -> Mapping[str, object]:
         messages.append({"role": "assistant", "content": text})
         answer = episode.step(text, truncated=False)
         if not answer["is_terminated"]:
             messages.extend(_plain(message) for message in answer["state"])
-        return answer["info"]["error_class"] is not None
+        return answer["info"]
 
     for turn, reference in enumerate(task.reference):
         for index, call in enumerate(reference):
             if slip is not None and slip[:2] == (turn, index):
-                place = len(messages)
-                if say(slip[2]):
-                    slips.append(place)
+                slips.append(len(messages))
+                info = say(slip[2])
+                if info["error_class"] is None or info["turn"] != turn or info["stop"] is not None:
+                    return None
             say(style.render_call(*parse_reference(call)))
-        say(ANSWER_AFTER_CALLS if reference else ANSWER_WITHOUT_CALL)
-    return tuple(messages), tuple(slips)
+        info = say(ANSWER_AFTER_CALLS if reference else ANSWER_WITHOUT_CALL)
+        if (info["stop"] is not None) != (turn == len(task.reference) - 1):
+            return None
+    return Played(tuple(messages), tuple(slips))
 
 
 def _plain(message: Mapping[str, object]) -> dict[str, str]:

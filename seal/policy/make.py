@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -42,13 +43,14 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
 class Plan:
     """Everything that decides the outcome; two runs of one plan on one machine give the same files.
 
-    size: a key of SIZES. vocab_size, context: tokens. seed: of all chance.
+    size: a key of SIZES. vocab_size: tokens. context: longest dialogue in tokens; longer
+    ones (a few of long_context) are left out. seed: of all chance.
     """
 
     seed: int = 0
     size: str = "small"
     vocab_size: int = 2048
-    context: int = 4096
+    context: int = 2048
     corpus: CorpusSettings = field(default_factory=CorpusSettings)
     training: WarmStartSettings = field(default_factory=WarmStartSettings)
 
@@ -83,11 +85,13 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         tokenizer = train_tokenizer(tokenizer_texts(groups, words), tool_names(), plan.vocab_size, plan.context)
         encoder = DialogueEncoder(tokenizer)
         encoded = [[encoder.encode(dialogue.messages, dialogue.slips) for dialogue in group] for group in groups]
-        tokens = sum(len(dialogue.ids) for group in encoded for dialogue in group)
-        longest = max(len(dialogue.ids) for group in encoded for dialogue in group)
-        if longest > plan.context:
-            raise ValueError(f"A dialogue has {longest} tokens but the context is {plan.context}: raise --context.")
-        progress.update(bar, note=f"{dialogues} dialogues, {tokens / dialogues:.0f} tokens each")
+        kept = [[dialogue for dialogue in group if len(dialogue.ids) <= plan.context] for group in encoded]
+        kept = [group for group in kept if group]
+        lengths = [len(dialogue.ids) for group in kept for dialogue in group]
+        if not kept:
+            raise ValueError(f"Every dialogue is longer than the context of {plan.context} tokens: raise --context.")
+        note = f"{len(lengths)} of {dialogues} dialogues fit the context, {mean(lengths):.0f} tokens each"
+        progress.update(bar, note=note)
 
         model = new_model(
             SIZES[plan.size],
@@ -105,7 +109,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
             note = f"loss {sum(recent) / len(recent):.3f}"
             progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
 
-        warm_start(model, encoded, plan.training, plan.seed, on_step)
+        warm_start(model, kept, plan.training, plan.seed, on_step)
 
     out.mkdir(parents=True, exist_ok=True)
     model.to("cpu").save_pretrained(out)
@@ -117,8 +121,9 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "dialogues": dialogues,
         "dialogues_by_category": _count(dialogue.category for group in groups for dialogue in group),
-        "mean_tokens": round(tokens / dialogues, 1),
-        "longest": longest,
+        "dialogues_that_fit": len(lengths),
+        "mean_tokens": round(mean(lengths), 1),
+        "longest": max(lengths),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
         "corpus_sha256": digest(groups),

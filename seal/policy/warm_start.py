@@ -31,7 +31,7 @@ class WarmStartSettings:
     that the assistant does not say. decay: Muon's weight decay. clip: gradient norm.
     """
 
-    tokens: int = 1_100_000
+    tokens: int = 1_200_000
     batch_tokens: int = 4_800
     muon_lr: float = 0.02
     adam_lr: float = 0.003

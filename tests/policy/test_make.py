@@ -103,6 +103,7 @@ def test_a_message_without_end_is_cut_and_an_unreadable_call_ends_the_turn():
     ("arguments", "sentence"),
     [
         (["make", "--out", "x", "--variants", "base=many"], "is not CATEGORY=NUMBER"),
+        (["make", "--out", "x", "--cue-share", "3"], "cue_share must lie between 0 and 1"),
         (["measure", "--policy", "nowhere"], "holds no config.json"),
         (["measure", "--policy", "x", "--sets", "test"], "there is no set 'test'"),
     ],

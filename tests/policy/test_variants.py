@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import load_tasks
+from seal.data.splits import TRAIN_SCENARIOS
 from seal.policy.corpus import (
     fixed_words,
+    fresh_variants,
     run_reference,
     script_of,
     vocabulary,
     with_script,
 )
+from seal.policy.dialogue import play_reference
 from seal.policy.variants import (
     Call,
     Exchange,
@@ -171,3 +174,23 @@ def test_originals_pass_their_own_verdict_and_survive_rewriting():
         rewritten = with_script(task, exchange_script(script_of(task), []))
         assert script_of(rewritten) == script_of(task)
         assert reference_passes(rewritten)
+
+
+def test_a_variants_configuration_reaches_the_simulators():
+    task = load_tasks()["multi_turn_base_30"]
+    script = script_of(task)
+    changed = exchange_script(script, [Exchange("project", "harvest")])
+    variant = with_script(task, changed)
+    answers = run_reference(task, changed)
+    assert changed.config != script.config
+    assert [list(map(response_shape, turn)) for turn in answers] == [
+        list(map(response_shape, turn)) for turn in run_reference(task, script)
+    ]
+    assert reference_passes(variant)
+    assert answers[0][0] in play_reference(variant).messages[3]["content"]
+
+
+def test_most_training_scenarios_have_variants():
+    tasks = [load_tasks()[f"multi_turn_base_{scenario}"] for scenario in TRAIN_SCENARIOS[::5]]
+    words = vocabulary(tasks)
+    assert sum(fresh != task for fresh, task in zip(fresh_variants(tasks, words, 0), tasks, strict=True)) >= 15
