@@ -7,15 +7,18 @@ the first two being inherited file descriptors. It ends when the socket does.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import mmap
 import os
 import resource
+import select
 import signal
 import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -77,14 +80,22 @@ def limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def serve(connection: socket.socket, clock: Clock) -> None:
-    """Answer requests until the other side closes the connection.
+def _receive(connection: socket.socket, ahead: Iterator[None]) -> bytes:
+    done = object()
+    while not select.select((connection,), (), (), 0)[0]:
+        if next(ahead, done) is done:
+            break
+    return connection.recv(_RECEIVE_BYTES)
+
+
+def serve(connection: socket.socket, clock: Clock, ahead: Iterator[None]) -> None:
+    """Answer requests until the other side closes the connection; advance `ahead` while there are none.
 
     Requests that arrive together are answered together, but no answer waits longer
     than a few milliseconds for its neighbours.
     """
     host, received, answers, first = Host(clock), bytearray(), [], 0.0
-    while data := connection.recv(_RECEIVE_BYTES):
+    while data := _receive(connection, ahead):
         received += data
         while len(received) >= LENGTH.size:
             end = LENGTH.size + LENGTH.unpack_from(received)[0]
@@ -112,13 +123,14 @@ def main(arguments: list[str]) -> None:
     socket_descriptor, clock_descriptor, megabytes, environments = arguments
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
-    for name, location in json.loads(environments).items():
+    locations = json.loads(environments)
+    for name, location in locations.items():
         base.register(name, location)
-        base.get_environment(name).prepare()
+    ahead = itertools.chain(*[base.get_environment(name).prepare() for name in locations])
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
         try:
-            serve(connection, Clock(int(clock_descriptor)))
+            serve(connection, Clock(int(clock_descriptor)), ahead)
         except MemoryError:
             os._exit(_OUT_OF_MEMORY)  # the clock still names the call; the service notes it and starts another worker
 

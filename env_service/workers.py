@@ -268,7 +268,11 @@ class WorkerPool:
         """Start every worker and the watchman, and wait until each has answered once."""
         async with asyncio.timeout(_START_SECONDS):
             await asyncio.gather(*(worker.start() for worker in self._workers))
-            await asyncio.gather(*(worker.request("version", None, {"env_type": "bfcl"}) for worker in self._workers))
+            first = (worker.request("version", None, {"env_type": "bfcl"}) for worker in self._workers)
+            try:
+                await asyncio.gather(*first)
+            except _WorkerGone:
+                raise RuntimeError("A worker ended while it started; it says why above.") from None
         self._watchman = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:

@@ -19,7 +19,7 @@ Adding one takes a module with an :class:`Environment` and one line
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -62,8 +62,8 @@ class Environment(Protocol):
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> Episode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
-    def prepare(self) -> None:
-        """Load what all episodes share; called once in each worker before it serves."""
+    def prepare(self) -> Iterator[None]:
+        """Work ahead of need, in pieces of a few milliseconds: a worker does one whenever it is idle."""
 
     def version(self) -> Json:
         """What results depend on: data hash, package versions."""

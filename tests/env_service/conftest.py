@@ -47,7 +47,7 @@ def _port(process: subprocess.Popen[bytes], log: Path, token: str | None) -> int
             if "listening on http://" not in line:
                 continue
             port = int(line.split("http://")[1].split()[0].rsplit(":", 1)[1])
-            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).read()
                 return port
         time.sleep(0.1)
@@ -57,7 +57,7 @@ def _port(process: subprocess.Popen[bytes], log: Path, token: str | None) -> int
 @pytest.fixture(scope="session")
 def service() -> Iterator[int]:
     """The port of a service with two workers and short deadlines."""
-    with running_service(BFCL_WORKERS="2", BFCL_CALL_SECONDS="2", BFCL_MEMORY_MB="512") as port:
+    with running_service(BFCL_WORKERS="2", BFCL_CALL_SECONDS="1", BFCL_MEMORY_MB="512") as port:
         yield port
 
 

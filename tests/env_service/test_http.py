@@ -70,7 +70,9 @@ def episode(client: Client) -> Any:
 def test_the_public_protocol_from_profile_to_release(client: Client) -> None:
     profile = client.ok("get_env_profile", {"env_type": "bfcl", "params": {"split": "base"}})
     assert profile == [f"multi_turn_base_{index}" for index in range(200)]
-    assert len(client.ok("get_env_profile", {"env_type": "bfcl", "params": {"split": "train"}})) == 800
+    train, held = (client.ok("get_env_profile", {"params": {"split": split}}) for split in ("train", "val"))
+    assert (len(train), len(held), len({*train, *held})) == (400, 400, 800)
+    assert len(client.ok("get_env_profile", {"env_type": "bfcl"})) == 800
     created = client.ok(
         "create",
         {
@@ -147,6 +149,7 @@ BAD = [
     ("evaluate", {"instance_id": "nobody"}, 400, "unknown"),
     ("get_info", {"instance_id": "nobody"}, 400, "unknown"),
     ("evaluate", {}, 400, "instance_id is missing"),
+    ("get_env_profile", {"params": {"split": "mine"}}, 400, "choose one of base"),
     ("release", {}, 400, "instance_id is missing"),
     ("create", {}, 400, "task_id is missing"),
     ("create", {"task_id": "multi_turn_base_200"}, 400, "unknown"),

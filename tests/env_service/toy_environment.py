@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Guard, Json
@@ -55,7 +55,8 @@ class CounterEnvironment:
             raise ValueError(f"task_id {task_id!r} is no number.")
         return CounterEpisode(int(task_id), guard)
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> Iterator[None]:
+        return iter(())
 
     def version(self) -> Json:
         return {"data_hash": "none"}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Guard, Json
 from env_service.environments.bfcl.catalog import CATEGORIES, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.settings import EVALUATION_SPLITS, read_settings
 from env_service.environments.bfcl.verifier import reference
+from seal.data import splits
 
 
 class BfclEnvironment:
@@ -19,14 +19,22 @@ class BfclEnvironment:
     name = "bfcl"
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """Every id, or those of one category when `split` names one.
+        """The ids of a category or of one side of a split; every id without a split.
 
-        Which tasks train and which evaluate is the business of the data's own split files.
+        train and val (test, eval) are the sides of the leak-free default split;
+        ValueError lists the names where `split` is none of them.
         """
-        tasks = load_tasks()
+        ids = list(load_tasks())
         if split in CATEGORIES:
-            return [task.id for task in tasks.values() if task.category == split]
-        return list(tasks)
+            return [task.id for task in load_tasks().values() if task.category == split]
+        sides = {"": ids, "all": ids, "train": splits.task_ids()["train"]}
+        sides |= {name: splits.task_ids()["eval"] for name in EVALUATION_SPLITS}
+        sides |= {f"released_ids_{side}": held for side, held in splits.task_ids("released_ids").items()}
+        if split not in sides:
+            raise ValueError(
+                f"split {split!r} is unknown; choose one of {', '.join(filter(None, (*CATEGORIES, *sides)))}."
+            )
+        return sides[split]
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> BfclEpisode:
         """Start an episode of a task or, with params["turns"], of its first turns."""
@@ -39,12 +47,11 @@ class BfclEnvironment:
             task = task.prefix(settings.turns)
         return BfclEpisode(task, settings, guard)
 
-    def prepare(self) -> None:
-        """Run every reference, so that no episode waits for it and memory stays where it starts."""
+    def prepare(self) -> Iterator[None]:
+        """Run every reference once, so that episodes find it done and memory stays where it starts."""
         for task in load_tasks().values():
             reference(task)
-        gc.collect()
-        gc.freeze()
+            yield
 
     def version(self) -> Json:
         """The data's hash and the package's version."""

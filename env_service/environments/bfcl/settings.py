@@ -11,7 +11,7 @@ from seal.diagnosis.rules import rules
 from seal.interface.cues import Omega, catalogue
 from seal.interface.release import omega_of_release
 
-EVALUATION_SPLITS = frozenset({"val", "validation", "validate", "test", "eval", "evaluation"})
+EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
 
 ParseErrors = Literal["end_turn", "feedback", "end_episode"]
 """What an unreadable call does: ends the user turn (as the official runner), is
