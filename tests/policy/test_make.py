@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,14 @@ def test_a_message_without_end_is_cut_and_an_unreadable_call_ends_the_turn():
 def test_wrong_options_end_in_one_sentence(arguments, sentence, capsys):
     assert main(arguments) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+def test_measure_samples_the_committed_policy(tmp_path):
+    figures_file = tmp_path / "figures.jsonl"
+    command = ["measure", "--policy", str(COMMITTED), "--sets", "train", "--samples", "2", "--json", str(figures_file)]
+    subprocess.run([sys.executable, "-m", "seal.policy", *command], check=True, timeout=600, cwd=COMMITTED.parents[1])
+    greedy, sampled = map(json.loads, figures_file.read_text().splitlines())
+    assert (greedy["tasks"], greedy["samples"], sampled["samples"]) == (100, 1, 2)
+    assert greedy["rate"] > sampled["rate"] > 0.05
+    assert sampled["band"] >= 10

@@ -56,7 +56,7 @@ def test_it_learns_and_the_seed_decides_everything():
 
     def run(seed):
         model, steps = tiny(seed), []
-        warm_start(model, groups, WarmStartSettings(tokens=20_000, batch_tokens=200, warmup=5), seed, steps.append)
+        warm_start(model, groups, WarmStartSettings(tokens=12_000, batch_tokens=200, warmup=5), seed, steps.append)
         return model, steps
 
     (first, steps), (second, again), (other, _) = run(0), run(0), run(1)
