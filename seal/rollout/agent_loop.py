@@ -9,6 +9,7 @@ the engine is recorded in the trajectory, not raised: a bad rollout is data.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 import zlib
@@ -93,6 +94,10 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and, in training, `omega`."""
+        async with _slots(self.settings.concurrency):
+            return await self._run(sampling_params, row)
+
+    async def _run(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> AgentLoopOutput:
         started = time.monotonic()
         infra, message = None, ""
         for attempt in range(self.settings.attempts):
@@ -316,6 +321,12 @@ class SEALAgentLoop(AgentLoopBase):
             calls=int(evaluation["calls"]),
             errors=int(evaluation["errors"]),
         )
+
+
+@functools.cache
+def _slots(concurrency: int) -> asyncio.Semaphore:
+    """The places of this worker; a whole validation at once would outgrow the service and the engine's queue."""
+    return asyncio.Semaphore(concurrency)
 
 
 class _Clock:

@@ -15,6 +15,8 @@ class RolloutSettings:
     a trajectory is started over after a failure of infrastructure. seed: with
     step, row, sample and message it seeds each request. leak_guard_share: of the
     training trajectories with an Omega, the share that the leak guard watches.
+    concurrency: trajectories that one agent-loop worker plays at a time; more wait,
+    and their deadline with them.
     """
 
     max_steps: int = 20
@@ -24,9 +26,10 @@ class RolloutSettings:
     seed: int = 0
     enforce_available_tools: bool = True
     leak_guard_share: float = 0.05
+    concurrency: int = 128
 
     def __post_init__(self):
-        for name in ("max_steps", "max_message_tokens", "attempts"):
+        for name in ("max_steps", "max_message_tokens", "attempts", "concurrency"):
             if getattr(self, name) < 1:
                 raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be at least 1.")
         if not 0 <= self.leak_guard_share <= 1:

@@ -1,0 +1,127 @@
+"""What the launcher reads while and after a run: steps, reasons of failure, where to resume."""
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from rich.console import Console
+
+from seal.launch import resume
+from seal.launch.errors import LaunchError
+from seal.launch.follow import failure_reason, follow, step_line
+from seal.launch.processes import start, stop_tree
+from seal.launch.recipe import HOME, compose_recipe
+
+STEP = {
+    "step": 3,
+    "reward_mean": 0.5,
+    "groups_with_spread": 6,
+    "label_shares": {"pass": 0.5, "state_mismatch": 0.3, "invalid_tool_call": 0.15, "missing_tool_call": 0.05},
+    "w": {"mean": 1.25, "min": 1.0, "max": 2.0},
+    "omega": {"version": 1, "digest": "d", "cues": ["recover"]},
+    "seconds": {"step": 21.4, "gen": 5.2, "update_actor": 8.9},
+    "infra": {},
+}
+
+
+def test_a_step_is_one_line():
+    line = step_line(STEP)
+    assert "reward 0.500" in line and "pass 50%" in line and "w 1.25" in line and "21 s (gen 5 update 9)" in line
+    assert "missing_tool_call" not in line and "\n" not in line
+    assert "infra 2" in step_line({**STEP, "infra": {"engine": 2}})
+
+
+def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
+    log = tmp_path / "seal_log"
+    log.mkdir()
+    train_log = tmp_path / "train.log"
+    train_log.touch()
+
+    def running():
+        (log / "steps.jsonl").write_text(json.dumps(STEP) + "\n")
+        return False
+
+    console = Console(record=True, width=200)
+    follow(tmp_path, train_log, running, deadline_s=30, console=console)
+    assert "step    3" in console.export_text()
+
+
+def test_a_silent_process_is_given_up_after_the_deadline(tmp_path):
+    with pytest.raises(LaunchError, match="step_deadline_s"):
+        follow(tmp_path, tmp_path / "none.log", lambda: True, deadline_s=0.5, console=Console(quiet=True))
+
+
+def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text(
+        "noise\n(TaskRunnerV1 pid=1) ValueError: first\n"
+        "ray.exceptions.RayTaskError(RuntimeError): wrapped\n"
+        "seal.training.watch.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
+    )
+    assert failure_reason(log) == "InfrastructureFailure: 5 of 8 trajectories of this step were lost"
+    log.write_text("nothing to see\n")
+    assert "no exception" in failure_reason(log)
+
+
+def test_stopping_a_process_stops_what_it_started(tmp_path):
+    script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    process = start([sys.executable, "-c", script + "time.sleep(60)"], log=tmp_path / "log", cwd=tmp_path, env={})
+    deadline = time.monotonic() + 20
+    while not (children := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert children
+    stop_tree(process, grace_s=5)
+    assert process.poll() is not None
+    assert all(not child.is_running() or child.status() == psutil.STATUS_ZOMBIE for child in children)
+
+
+@pytest.fixture
+def config(tmp_path):
+    config = compose_recipe(HOME / "exp" / "quickstart.yaml", [f"seal.run_dir={tmp_path}/run"])
+    return config
+
+
+def checkpoint(tmp_path, step, text=None):
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / f"global_step_{step}").mkdir(parents=True)
+    (folder / "latest_checkpointed_iteration.txt").write_text(str(step) if text is None else text)
+
+
+def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, tmp_path):
+    assert resume.prepare(config, "auto") and config.trainer.val_before_train
+    checkpoint(tmp_path, 10)
+    validated = tmp_path / "run" / "validation_log" / "0.jsonl"
+    validated.parent.mkdir()
+    validated.touch()
+    assert resume.prepare(config, "auto") and not config.trainer.val_before_train
+
+
+def test_a_complete_run_is_not_trained_again(config, tmp_path):
+    checkpoint(tmp_path, config.trainer.total_training_steps)
+    assert not resume.prepare(config, "auto")
+    with pytest.raises(LaunchError, match="holds a run already"):
+        resume.prepare(config, "never")
+
+
+@pytest.mark.parametrize(
+    ("mode", "named"), [("auto", "latest_checkpointed_iteration.txt"), ("nowhere", "--resume nowhere")]
+)
+def test_a_damaged_tracker_and_a_wrong_path_are_named(config, tmp_path, mode, named):
+    checkpoint(tmp_path, 10, text="")
+    with pytest.raises(LaunchError, match=named):
+        resume.prepare(config, mode)
+
+
+def test_the_selfcheck_finds_this_environment_ready():
+    done = subprocess.run(
+        [sys.executable, "-m", "seal.launch.selfcheck"],
+        cwd=HOME,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0 and "ready: torch 2.13.0" in done.stdout, done.stdout + done.stderr
