@@ -29,7 +29,8 @@ from env_service.host import Host, Position
 CLOCK = struct.Struct("<qqqddd")
 """Shared with the service: request number, step, call; when the call and when the request began
 (seconds of the monotonic clock; 0 while there is none); the processor time used until then."""
-_OUT_OF_MEMORY = 70
+OUT_OF_MEMORY = 70
+"""Exit code of a worker whose call found no more memory."""
 _RECEIVE_BYTES = 2**18
 _GATHER_SECONDS = 0.002
 _PR_SET_PDEATHSIG = 1
@@ -132,7 +133,7 @@ def main(arguments: list[str]) -> None:
         try:
             serve(connection, Clock(int(clock_descriptor)), ahead)
         except MemoryError:
-            os._exit(_OUT_OF_MEMORY)  # the clock still names the call; the service notes it and starts another worker
+            os._exit(OUT_OF_MEMORY)  # the clock still names the call; the service notes it and starts another worker
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import orjson
 from env_service.encoding import encode
 from env_service.environments import base
 from env_service.settings import ServiceSettings
-from env_service.worker_main import CLOCK, LENGTH
+from env_service.worker_main import CLOCK, LENGTH, OUT_OF_MEMORY
 
 _LOG = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
@@ -69,6 +69,7 @@ class EpisodeLog:
     worker: Worker | None = None
     life: int = -1
     lost: str = ""
+    suspect: tuple[int, int] | None = None
 
     def opening(self) -> dict[str, Any]:
         """The arguments that open it."""
@@ -131,17 +132,11 @@ class Worker:
         self._clock: mmap.mmap | None = None
         self._running: deque[tuple[int, EpisodeLog | None]] = deque()
         self._sent = 0
+        self._overdue = False
         self._starting = asyncio.Lock()
         self.life = -1
         self.episodes = 0
         self.restarts = 0
-
-    @property
-    def pid(self) -> int:
-        """The process's id; RuntimeError before the first start."""
-        if self._process is None:
-            raise RuntimeError("the worker has not been started")
-        return self._process.pid
 
     async def start(self) -> None:
         """Start a process and connect to it."""
@@ -158,6 +153,7 @@ class Worker:
         self._connection = _Connection()
         self._running.clear()
         self._sent = 0
+        self._overdue = False
         self.life += 1
         await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
 
@@ -208,15 +204,17 @@ class Worker:
         return elapsed > limit and (elapsed > 6 * limit or self._processor_seconds() - cpu_before > limit)
 
     def _processor_seconds(self) -> float:
+        assert self._process is not None
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         except OSError:  # it has just ended; whoever waits on it learns so from its connection
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def kill(self) -> None:
-        """End the process at once; whoever waits on it learns so."""
+    def end_overdue(self) -> None:
+        """End the process because it is past a deadline; whoever waits on it learns so."""
         if self._process is not None:
+            self._overdue = True
             self._process.kill()
 
     async def replace(self, life: int) -> None:
@@ -224,25 +222,39 @@ class Worker:
         async with self._starting:
             if self.life != life:
                 return
-            self._blame()
             await self.stop()
+            self._blame()
             self.restarts += 1
             await self.start()
 
     def _blame(self) -> None:
-        assert self._clock is not None
+        """Note what the process was doing when it ended, if that is why it ended.
+
+        It is when we ended it past a deadline or it ran out of memory. A death of
+        another kind may have come from outside: only a second one at the same call,
+        or outside calls, is laid at its door.
+        """
+        assert self._clock is not None and self._process is not None
         number, step, call, call_began, request_began, _ = CLOCK.unpack_from(self._clock)
         log = next((log for sent, log in self._running if sent == number), None)
         if log is None or not request_began:
             return
+        position = (step, call) if call_began else (-1, -1)
+        if self._overdue:
+            limit = f"exceeded {self._settings.call_seconds:g} s"
+        elif self._process.returncode == OUT_OF_MEMORY:
+            limit = f"exceeded {self._settings.memory_mb} MB of memory"
+        elif log.suspect == position:
+            limit = "ended its process"
+        else:
+            log.suspect = position
+            return
         if call_began:
-            late = time.monotonic() - call_began > self._settings.call_seconds
-            limit = f"{self._settings.call_seconds:g} s" if late else f"{self._settings.memory_mb} MB of memory"
-            _LOG.warning("call %d of step %d of episode %s exceeded %s", call, step, log.id, limit)
-            log.broken.append((step, call, f"the call exceeded {limit}"))
+            _LOG.warning("call %d of step %d of episode %s %s", call, step, log.id, limit)
+            log.broken.append((step, call, f"the call {limit}"))
         else:
             log.lost = "The episode was closed: handling its last message exceeded the service's limits."
-            _LOG.warning("episode %s broke the worker outside a call", log.id)
+            _LOG.warning("episode %s broke its worker outside a call", log.id)
 
 
 class WorkerPool:
@@ -258,11 +270,6 @@ class WorkerPool:
     def restarts(self) -> int:
         """How many processes were replaced."""
         return sum(worker.restarts for worker in self._workers)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The workers' process ids."""
-        return tuple(worker.pid for worker in self._workers)
 
     async def start(self) -> None:
         """Start every worker and the watchman, and wait until each has answered once."""
@@ -284,12 +291,13 @@ class WorkerPool:
     async def ask(self, op: str, arguments: Mapping[str, Any]) -> Answer:
         """A request about no episode, to any worker."""
         worker = min(self._workers, key=lambda worker: worker.busy)
-        life = worker.life
-        try:
-            return await worker.request(op, None, arguments)
-        except _WorkerGone:
-            await worker.replace(life)
-            return await worker.request(op, None, arguments)
+        for _ in range(_MAX_RESTARTS_A_REQUEST):
+            life = worker.life
+            try:
+                return await worker.request(op, None, arguments)
+            except _WorkerGone:
+                await worker.replace(life)
+        raise RequestRefused("The service's workers end as soon as they start: see its log.", 503)
 
     async def create(self, log: EpisodeLog) -> Answer:
         """Open an episode on the worker that has the fewest."""
@@ -354,4 +362,4 @@ class WorkerPool:
             await asyncio.sleep(_WATCH_SECONDS)
             for worker in self._workers:
                 if worker.overdue():
-                    worker.kill()
+                    worker.end_overdue()
