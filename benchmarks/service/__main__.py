@@ -223,9 +223,8 @@ def _soak(episodes: int, runs: list[Run], mode: str, workers: int, console: Cons
         early = watch.now_mb("Pss_Anon")  # libraries are shared with processes that come and go
         uvloop.run(replay(port, itertools.islice(source, episodes - 2000), 32, mode))
         late = watch.now_mb("Pss_Anon")
-        console.print(
-            f"{episodes} episodes: own memory {early:.0f} MB after 2000, {late:.0f} MB at the end ({late / early - 1:+.1%})"
-        )
+        growth = f"{late / early - 1:+.1%}"
+        console.print(f"{episodes} episodes: own memory {early:.0f} MB after 2000, {late:.0f} MB at the end ({growth})")
 
 
 if __name__ == "__main__":

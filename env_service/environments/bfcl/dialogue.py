@@ -60,6 +60,7 @@ class BfclEpisode:
         self._omega = settings.interface()
         self._leak_guard = episode_guard(task) if settings.leak_guard and self._omega is not None else None
         self._parse_errors = settings.on_parse_error(task.category)
+        self._enforces_availability = settings.enforces_availability
         self._format = get_format(settings.tool_prompt_mode)
         self._compact = self._format.name == "compact"
         self._toolbox = Toolbox(task)
@@ -210,7 +211,7 @@ class BfclEpisode:
 
     def _call(self, call: Call, available: bool) -> CallEvidence:
         name, arguments = call
-        if self._settings.enforces_availability and not available:
+        if self._enforces_availability and not available:
             outcome = CallOutcome(f"Error during execution: name '{name}' is not defined", "unavailable")
         else:
             outcome = self._guard.run(
