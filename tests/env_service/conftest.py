@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
-def running_service(**variables: str) -> Iterator[int]:
+def running_service(command: Sequence[str] = (sys.executable, "-m", "env_service"), **variables: str) -> Iterator[int]:
     """A service process with BFCL_* variables; yields its port."""
     environment = {**os.environ, "BFCL_PORT": "0", "PYTHONPATH": str(ROOT), **variables}
     log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 - lives as long as the process
-    command = [sys.executable, "-m", "env_service"]
     process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=log, stdout=log)
     try:
         yield _port(process, Path(log.name), environment.get("BFCL_TOKEN"))

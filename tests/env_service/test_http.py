@@ -290,7 +290,8 @@ def test_a_second_environment_is_added_without_touching_the_service(
 ) -> None:
     path = f"{Path(__file__).parent}{os.pathsep}{ROOT}"
     added = "counter=toy_environment:CounterEnvironment"
-    with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path, BFCL_MEMORY_MB="300") as port:
+    limits = {"BFCL_MEMORY_MB": "300", "BFCL_REQUEST_SECONDS": "1"}
+    with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path, **limits) as port:
         client = Client(port)
         assert client.ok("get_env_profile", {"env_type": "counter"}) == ["3", "7"]
         client.ok("create", {"env_type": "counter", "task_id": "7", "instance_id": "a"})
@@ -300,8 +301,16 @@ def test_a_second_environment_is_added_without_touching_the_service(
         assert client.say("a", "+4")[1]["data"]["state"][0]["content"] == "7"
         assert client.say("a", "done")[1]["data"]["reward"] == 1.0
         assert client.say("b", "Done.")[0] == 200
+        client.ok("create", {"env_type": "counter", "task_id": "3", "instance_id": "c"})
+        assert client.say("c", "crash")[1]["data"]["state"][0]["content"] == "the call ended its process"
+        assert client.say("c", "+1")[1]["data"]["state"][0]["content"] == "1"
+        for _ in range(2):
+            status, answer = client.say("c", "spin")
+            assert (status, "was closed" in answer["detail"]) == (400, True)
+        assert client.say("b", "Done.")[0] == 200
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-        assert "env_service_worker_restarts 1\n" in metrics
+        assert "env_service_worker_restarts 4\n" in metrics
+        assert 'env_service_failures_total{cause="lost"} 2\n' in metrics
 
 
 def test_the_protocol_is_documented_and_its_version_named(service: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,11 @@ from env_service.environments.base import Guard, Json
 
 
 class CounterEpisode:
-    """`+N` adds N, `grow N` takes N megabytes, `done` ends; the reward is 1 when the goal was met."""
+    """`+N` adds N, `done` ends; the reward is 1 when the goal was met.
+
+    `grow N` takes N megabytes and `crash` ends the process, both in a guarded call;
+    `spin` never returns and is not guarded.
+    """
 
     def __init__(self, goal: int, guard: Guard) -> None:
         self._goal, self._guard = goal, guard
@@ -25,6 +31,12 @@ class CounterEpisode:
         if content.startswith("grow "):
             text = self._guard.run(lambda: str(len(bytearray(int(content[5:]) * 2**20))), lambda reason: reason)
             error = None if text.isdigit() else "deadline"
+        elif content == "crash":
+            text = self._guard.run(lambda: os.kill(os.getpid(), signal.SIGKILL), lambda reason: reason)
+            error = "deadline"
+        elif content == "spin":
+            while True:
+                pass
         elif content == "done" or truncated:
             self._ended, text = True, "ended"
         else:
