@@ -80,3 +80,38 @@ def test_paper_settings_are_the_shared_defaults():
     assert (actor.grad_clip, actor.loss_agg_mode, actor.entropy_coeff) == (1.0, "token-mean", 0)
     assert (rollout.n, rollout.temperature, rollout.val_kwargs.temperature) == (8, 1.0, 0)
     assert asdict(ReweightSettings())["w_max"] == config.seal.reweighting.w_max == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("vanilla", ("enabled",), False),
+        ("without_environment", ("interface", "enabled"), False),
+        ("without_reweighting", ("reweighting", "enabled"), False),
+        ("without_closed_loop", ("closed_loop",), False),
+        ("random_labels", ("diagnosis", "source"), "random"),
+    ],
+)
+def test_an_ablation_differs_from_the_main_run_in_one_setting(name, path, value):
+    full = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []))
+    ablated = OmegaConf.to_container(
+        compose_recipe(HOME / "exp" / "ablations" / f"{name}.yaml", ["trainer.experiment_name=SEAL"])
+    )
+    block = ablated["seal"]
+    for key in path[:-1]:
+        block = block[key]
+    assert block[path[-1]] == value
+    reference = full["seal"]
+    for key in path[:-1]:
+        reference = reference[key]
+    block[path[-1]] = reference[path[-1]]
+    assert ablated == full
+
+
+def test_the_main_run_has_the_papers_sizes():
+    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
+    assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (32, 8)
+    assert (config.data.max_prompt_length, config.data.max_response_length) == (8192, 4096)
+    assert config.actor_rollout_ref.rollout.max_model_len == 16384
+    assert (config.trainer.n_gpus_per_node, config.trainer.total_epochs, config.trainer.test_freq) == (4, 6, 10)
+    assert config.actor_rollout_ref.actor.optim.lr == 1e-6
