@@ -21,7 +21,7 @@ def reference_calls(task: Task) -> Turns:
 
 
 @cache
-def _calls_of_class() -> dict[str, list[Call]]:
+def known_calls() -> dict[str, list[Call]]:
     calls: dict[str, list[Call]] = {}
     for task in load_tasks().values():
         for call in (call for turn in reference_calls(task) for call in turn):
@@ -48,7 +48,7 @@ def _place(turns: Turns, rng: random.Random) -> tuple[int, int] | None:
 
 def _spurious(task: Task, rng: random.Random) -> Call:
     name = rng.choice([tool["name"] for tool in all_tools(task)])
-    known = _calls_of_class().get(name)
+    known = known_calls().get(name)
     name, arguments = rng.choice(known) if known else (name, {})
     return name, dict(arguments)
 

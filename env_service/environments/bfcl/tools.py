@@ -157,12 +157,12 @@ class Toolbox:
         There a word before "(" loses the blanks between them, and a tool's name
         in that place gets the name of its simulator in front, inside strings too.
         """
-        if depth > _MAX_BRACKETS:
-            raise _SourceError("too many nested parentheses (<string>, line 1)")
         if isinstance(value, str):
             return self._renamed(value) if "(" in value else value
         if isinstance(value, float) and not math.isfinite(value):
             raise _SourceError(f"name '{str(value).lstrip('-')}' is not defined")
+        if depth > _MAX_BRACKETS and isinstance(value, list | tuple | dict):
+            raise _SourceError("too many nested parentheses (<string>, line 1)")
         if isinstance(value, list | tuple):
             return type(value)(self._as_source_reads_it(item, depth + 1) for item in value)
         if isinstance(value, dict):

@@ -1,0 +1,85 @@
+"""A call gives the text that the package's own execution of its source gives."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import bfcl_official as official
+import pytest
+from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
+from bfcl_eval.model_handler.utils import convert_to_function_call
+from bfcl_perturbations import known_calls, reference_calls
+
+from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
+from env_service.environments.bfcl.tools import Toolbox, argument_violations, parse_reference
+
+HOSTILE: list[Any] = [
+    *(None, True, 1, -1, 0, 2.5, 10**30, float("inf"), float("nan"), [float("-inf")], {}, [], [[]]),
+    *("", "x", "a (b)", "use ls() now", "cd (x) and mv(y)", 'it\'s "q"(1)', "\\ (x)", "\n(", "\t(", "ü (x)"),
+    *("ls (", "f\u00a0(x)", "x\ud800(y)", "9" * 50, "..", "/", "a/b", ".hidden"),
+    *([1, "a (b)"], {"k (x)": "v (y)"}),
+]
+
+
+def officially(task: Task, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """The texts of the package's own execution."""
+    sources = convert_to_function_call([{name: arguments} for name, arguments in calls])
+    config, classes = official.entry(task)["initial_config"], list(task.involved_classes)
+    try:
+        run = multi_turn_utils.execute_multi_turn_func_call
+        return run(sources, config, classes, "model", task.id, task.long_context)[0]
+    finally:
+        for name in [name for name in vars(multi_turn_utils) if name.endswith("_instance")]:
+            del vars(multi_turn_utils)[name]
+
+
+def test_hostile_arguments_give_the_packages_own_texts() -> None:
+    rng, tasks = random.Random(3), list(load_tasks().values())
+    for _ in range(600):
+        task, calls = rng.choice(tasks), []
+        for _ in range(rng.randint(1, 4)):
+            name = rng.choice([tool["name"] for tool in all_tools(task)])
+            arguments = dict(rng.choice(known_calls().get(name, [(name, {})]))[1])
+            for key in [*arguments, *(["extra"] if rng.random() < 0.1 else [])]:
+                if rng.random() < 0.5:
+                    arguments[key] = rng.choice(HOSTILE)
+            if arguments and rng.random() < 0.1:
+                del arguments[rng.choice(list(arguments))]
+            calls.append((name, arguments))
+        box = Toolbox(task)
+        assert [box.call(*call).text for call in calls] == officially(task, calls), calls
+
+
+def test_every_reference_call_is_documented_and_breaks_no_document_but_in_known_places() -> None:
+    broken = set()
+    for task in load_tasks().values():
+        names = {tool["name"] for tool in all_tools(task)}
+        for name, arguments in (call for turn in reference_calls(task) for call in turn):
+            assert name in names
+            if argument_violations(name, arguments):
+                broken.add((name, tuple(sorted(arguments))))
+    assert len(broken) < 60
+
+
+@pytest.mark.parametrize(
+    "call", ["ls(", "ls", "ls(); pwd()", "os.system('x')", "print(1)", "ls(a=open('x'))", "cd(1, 2)"]
+)
+def test_a_reference_that_is_no_plain_call_is_refused(call: str) -> None:
+    with pytest.raises(ValueError):
+        parse_reference(call)
+
+
+def test_positional_arguments_are_named_after_the_methods_signature() -> None:
+    # The document lists insurance_cost before booking_id, the method the other way round.
+    name, arguments = parse_reference("purchase_insurance('token', 'basic', 'booking', 5.0, card_id='card')")
+    assert (name, arguments["booking_id"], arguments["insurance_cost"]) == ("purchase_insurance", "booking", 5.0)
+
+
+def test_nesting_is_cut_where_pythons_own_parser_cuts_it() -> None:
+    box = Toolbox(load_tasks()["multi_turn_base_0"])
+    for depth, word in ((199, "unhashable"), (200, "too many nested parentheses")):
+        value: Any = "x"
+        for _ in range(depth):
+            value = [value]
+        assert word in box.call("mkdir", {"dir_name": value}).text
