@@ -29,10 +29,11 @@ def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
 
 
 def test_the_shared_recipe_shows_every_setting_with_its_default():
-    config = OmegaConf.to_container(compose_recipe(QUICKSTART, []).seal)
-    train = {**config["data"]["train"], "categories": [], "prefix_turns": [], "task_file": None}
+    config = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []).seal)
+    train = config["data"]["train"]
     assert set(train) == {field.name for field in fields(Selection)}
     assert Selection.from_config(train) == Selection()
+    assert RolloutSettings(**config["rollout"]) == RolloutSettings()
     for shown, settings in ((config["interface"]["evolve"], EvolveSettings), (config["reweighting"], ReweightSettings)):
         assert set(shown) == {field.name for field in fields(settings)}
         assert settings.from_config(shown) == settings()
@@ -69,7 +70,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
 
 
 def test_paper_settings_are_the_shared_defaults():
-    config = compose_recipe(QUICKSTART, ["data.train_batch_size=32"])
+    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (actor.kl_loss_coef, actor.kl_loss_type, actor.clip_ratio, actor.clip_ratio_c) == (
         0.001,

@@ -13,7 +13,7 @@ from seal.training.watch import InfrastructureFailure, InfrastructureWatch
 
 
 def settings(*overrides: str) -> LoopSettings:
-    config = compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+    config = compose_recipe(HOME / "exp" / "SEAL.yaml", list(overrides))
     return LoopSettings.from_config(OmegaConf.to_container(config.seal))
 
 
