@@ -51,20 +51,20 @@ def test_hostile_arguments_give_the_packages_own_texts() -> None:
         assert [box.call(*call).text for call in calls] == officially(task, calls), calls
 
 
-def test_every_reference_call_is_documented_and_breaks_no_document_but_in_known_places() -> None:
-    broken = set()
-    for task in load_tasks().values():
-        names = {tool["name"] for tool in all_tools(task)}
-        for name, arguments in (call for turn in reference_calls(task) for call in turn):
-            assert name in names
-            if argument_violations(name, arguments):
-                broken.add((name, tuple(sorted(arguments))))
-    assert len(broken) < 60
+def test_references_keep_to_their_documents_but_for_one_ticket_named_by_text() -> None:
+    broken = {
+        (name, violation.kind, violation.path)
+        for task in load_tasks().values()
+        for name, arguments in (call for turn in reference_calls(task) for call in turn)
+        for violation in argument_violations(name, arguments)
+    }
+    assert broken == {("close_ticket", "type", "ticket_id")}
 
 
-@pytest.mark.parametrize(
-    "call", ["ls(", "ls", "ls(); pwd()", "os.system('x')", "print(1)", "ls(a=open('x'))", "cd(1, 2)"]
-)
+NO_CALLS = ["ls(", "ls", "ls(); pwd()", "os.system('x')", "print(1)", "ls(a=open('x'))", "cd(1, 2)"]
+
+
+@pytest.mark.parametrize("call", NO_CALLS)
 def test_a_reference_that_is_no_plain_call_is_refused(call: str) -> None:
     with pytest.raises(ValueError):
         parse_reference(call)
