@@ -80,24 +80,19 @@ class Host:
             return {"ok": False}, str(error).encode("utf-8", "replace")
         return {"ok": True, **header}, encode(data)
 
-    def _open(self, episode: str, arguments: Mapping[str, Any]) -> base.Episode:
+    def _create(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         environment = base.get_environment(arguments["env_type"])
         guard = EpisodeGuard(self._watch, {(step, call): why for step, call, why in arguments.get("broken", ())})
         opened = environment.open(arguments["task_id"], arguments["params"], guard)
+        data = _opening(opened, episode)
         self._episodes[episode] = (opened, guard)
-        return opened
-
-    def _create(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        self._open(episode, arguments)
-        return self._start(episode, arguments)
-
-    def _start(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        data = self._episodes[episode][0].start()
-        data["info"]["instance_id"] = episode
         return {}, data
 
+    def _start(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {}, _opening(self._episodes[episode][0], episode)
+
     def _rebuild(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        self._open(episode, arguments)
+        self._create(episode, arguments)
         for content, truncated in arguments["steps"]:
             self._advance(episode, content, truncated)
         return {}, None
@@ -128,3 +123,9 @@ class Host:
 
     def _version(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         return {}, base.get_environment(arguments["env_type"]).version()
+
+
+def _opening(opened: base.Episode, episode: str) -> base.Json:
+    data = opened.start()
+    data["info"]["instance_id"] = episode
+    return data

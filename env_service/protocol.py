@@ -69,18 +69,23 @@ class InstanceRequest(BaseModel):
     instance_id: Identifier | None = None
 
 
-class EnvironmentMessage(BaseModel):
-    """One message of the environment."""
+class OpeningMessage(BaseModel):
+    """One message of those that an episode starts with."""
 
     role: str
     content: str
+
+
+class EnvironmentMessage(OpeningMessage):
+    """One message of the environment; tool_calls is always empty and there for the public client."""
+
     tool_calls: list[Any] = []
 
 
 class CreateData(BaseModel):
     """What an episode starts with."""
 
-    state: list[EnvironmentMessage]
+    state: list[OpeningMessage]
     info: dict[str, Any]
 
 

@@ -306,7 +306,7 @@ class WorkerPool:
         worker.episodes += 1
         try:
             return await self._send("create", log, log.opening())
-        except RequestRefused:
+        except BaseException:
             self._leave(log)
             raise
 

@@ -83,6 +83,7 @@ def test_the_public_protocol_from_profile_to_release(client: Client) -> None:
         },
     )
     assert [message["role"] for message in created["state"]] == ["system", "user"]
+    assert all(message.keys() == {"role", "content"} for message in created["state"])
     assert created["info"]["instance_id"] == "public"
     assert (created["info"]["questions_count"], created["info"]["category"]) == (4, "base")
     for text in (text for turn in texts(reference_calls(load_tasks()[TASK]), None) for text in turn):

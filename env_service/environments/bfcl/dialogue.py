@@ -81,7 +81,7 @@ class BfclEpisode:
         if self._omega is not None:
             augmented = observe_start(content, tools, self._omega, self._task.category, self._compact)
             content = self._guarded(content, augmented)
-        state = [_message("system", content), _message("user", user)]
+        state = [{"role": "system", "content": content}, {"role": "user", "content": user}]
         omega = None
         if self._omega is not None:
             omega = {"version": self._omega.version, "digest": self._omega.digest}

@@ -23,14 +23,13 @@ def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: 
     ours = diagnose(turns, taxonomy)
     calls = [call for turn in turns for call in turn.calls]
     scorable = [tag for turn, tag in zip(turns, tags, strict=True) if turn.expected_calls]
-    irrelevance = [tag for turn, tag in zip(turns, tags, strict=True) if not turn.expected_calls]
     reached = [turn.stop not in ("not_reached", "open") for turn in turns]
-    passed = scorable.count(labels.PASS)
-    abstained = sum(
+    abstentions = [
         over and tag == labels.CORRECT_ABSTENTION
         for turn, tag, over in zip(turns, tags, reached, strict=True)
         if not turn.expected_calls
-    )
+    ]
+    passed, abstained = scorable.count(labels.PASS), sum(abstentions)
     progress = passed / len(scorable) if scorable else float(valid)
     stops = [turn.stop for turn in turns if turn.stop != "not_reached"]
     errors = sum(call.error is not None for call in calls)
@@ -46,12 +45,12 @@ def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: 
         "bfcl_progress_with_irrelevance": (passed + abstained) / len(turns),
         "bfcl_progress_info": {
             "per_turn_valid": [tag == labels.PASS for tag in scorable],
-            "irrelevance_per_turn": [tag == labels.CORRECT_ABSTENTION for tag in irrelevance],
+            "irrelevance_per_turn": abstentions,
             "failure_tags": tags,
             "passed_turns": passed,
             "scorable_turns": len(scorable),
             "passed_irrelevance_turns": abstained,
-            "irrelevance_turns": len(irrelevance),
+            "irrelevance_turns": len(abstentions),
             "terminated_early": ended and not all(reached),
         },
         "trajectory_messages": messages,
