@@ -27,7 +27,7 @@ free_kb=$(df -Pk . | awk 'NR == 2 {print $4}')
 
 say "python: $("$python" --version)"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
+pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet --quiet "$@"; }
 
 torch=$(grep -E '^torch==' requirements-cpu.txt)
 if ! .venv/bin/python -c "import importlib.metadata as m, sys; sys.exit('torch==' + m.version('torch') != '$torch')" 2>/dev/null; then
@@ -46,4 +46,4 @@ pip install --no-deps --no-build-isolation ./seal/backends/vllm_alias
 pip install --no-deps --no-build-isolation --editable .
 
 .venv/bin/python -m seal.data prepare
-.venv/bin/python -m seal.launch.selfcheck
+.venv/bin/python -W ignore -m seal.launch.selfcheck
