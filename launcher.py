@@ -71,6 +71,9 @@ def run(arguments: argparse.Namespace, overrides: list[str], argv: list[str], co
     if arguments.print_config:
         console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
         return 0
+    recipe = recipe.resolve()
+    if arguments.resume not in ("auto", "never"):
+        arguments.resume = str(Path(arguments.resume).resolve())
     os.chdir(HOME)
     preflight.check(config)
     run_dir = HOME / config.seal.run_dir
