@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace, overrides: list[str], argv: list[str], co
         record.add_service(folder, require_service(service.url))
         console.print(
             f"{config.trainer.experiment_name}: {train_rows} training tasks, {val_rows} validation tasks; "
-            f"record in {folder.relative_to(HOME)}, log in {(run_dir / 'train.log').relative_to(HOME)}",
+            f"record in {os.path.relpath(folder)}, log in {os.path.relpath(run_dir / 'train.log')}",
             highlight=False,
             soft_wrap=True,
         )
