@@ -71,11 +71,22 @@ class Host:
         """watch is told of every guarded call."""
         self._watch = watch
         self._episodes: dict[str, tuple[base.Episode, EpisodeGuard]] = {}
+        self._operations = {
+            "create": self._create,
+            "start": self._start,
+            "rebuild": self._rebuild,
+            "step": self._step,
+            "evaluate": self._evaluate,
+            "describe": self._describe,
+            "release": self._release,
+            "profile": self._profile,
+            "version": self._version,
+        }
 
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False}, the reason as text)."""
         try:
-            header, data = getattr(self, f"_{op}")(episode, arguments)
+            header, data = self._operations[op](episode, arguments)
         except ValueError as error:
             return {"ok": False}, str(error).encode("utf-8", "replace")
         return {"ok": True, **header}, encode(data)
