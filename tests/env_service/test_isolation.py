@@ -97,7 +97,7 @@ def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed:
     answers: dict[str, list[bytes]] = {}
     pending: dict[str, list[str]] = {}
     for index, run in enumerate(chosen):
-        name = f"{index}-{run}"
+        name = f"episode-{index}-of-run-{run}"
         answers[name] = [create(host, name, RUNS[run][0]).replace(name.encode(), b"alone")]
         pending[name] = list(RUNS[run][1])
     while pending:
@@ -110,7 +110,7 @@ def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed:
             host.handle("evaluate", name, {})
         answers[name].append(step(host, name, pending[name].pop(0)))
     for name, got in answers.items():
-        assert got == ALONE[int(name.split("-")[1])]
+        assert got == ALONE[int(name.rsplit("-", 1)[1])]
     assert (CREDIT_CARD_EXTENSION, BOOKING_RECORD_EXTENSION) == PRISTINE
 
 
