@@ -148,7 +148,7 @@ def _measure(options: argparse.Namespace) -> int:
         )
     console = Console()
     sampler = Sampler(options.policy, options.seed)
-    omega = {"none": None, "empty": Omega(), "all": Omega.of(catalogue())}[options.cues]
+    omega = {"none": None, "empty": Omega(), "all": Omega.of(list(catalogue()))}[options.cues]
     for name in chosen:
         tasks = [_cut(task, options.turns) for task in _tasks(name, options.category)]
         for temperature, samples in ((0.0, 1), (1.0, options.samples)):
