@@ -54,7 +54,13 @@ class EnvironmentClient:
 
     async def create(self, task_id: str, instance_id: str, params: Mapping[str, Any]) -> tuple[list[dict], dict]:
         """Open an episode; returns its first messages and the service's information about it."""
-        body = {"env_type": self._env_type, "task_id": task_id, "instance_id": instance_id, "params": dict(params)}
+        body = {
+            "env_type": self._env_type,
+            "task_id": task_id,
+            "instance_id": instance_id,
+            "create_id": instance_id,  # a repeated /create with it is answered, not refused
+            "params": dict(params),
+        }
         data = await self._post("create", body)
         return [_message(m) for m in data["state"]], data["info"]
 
