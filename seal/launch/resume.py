@@ -15,10 +15,9 @@ TRACKER = "latest_checkpointed_iteration.txt"
 def prepare(config: DictConfig, mode: str) -> bool:
     """Set the recipe's resume keys for `--resume auto|never|PATH`; False when the run is complete already."""
     checkpoints = HOME / config.trainer.default_local_dir
-    last = last_step(checkpoints)
     run_dir = HOME / config.seal.run_dir
     if mode == "never":
-        if last is not None or (run_dir / "seal_log" / "steps.jsonl").exists():
+        if last_step(checkpoints) is not None or (run_dir / "seal_log" / "steps.jsonl").exists():
             raise LaunchError(
                 f"{run_dir} holds a run already: remove it, set another trainer.experiment_name, or resume it with "
                 "--resume auto."
@@ -32,6 +31,7 @@ def prepare(config: DictConfig, mode: str) -> bool:
         config.trainer.resume_mode = "resume_path"
         config.trainer.resume_from_path = str(folder)
         return True
+    last = last_step(checkpoints)
     if last is None:
         return True
     if config.trainer.total_training_steps and last >= config.trainer.total_training_steps:

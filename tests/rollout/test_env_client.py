@@ -29,12 +29,12 @@ def service():
     env = {**os.environ, "BFCL_HOST": "127.0.0.1", "BFCL_PORT": str(port), "BFCL_WORKERS": "1"}
     process = subprocess.Popen([sys.executable, "-m", "env_service"], cwd=HOME, env=env)
     url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
-            if requests.get(f"{url}/healthz", timeout=2).ok:
+            if requests.get(f"{url}/healthz", timeout=10).ok:
                 break
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
     yield url
