@@ -89,12 +89,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="folders under experiments/")
     runs = parser.parse_args().runs
+    trained = [run for run in runs if (run / "seal_log" / "steps.jsonl").exists()]
     console = Console(width=120)
     table = Table("what", "before", "after", "change ± standard error", "errors", title="Quickstart")
-    for run in runs:
+    for run in trained:
         table.add_row(f"{run.name}: training reward, first and last quarter", *reward_difference([run]).row())
-    if len(runs) > 1:
-        table.add_row(f"all {len(runs)}: training reward", *reward_difference(runs).row())
+    if len(trained) > 1:
+        table.add_row(f"all {len(trained)}: training reward", *reward_difference(trained).row())
     for run in runs:
         for source, difference in validation_differences(run).items():
             table.add_row(f"{run.name}: {source}, pass rate", *difference.row())
