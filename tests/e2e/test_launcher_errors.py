@@ -73,7 +73,7 @@ def test_a_service_that_is_not_reachable():
         ("trainer.n_gpus_per_nodes=2", "trainer.n_gpus_per_node"),
         ("seal.reward.mode=dense", "seal.reward.mode"),
         ("seal.data.train.categories=[bass]", "bass"),
-        ("seal.data.train.scenarios=[0]", "data.train_batch_size"),
+        ("seal.data.train.limit=2", "data.train_batch_size"),
     ],
 )
 def test_settings_that_cannot_work_are_named(override, named):
