@@ -1,6 +1,7 @@
 """One step of Algorithm 1 without a trainer: what is weighed, what counts, what is kept."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from omegaconf import OmegaConf
@@ -12,6 +13,7 @@ from seal.training.group import mark_groups
 from seal.training.watch import InfrastructureFailure, InfrastructureWatch
 
 
+@cache
 def settings(*overrides: str) -> LoopSettings:
     config = compose_recipe(HOME / "exp" / "SEAL.yaml", list(overrides))
     return LoopSettings.from_config(OmegaConf.to_container(config.seal))
