@@ -51,7 +51,8 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert len(validated) == 8
         assert {line["data_source"] for line in validated} == {"base", "miss_func", "miss_param", "long_context"}
         assert all(line["omega_version"] is None and line["split"] == "eval" for line in validated)
-        assert all(len(line["labels"]) == line["turns"] for line in validated)
+        # Turns that an episode never reached have no label.
+        assert all(0 < len(line["labels"]) <= line["turns"] for line in validated)
     assert "before" in done.stdout and "after" in done.stdout
     assert (run.folder / "report.png").stat().st_size > 10_000
 
