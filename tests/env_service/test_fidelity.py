@@ -55,3 +55,13 @@ def test_with_an_omega_the_same_episode_does_reach_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr(dialogue, "observe_start", absent)
     with pytest.raises(AssertionError, match="asked"):
         _transcript("multi_turn_base_0", {"tool_prompt_mode": "compact", "omega": {"version": 0, "cues": {}}})
+
+
+def test_a_guarded_episode_refuses_a_cue_that_tells_what_only_the_reference_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    params = {"tool_prompt_mode": "compact", "omega": {"version": 0, "cues": {}}, "leak_guard": True}
+    assert _transcript("multi_turn_base_0", params)  # the real interface leaks nothing
+    monkeypatch.setattr(dialogue, "observe_start", lambda content, *_: content + "\nTry cd(folder='document').")
+    with pytest.raises(ValueError, match="interface leak in multi_turn_base_0"):
+        _transcript("multi_turn_base_0", params)
