@@ -30,16 +30,21 @@ def service():
     process = subprocess.Popen([sys.executable, "-m", "env_service"], cwd=HOME, env=env)
     url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 120
-    while True:
-        try:
-            if requests.get(f"{url}/healthz", timeout=10).ok:
-                break
-        except (requests.ConnectionError, requests.Timeout):
+    try:
+        while not _healthy(url):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
-    yield url
-    process.terminate()
-    process.wait(20)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/healthz", timeout=10).ok
+    except (requests.ConnectionError, requests.Timeout):
+        return False
 
 
 @pytest.fixture
