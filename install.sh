@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets SEAL up in .venv beside this file.
-#   bash install.sh --cpu     the CPU path: no GPU, no account, about two minutes
+#   bash install.sh --cpu     the CPU path: no GPU, no account, some minutes
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

@@ -31,10 +31,8 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
             raise LaunchError(
                 f"{override!r} is no override; write key=value after --, as in trainer.n_gpus_per_node=8."
             )
-    search = ",".join(f"file://{folder}" for folder in (HOME / "exp", _verl_config()))
     try:
-        with initialize_config_dir(str(path.parent.resolve()), version_base=None):
-            config = compose(path.stem, overrides=[f"hydra.searchpath=[{search}]", *overrides])
+        config = _compose(path, overrides)
         OmegaConf.resolve(config)
     except MissingConfigException as error:
         raise LaunchError(f"{path} cannot be composed: {_first_line(error)}.") from error
@@ -44,6 +42,12 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
     return config
+
+
+def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
+    search = ",".join(f"file://{folder}" for folder in (HOME / "exp", _verl_config()))
+    with initialize_config_dir(str(path.parent.resolve()), version_base=None):
+        return compose(path.stem, overrides=[f"hydra.searchpath=[{search}]", *overrides])
 
 
 def _verl_config() -> Path:
@@ -65,10 +69,7 @@ def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -
 
 
 def _known_keys(path: Path) -> list[str]:
-    search = ",".join(f"file://{folder}" for folder in (HOME / "exp", _verl_config()))
-    with initialize_config_dir(str(path.parent.resolve()), version_base=None):
-        config = compose(path.stem, overrides=[f"hydra.searchpath=[{search}]"])
-    return list(_flat(OmegaConf.to_container(config, resolve=False)))
+    return list(_flat(OmegaConf.to_container(_compose(path, []), resolve=False)))
 
 
 def _flat(tree: dict, prefix: str = ""):
