@@ -4,7 +4,7 @@ Replays references over HTTP with the client on the same cores as the service
 and prints, for each concurrency, episodes a second, processor time, latencies a
 verb and the peak memory of the service's whole process tree; before that, the
 in-process ceiling (the same requests handed to `Host` without HTTP) and the cost
-of one verdict. Processor time holds on a busy machine too; the rest wants a quiet one.
+of one verdict and its labels. Processor time holds on a busy machine too; the rest wants a quiet one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ from rich.table import Table
 
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.settings import read_settings
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.bfcl.verifier import verify
-from env_service.host import Host
+from env_service.host import EpisodeGuard, Host
+from seal.diagnosis.rules import diagnose
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[str, list[str]]
@@ -153,15 +156,29 @@ def in_process(runs: list[Run], mode: str) -> float:
     return len(runs) / (time.perf_counter() - began)
 
 
-def verdict_milliseconds() -> float:
-    """Median milliseconds of judging one reference run from its calls."""
-    taken = []
+def judgement_milliseconds(mode: str) -> tuple[float, float]:
+    """Median milliseconds of (verdict, verdict and labels) of one trajectory, given its calls and its evidence.
+
+    Trajectories: every reference, and every reference without its last call, so that half of them fail.
+    """
+    render, verdicts, both = get_format(mode).render_call, [], []
     for task in load_tasks().values():
-        calls = [[[parse_reference(call) for call in turn]] for turn in task.reference]
-        began = time.perf_counter()
-        verify(task, calls)
-        taken.append((time.perf_counter() - began) * 1000)
-    return statistics.median(taken)
+        reference = [[parse_reference(call) for call in turn] for turn in task.reference]
+        last = max(index for index, turn in enumerate(reference) if turn)
+        for turns in (reference, [turn[:-1] if index == last else turn for index, turn in enumerate(reference)]):
+            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": mode}), EpisodeGuard(_NoWatch(), {}))
+            for calls in turns:
+                if calls:
+                    episode.step("\n".join(render(*call) for call in calls), truncated=False)
+                episode.step("Done.", truncated=False)
+            evidence, calls = episode.evidence(), [[turn] for turn in turns]
+            began = time.perf_counter()
+            verify(task, calls)
+            judged = time.perf_counter()
+            diagnose(evidence, "paper")
+            verdicts.append((judged - began) * 1000)
+            both.append((time.perf_counter() - began) * 1000)
+    return statistics.median(verdicts), statistics.median(both)
 
 
 def processor_seconds(pid: int) -> float:
@@ -190,9 +207,12 @@ def main() -> None:
     console, runs = Console(width=180), reference_runs(options.mode)
 
     in_process(runs, options.mode)
-    verdict_milliseconds()
-    ceiling, verdict = in_process(runs, options.mode), verdict_milliseconds()
-    console.print(f"in process, without HTTP: {ceiling:.0f} episodes/s; one verdict {verdict:.2f} ms (median)")
+    judgement_milliseconds(options.mode)
+    ceiling, (verdict, both) = in_process(runs, options.mode), judgement_milliseconds(options.mode)
+    console.print(
+        f"in process, without HTTP: {ceiling:.0f} episodes/s; one verdict {verdict:.2f} ms, with labels {both:.2f} ms "
+        "(medians)"
+    )
 
     verbs = ("create", "step", "evaluate", "release")
     columns = ("at once", "episodes/s", "of ceiling", "CPU ms an episode: service / client")

@@ -20,12 +20,12 @@ from functools import cache
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from env_service.environments.bfcl.tools import parse_reference, simulator_class
+from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
 from seal.data.splits import TRAIN_SCENARIOS, side_of_scenario
 from seal.interface.sampling import random_omega
 from seal.policy.dialogue import Played, play_reference, play_with_slip
 from seal.policy.variants import Call, Responses, Script, VariantMaker
-from seal.policy.verdict import reference_passes, simulators
+from seal.policy.verdict import reference_passes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _written(call: Call) -> str:
 
 def run_reference(task: Task, script: Script) -> Responses:
     """Execute a script's calls in fresh simulators."""
-    toolbox = simulators(replace(task, initial_config=script.config))
+    toolbox = Toolbox(replace(task, initial_config=script.config))
     # Two tools change a list that they are given: each call gets its own copy.
     return tuple(
         tuple(toolbox.call(call.name, copy.deepcopy(dict(call.arguments))).text for call in turn)

@@ -19,7 +19,7 @@ from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
 from seal.policy.variants import Call
-from seal.policy.verdict import load_config, passes
+from seal.policy.verdict import passes
 
 FORMAT = "compact"
 """The prompt mode that the policy learns."""
@@ -46,9 +46,7 @@ def open_episode(task: Task, omega: Omega | None, max_steps: int = _STEPS) -> Bf
         tool_prompt_mode=FORMAT,
         max_steps=max_steps,
     )
-    episode = BfclEpisode(task, settings, Guard())
-    load_config(episode._toolbox, task)
-    return episode
+    return BfclEpisode(task, settings, Guard())
 
 
 def tool_names() -> tuple[str, ...]:

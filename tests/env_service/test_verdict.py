@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import bfcl_official as official
 from bfcl_perturbations import perturbed, reference_calls, texts
@@ -117,3 +118,13 @@ def test_verify_judges_calls_like_a_played_episode() -> None:
     task = load_tasks()["multi_turn_base_0"]
     cut = verify(task, [[turn] for turn in reference_calls(task)[:-1]])
     assert not cut.valid and all(comparison.passed for comparison in cut.comparisons)
+
+
+def test_a_variant_of_a_task_is_judged_by_its_own_configuration_and_reference() -> None:
+    task = load_tasks()["multi_turn_base_0"].prefix(1)
+    files = json.loads(json.dumps(task.initial_config["GorillaFileSystem"]).replace("final_report.pdf", "summary.pdf"))
+    reference = (tuple(call.replace("final_report.pdf", "summary.pdf") for call in task.reference[0]),)
+    variant = replace(task, initial_config={**task.initial_config, "GorillaFileSystem": files}, reference=reference)
+    own, others = ([[list(turn)] for turn in reference_calls(each)] for each in (variant, task))
+    assert verify(variant, own).valid and not verify(variant, others).valid
+    assert verify(task, others).valid and not verify(task, own).valid

@@ -29,7 +29,7 @@ from typing import Any
 import mpmath
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
-from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, load_tasks
+from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
 from seal.diagnosis.evidence import CallError, Violation
 from seal.diagnosis.schema import violations
 
@@ -180,17 +180,13 @@ class Toolbox:
         return ast.literal_eval(_CALLED_NAME.sub(rename, repr(text)))
 
 
-@cache
-def _initial_state(task_id: str, class_name: str) -> bytes:
-    return marshal.dumps(load_tasks()[task_id].initial_config.get(class_name, {}))
-
-
 def _load(class_name: str, task: Task) -> Any:
     instance = simulator_class(class_name)()
     if class_name in STATELESS_CLASSES:
         return instance
-    # Plain data: reading it back makes a fresh copy several times faster than deepcopy.
-    instance._load_scenario(marshal.loads(_initial_state(task.id, class_name)), long_context=task.long_context)
+    # Plain data: marshal makes a fresh copy several times faster than deepcopy.
+    state = marshal.loads(marshal.dumps(task.initial_config.get(class_name, {})))
+    instance._load_scenario(state, long_context=task.long_context)
     if task.long_context and class_name == "TravelAPI":
         # The inflated scenario puts the module's own dictionaries in: without a copy, episodes would share them.
         instance.credit_card_list = marshal.loads(marshal.dumps(instance.credit_card_list))
