@@ -94,8 +94,7 @@ def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
     draw_rates(axes, rows, turns=not whole and any(row.turn_rate for row in rows))
     top = axes.get_ylim()[1]
     axes.set_ylim(0, top * 1.1)
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles, labels, frameon=False, fontsize=8, ncols=1 + len(labels) // 4, loc="upper left")
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _labels(axes: Axes, run: Run, colours: dict[str, str]) -> None:
