@@ -34,7 +34,7 @@ def play_all(port: int, runs: Iterable[tuple[str, Sequence[Sequence[str]]]], con
     results: list[dict] = [{}] * len(jobs)
 
     async def worker() -> None:
-        connection = Connection("127.0.0.1", port)
+        connection = Connection("127.0.0.1", port, deadline=300)
         while jobs:
             index, (task_id, texts) = jobs.pop()
             results[index] = await play(connection, f"run-{index}", task_id, texts)

@@ -242,16 +242,16 @@ def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, ome
 def test_too_many_episodes_get_a_429_and_idle_ones_expire(
     start_service: Callable[..., AbstractContextManager[int]],
 ) -> None:
-    with start_service(BFCL_WORKERS="1", BFCL_MAX_EPISODES="2", BFCL_IDLE_SECONDS="1.5") as port:
+    with start_service(BFCL_WORKERS="1", BFCL_MAX_EPISODES="2", BFCL_IDLE_SECONDS="6") as port:
         client = Client(port)
         for name in ("a", "b"):
             client.ok("create", {"task_id": TASK, "instance_id": name, "params": COMPACT})
         status, answer = client.post("create", {"task_id": TASK, "instance_id": "c", "params": COMPACT})
         assert (status, "BFCL_MAX_EPISODES" in answer["detail"]) == (429, True)
-        deadline = 100
+        deadline = 40
         while client.post("get_info", {"instance_id": "a"})[0] == 200 and deadline:
             deadline -= 1
-            signal.sigtimedwait([], 2.5)
+            signal.sigtimedwait([], 10)
         status, answer = client.say("b", "Done.")
         assert (status, "expired" in answer["detail"]) == (400, True)
         client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})
@@ -291,7 +291,7 @@ def test_a_second_environment_is_added_without_touching_the_service(
 ) -> None:
     path = f"{Path(__file__).parent}{os.pathsep}{ROOT}"
     added = "counter=toy_environment:CounterEnvironment"
-    limits = {"BFCL_MEMORY_MB": "300", "BFCL_REQUEST_SECONDS": "1"}
+    limits = {"BFCL_MEMORY_MB": "300", "BFCL_REQUEST_SECONDS": "3"}
     with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path, **limits) as port:
         client = Client(port)
         assert client.ok("get_env_profile", {"env_type": "counter"}) == ["3", "7"]

@@ -69,14 +69,14 @@ def test_a_hanging_call_becomes_a_tool_error_and_other_episodes_notice_nothing(
     runs = [[m for turn in texts(reference_calls(task), None, "compact") for m in turn] for task in others]
 
     async def scenario() -> tuple[Any, Any, list[list[Any]], list[Any]]:
-        connection = Connection("127.0.0.1", service)
+        connection = Connection("127.0.0.1", service, deadline=300)
         for index, task in enumerate(others):
             await connection.verb("create", {"task_id": task.id, "instance_id": f"o{index}", "params": MODE})
         await connection.verb("create", {"task_id": maths_task().id, "instance_id": "hang", "params": MODE})
         answers: list[list[Any]] = [[] for _ in others]
 
         async def advance(until: int | None) -> None:
-            own = Connection("127.0.0.1", service)
+            own = Connection("127.0.0.1", service, deadline=300)
             for index, run in enumerate(runs):
                 for text in run[len(answers[index]) : until]:
                     body = {"instance_id": f"o{index}", "messages": {"role": "assistant", "content": text}}
@@ -116,7 +116,7 @@ def test_workers_killed_from_outside_are_replaced_and_episodes_go_on(
     run = [text for turn in texts(reference_calls(task), None, "compact") for text in turn]
 
     async def scenario(port: int, workers: list[int]) -> None:
-        connection = Connection("127.0.0.1", port)
+        connection = Connection("127.0.0.1", port, deadline=300)
         for name in "abcd":
             await connection.verb("create", {"task_id": task.id, "instance_id": name, "params": MODE})
         answers: dict[str, list[Any]] = {name: [] for name in "abcd"}
