@@ -112,7 +112,8 @@ def run(arguments: argparse.Namespace, overrides: list[str], argv: list[str], co
         )
 
         def running() -> bool:
-            service.ensure_running()
+            if notice := service.ensure_running():
+                console.print(f"[yellow]warning:[/yellow] {notice}", soft_wrap=True, highlight=False)
             return trainer.poll() is None
 
         follow(run_dir, log, running, deadline_s=config.seal.step_deadline_s, console=console)

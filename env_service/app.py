@@ -156,7 +156,7 @@ class VerbLayer:
             request = _parse(verb.request, await _body(receive, self._service.settings.max_body_bytes))
             return 200, await verb.handle(request)
         except RequestRefused as error:
-            return error.status, _problem(str(error))
+            return error.status, _problem(str(error), error.code)
 
 
 async def _body(receive: Receive, limit: int) -> bytes:
@@ -183,8 +183,9 @@ def _parse(model: type[Model], body: bytes) -> Model:
         raise RequestRefused(f"{where}: {first['msg']}.", 422) from None
 
 
-def _problem(detail: str) -> bytes:
-    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode()})
+def _problem(detail: str, code: str | None = None) -> bytes:
+    named = {"code": code} if code else {}
+    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode(), **named})
 
 
 async def _send(send: Send, status: int, body: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from env_service.metrics import Metrics
 from env_service.settings import ServiceSettings
-from env_service.workers import EpisodeLog, RequestRefused, WorkerPool
+from env_service.workers import NO_EPISODE, EpisodeLog, RequestRefused, WorkerPool
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 4096
@@ -149,13 +149,13 @@ class Episodes:
         if entry is None:
             why = self._closed.get(instance_id)
             state = f"was {why}" if why else "is unknown"
-            raise RequestRefused(f"instance_id {instance_id!r} {state}: create an episode first.")
+            raise RequestRefused(f"instance_id {instance_id!r} {state}: create an episode first.", code=NO_EPISODE)
         return entry
 
     def _still_open(self, entry: _Entry) -> None:
         if self._open.get(entry.log.id) is not entry:
             self._entry(entry.log.id)
-            raise RequestRefused(f"instance_id {entry.log.id!r} was closed while the request waited.")
+            raise RequestRefused(f"instance_id {entry.log.id!r} was closed while the request waited.", code=NO_EPISODE)
 
 
 async def reap_forever(episodes: Episodes, idle_seconds: float) -> None:

@@ -141,9 +141,15 @@ class ReleaseAnswer(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is wrong with a request, and the mend."""
+    """What is wrong with a request, and the mend.
+
+    code is there where a program can act on it: no_episode (unknown, released, expired or
+    lost with a service that was restarted: open it again), episode_broken (it broke the
+    service's limits and would again).
+    """
 
     detail: str
+    code: str | None = None
 
 
 class VersionAnswer(BaseModel):

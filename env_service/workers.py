@@ -39,13 +39,18 @@ _MAX_RESTARTS_A_REQUEST = 8
 _START_SECONDS = 120.0
 
 
+NO_EPISODE = "no_episode"
+EPISODE_BROKEN = "episode_broken"
+
+
 class RequestRefused(ValueError):
     """The request cannot be answered; the message says why and what to mend."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
-        """status is the HTTP status of the answer."""
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        """status is the HTTP status of the answer; code tells programs what they can act on."""
         super().__init__(message)
         self.status = status
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -342,7 +347,7 @@ class WorkerPool:
         assert worker is not None
         for _ in range(_MAX_RESTARTS_A_REQUEST):
             if log.lost:
-                raise RequestRefused(log.lost)
+                raise RequestRefused(log.lost, code=EPISODE_BROKEN)
             life = worker.life
             try:
                 if op != "create" and log.life != life:
@@ -354,7 +359,7 @@ class WorkerPool:
             except _WorkerGone:
                 await worker.replace(life)
         log.lost = "The episode was closed: its worker ended again and again."
-        raise RequestRefused(log.lost)
+        raise RequestRefused(log.lost, code=EPISODE_BROKEN)
 
     async def _watch(self) -> None:
         """Kill workers that are past a deadline; whoever waits on them replaces them."""

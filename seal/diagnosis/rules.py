@@ -51,8 +51,12 @@ class Diagnosis:
 
 
 def took_place(turn: TurnEvidence) -> bool:
-    """True when the turn took place and is over: it is part of the rollout tau."""
-    return turn.stop not in ("not_reached", "open")
+    """True when the turn took place and is over: it is part of the rollout tau.
+
+    A turn that a budget cut before the policy had said anything in it did not.
+    """
+    cut = turn.stop in ("length", "step_limit")
+    return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
 
 
 def _wanted(turn: TurnEvidence) -> bool:

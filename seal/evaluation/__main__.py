@@ -21,11 +21,11 @@ from seal.data.selection import Selection
 from seal.data.splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
 from seal.data.suspected import load_suspected
 from seal.launch.errors import LaunchError
-from seal.rollout.env_client import EnvironmentFault
+from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
 
 from .benchmark import Journal, Outcome, evaluate
 from .endpoint import ChatEndpoint, EndpointRefused, Sampling
-from .episode import EpisodeSettings, ServiceClient
+from .episode import EpisodeSettings
 from .export import OFFICIAL_MODE, OFFICIAL_MODEL, export_bfcl
 from .log import read_log
 from .serving import environment_service, served_checkpoint
@@ -100,7 +100,7 @@ async def _play(
     console: Console,
 ) -> Outcome:
     endpoint = ChatEndpoint(base_url, name, sampling, options.timeout)
-    service = ServiceClient(options.env_url, "bfcl", options.timeout, attempts=4)
+    service = EnvironmentClient(options.env_url, "bfcl", options.timeout, attempts=4)
     total = len(rows) * options.samples
     columns = (
         TextColumn("{task.description}"),
@@ -130,7 +130,7 @@ async def _play(
             await service.close()
 
 
-async def _try_prompt_mode(row: TaskRow, service: ServiceClient, settings: EpisodeSettings) -> None:
+async def _try_prompt_mode(row: TaskRow, service: EnvironmentClient, settings: EpisodeSettings) -> None:
     """Open and close one episode, so that a wrong setting is one sentence and not a log of failures."""
     probe = "seal-evaluation-probe"
     await service.create(row.task_id, probe, {"split": "eval", "tool_prompt_mode": settings.prompt_mode})

@@ -19,15 +19,6 @@ from .log import MET
 logger = logging.getLogger(__name__)
 
 
-class ServiceClient(EnvironmentClient):
-    """The environment client, with an end: a command closes its connections, a training process never does."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-
-
 @dataclass(frozen=True)
 class EpisodeSettings:
     """How every episode is played.

@@ -19,6 +19,7 @@ from seal.launch.recipe import HOME
 PROBE_TIMEOUT_S = 3.0
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
+MAX_RESTARTS = 3
 
 
 def probe(url: str) -> dict | None:
@@ -58,12 +59,18 @@ class Service:
         self.url = url.rstrip("/")
         self._log = log
         self._process: subprocess.Popen | None = None
+        self._restarts = 0
 
     def start(self) -> bool:
         """Start the service and wait for its health; False when one was running there already."""
         if probe(self.url) is not None:
             require_service(self.url)
             return False
+        self._launch()
+        return True
+
+    def _launch(self) -> None:
+        """Start the process and wait until it is well."""
         address = urlsplit(self.url)
         env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
         script = dotenv_values(HOME / ".env").get("BFCL_SCRIPT") or os.environ.get("BFCL_SCRIPT")
@@ -80,18 +87,25 @@ class Service:
                     f"{last_line(self._log)} (log: {self._log})"
                 )
             if probe(self.url):
-                return True
+                return
             time.sleep(0.3)
         self.stop()
         raise LaunchError(f"The environment service was not ready within {START_DEADLINE_S:.0f} s; see {self._log}.")
 
-    def ensure_running(self) -> None:
-        """Raise LaunchError when the service that we started has ended."""
-        if self._process is not None and self._process.poll() is not None:
-            raise LaunchError(
-                f"The environment service ended with code {self._process.returncode}: {last_line(self._log)} "
-                f"(log: {self._log})"
-            )
+    def ensure_running(self) -> str | None:
+        """Start the service that we started again when it has ended, and say so; None while it runs.
+
+        The rollouts rebuild their episodes. LaunchError when it ended too often.
+        """
+        if self._process is None or self._process.poll() is None:
+            return None
+        ended = f"The environment service ended with code {self._process.returncode}: {last_line(self._log)}"
+        if self._restarts == MAX_RESTARTS:
+            raise LaunchError(f"{ended} It was started again {MAX_RESTARTS} times already (log: {self._log})")
+        self._restarts += 1
+        self.stop()
+        self._launch()
+        return f"{ended} Started again ({self._restarts} of {MAX_RESTARTS} times); its episodes are rebuilt."
 
     def stop(self) -> None:
         """Stop what start() started, and nothing else."""

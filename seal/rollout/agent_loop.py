@@ -2,8 +2,9 @@
 
 What is trained is what was sampled: assistant tokens and their log-probs come
 from the engine and are never made again from text; verl's continuous-token
-builder appends the environment's messages, masked. A failure of the service or
-the engine is recorded in the trajectory, not raised: a bad rollout is data.
+builder appends the environment's messages, masked; `token_path` holds every
+trajectory to that. A failure of the service or the engine is recorded in the
+trajectory, not raised: a bad rollout is data. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -13,27 +14,41 @@ import functools
 import logging
 import time
 import zlib
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
+from jinja2 import TemplateError
 from omegaconf import OmegaConf
-from ray.exceptions import RayError
+from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+from verl.utils.tokenizer import normalize_token_ids
+from verl.workers.rollout.replica import TokenOutput
 
-from seal.rollout.env_client import EnvironmentClient, EnvironmentFault, shared_client
-from seal.rollout.record import FATAL, TrajectoryRecord
+from seal.rollout.env_client import EnvironmentFault
+from seal.rollout.episode import Episode
+from seal.rollout.record import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.rewards import RewardSettings, terminal_reward
+from seal.rollout.services import Services, addresses, shared_services
 from seal.rollout.settings import RolloutSettings
+from seal.rollout.token_path import Sampled, TokenPathError, check, drift
 
 logger = logging.getLogger(__name__)
 
-CUTS = {"length": {"stop": "length"}, "max_steps": {"stop": "step_limit"}}
-"""What the service is told of a trajectory that one of our budgets cut, by its stop."""
+Result = TypeVar("Result")
 
 
 class PromptTooLong(RuntimeError):
     """A first prompt that data.max_prompt_length cannot hold."""
+
+
+class EngineFault(RuntimeError):
+    """The rollout engine gave no whole message; cause: engine, engine_timeout, engine_cancelled, engine_aborted."""
+
+    def __init__(self, cause: str, message: str):
+        super().__init__(message)
+        self.cause = cause
 
 
 @dataclass
@@ -46,11 +61,19 @@ class Dialogue:
     logprobs: list[float] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     spans: list[tuple[int, int, int]] = field(default_factory=list)
+    sampled: list[Sampled] = field(default_factory=list)
     weight_versions: list[int] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     generation_s: float = 0.0
     environment_s: float = 0.0
+    waits_for: str = ""
     stop: str = ""
+    drift: int | None = None
+    rebuilt: int = 0
+
+    @property
+    def response(self) -> list[int]:
+        return self.ids[self.prompt_length :]
 
     @property
     def sampled_tokens(self) -> int:
@@ -68,8 +91,12 @@ class SEALAgentLoop(AgentLoopBase):
         self.taxonomy = settings.diagnosis.taxonomy
         service = self.config.env_service
         self.prompt_mode = service.prompt_mode
-        self.client: EnvironmentClient = shared_client(
-            service.env_url, service.env_type, float(service.timeout_s), int(service.attempts)
+        self.services: Services = shared_services(
+            addresses(service.env_url),
+            service.env_type,
+            float(service.timeout_s),
+            int(service.attempts),
+            float(service.restart_wait_s),
         )
         self.response_budget = self.rollout_config.response_length
         self.model_length = self.rollout_config.max_model_len or (
@@ -77,10 +104,9 @@ class SEALAgentLoop(AgentLoopBase):
         )
         actor = self.config.actor_rollout_ref.actor
         # A training trajectory must fit the actor's token budget, or verl could not pack it.
-        self.training_length = self.model_length
+        self.actor_length = self.model_length
         if actor.use_dynamic_bsz:
-            packed = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
-            self.training_length = min(self.model_length, packed)
+            self.actor_length = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut the prompt's head, and with it the tools: refuse instead.
@@ -108,15 +134,20 @@ class SEALAgentLoop(AgentLoopBase):
                 return self._output(dialogue, row, evaluation, time.monotonic() - started)
             except EnvironmentFault as fault:
                 infra, message = f"environment_{fault.cause}", str(fault)
+            except EngineFault as fault:
+                infra, message = fault.cause, str(fault)
             except TimeoutError:
                 infra = "trajectory_deadline"
-                message = f"not finished after seal.rollout.deadline_s={self.settings.deadline_s}"
-            except RayError as error:
-                infra, message = "engine", f"the rollout engine failed: {error}"
+                message = (
+                    f"not finished after seal.rollout.deadline_s={self.settings.deadline_s:g}, waiting for "
+                    f"{dialogue.waits_for} at message {len(dialogue.sampled) + 1}"
+                )
             except PromptTooLong as error:
                 infra, message = "prompt_too_long", str(error)
+            except TokenPathError as error:
+                infra, message = "token_path", str(error)
             logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], message)
-            if infra in FATAL:
+            if infra in FINAL:
                 break
         return self._output(dialogue, row, None, time.monotonic() - started, infra, message)
 
@@ -124,25 +155,23 @@ class SEALAgentLoop(AgentLoopBase):
         self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
     ) -> dict[str, Any]:
         """Create, interact, evaluate, release; returns the service's evaluation."""
-        instance_id = uuid4().hex
-        created = False
+        episode = Episode(self.services, row["extra_info"]["task_id"], uuid4().hex, self._create_params(row))
         try:
             with _Clock(dialogue, "environment_s"):
-                messages, dialogue.info = await self.client.create(
-                    row["extra_info"]["task_id"], instance_id, self._create_params(row)
-                )
-            created = True
+                messages, dialogue.info = await episode.create()
             dialogue.messages = list(messages)
-            dialogue.ids = await self.ct_build_initial_tokens(dialogue.messages)
+            dialogue.ids = await _on_token_path(self.ct_build_initial_tokens(dialogue.messages))
             dialogue.prompt_length = len(dialogue.ids)
-            await self._interact(dialogue, instance_id, sampling_params, row, attempt)
+            await self._interact(dialogue, episode, sampling_params, row, attempt)
+            spans = [(start, end) for _, start, end in dialogue.spans]
+            check(dialogue.response, dialogue.mask, dialogue.logprobs, spans, dialogue.sampled)
+            dialogue.drift = await asyncio.to_thread(self._drift, dialogue)
+            cut = {"stop": CUTS[dialogue.stop]} if dialogue.stop in CUTS else {}
             with _Clock(dialogue, "environment_s"):
-                return await self.client.evaluate(
-                    instance_id, {"taxonomy": self.taxonomy, **CUTS.get(dialogue.stop, {})}
-                )
+                return await episode.evaluate({"taxonomy": self.taxonomy, **cut})
         finally:
-            if created:
-                await self._release(instance_id)
+            dialogue.rebuilt = episode.rebuilt
+            await episode.release()
 
     def _create_params(self, row: dict[str, Any]) -> dict[str, Any]:
         extra = row["extra_info"]
@@ -164,7 +193,7 @@ class SEALAgentLoop(AgentLoopBase):
     async def _interact(
         self,
         dialogue: Dialogue,
-        instance_id: str,
+        episode: Episode,
         sampling_params: dict[str, Any],
         row: dict[str, Any],
         attempt: int,
@@ -173,71 +202,111 @@ class SEALAgentLoop(AgentLoopBase):
         eos = self.tokenizer.eos_token_id
         request_id = uuid4().hex  # the same for all messages, so that one server keeps the prefix
         seed = f"{self.settings.seed}/{row['global_steps']}/{row['index']}/{row['session_id']}/{attempt}"
-        longest = self.training_length if row.get("training") else self.model_length
+        training = bool(row.get("training"))
         turn = 0
-        message = 0
         while True:
-            budget = min(
-                self.settings.max_message_tokens,
-                self.response_budget - len(dialogue.mask),
-                longest - len(dialogue.ids),
-            )
-            if budget < 1:
-                dialogue.stop = "length"
+            message = len(dialogue.sampled)
+            limit, room = self._room(len(dialogue.mask), len(dialogue.ids), training)
+            if room < 1:
+                dialogue.stop = limit
                 return
-            if row.get("training") and message >= self.settings.max_steps:
+            if training and message >= self.settings.max_steps:
                 dialogue.stop = "max_steps"
                 return
             params = {
                 **sampling_params,
-                "max_tokens": budget,
+                "max_tokens": room,
                 "stop_token_ids": [eos],
                 "seed": zlib.crc32(f"{seed}/{message}".encode()),
             }
             with _Clock(dialogue, "generation_s"):
-                output = await self.server_manager.generate(
-                    request_id=request_id, prompt_ids=dialogue.ids, sampling_params=params
+                output = await self._generate(request_id, dialogue.ids, params, message + 1)
+            ids, start = list(output.token_ids), len(dialogue.mask)
+            logprobs = output.log_probs or []
+            if not sampling_params.get("logprobs"):
+                logprobs = [0.0] * len(ids)
+            dialogue.sampled.append(Sampled(tuple(ids), tuple(logprobs)))
+            merged, dialogue.mask, dialogue.logprobs = await _on_token_path(
+                self.ct_merge_assistant_token(
+                    dialogue.ids, ids, dialogue.mask, dialogue.logprobs, assistant_logprobs=logprobs
                 )
-            if not output.token_ids:
-                raise EnvironmentFault("engine_aborted", "the rollout engine returned no token")
-            start = len(dialogue.mask)
-            merged, dialogue.mask, dialogue.logprobs = await self.ct_merge_assistant_token(
-                dialogue.ids,
-                output.token_ids,
-                dialogue.mask,
-                dialogue.logprobs,
-                assistant_logprobs=output.log_probs or [0.0] * len(output.token_ids),
             )
             dialogue.ids = merged.token_ids
             dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
             dialogue.spans.append((turn, start, len(dialogue.mask)))
-            message += 1
 
-            truncated = output.token_ids[-1] != eos
-            sampled = output.token_ids if truncated else output.token_ids[:-1]
-            content = self.tokenizer.decode(sampled, skip_special_tokens=False)
+            # A message that ended short of its room ended with a stop token: eos, or another one of the model's.
+            truncated = ids[-1] != eos and len(ids) >= room
+            content = self.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False)
             previous = [*dialogue.messages, {"role": "assistant", "content": content}]
             with _Clock(dialogue, "environment_s"):
-                observation = await self.client.step(instance_id, f"{attempt}-{message}", content, truncated)
+                observation = await episode.step(f"{attempt}-{message + 1}", content, truncated)
             dialogue.messages = [*previous, *observation.messages]
             turn = observation.turn
             if observation.done:
-                dialogue.stop = "completed"
+                dialogue.stop = limit if truncated else "completed"
                 return
-            merged, mask, logprobs = await self.ct_merge_context_msg(
-                previous, dialogue.messages, dialogue.ids, dialogue.mask, dialogue.logprobs
+            merged, mask, logprobs = await _on_token_path(
+                self.ct_merge_context_msg(previous, dialogue.messages, dialogue.ids, dialogue.mask, dialogue.logprobs)
             )
-            if len(mask) >= self.response_budget or len(merged.token_ids) >= longest:
-                dialogue.stop = "length"
+            limit, room = self._room(len(mask), len(merged.token_ids), training)
+            if room < 1:
+                dialogue.stop = limit
                 return
             dialogue.ids, dialogue.mask, dialogue.logprobs = merged.token_ids, mask, logprobs
 
-    async def _release(self, instance_id: str) -> None:
+    def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
+        """The budget that binds the next message, by its name in CUTS, and the tokens that it leaves."""
+        rooms = {
+            "message_length": self.settings.max_message_tokens,
+            "trajectory_length": self.response_budget - response,
+            "model_length": self.model_length - total,
+        }
+        if training:
+            rooms["actor_length"] = self.actor_length - total
+        return min(rooms.items(), key=lambda item: item[1])
+
+    async def _generate(
+        self, request_id: str, prompt_ids: list[int], params: dict[str, Any], message: int
+    ) -> TokenOutput:
+        """One message of the engine; EngineFault when it fails, hangs, or its request is cancelled or aborted."""
+        limit = self.settings.generation_timeout_s
         try:
-            await self.client.release(instance_id)
-        except EnvironmentFault as fault:
-            # The service expires idle episodes by itself; a lost release costs no trajectory.
-            logger.warning("episode %s could not be released: %s", instance_id, fault)
+            async with asyncio.timeout(limit):
+                output = await self.server_manager.generate(
+                    request_id=request_id, prompt_ids=prompt_ids, sampling_params=params
+                )
+        except TimeoutError as error:
+            raise EngineFault(
+                "engine_timeout",
+                f"the trajectory waited for the rollout engine: message {message}, after {len(prompt_ids)} tokens, did "
+                f"not come within seal.rollout.generation_timeout_s={limit:g}",
+            ) from error
+        except (asyncio.CancelledError, TaskCancelledError) as error:
+            if asyncio.current_task().cancelling():
+                raise  # it is this trajectory that is being cancelled
+            raise EngineFault("engine_cancelled", f"the request for message {message} was cancelled") from error
+        except RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise EngineFault("engine", f"the rollout engine failed at message {message}: {reason}") from error
+        if output.stop_reason in ("abort", "aborted") or not output.token_ids:
+            raise EngineFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
+        return output
+
+    def _drift(self, dialogue: Dialogue) -> int | None:
+        """Tokens of the trajectory that its text would not give again; None where the template refuses the dialogue."""
+        if not dialogue.sampled:
+            return 0
+        last = max(i for i, message in enumerate(dialogue.messages) if message["role"] == "assistant")
+        sampled_end = dialogue.prompt_length + dialogue.spans[-1][2]
+        try:
+            again = self.tokenizer.apply_chat_template(
+                dialogue.messages[: last + 1], tokenize=True, **self.apply_chat_template_kwargs
+            )
+        except TemplateError:
+            return None
+        boundaries = frozenset(self.tokenizer.added_tokens_decoder)
+        return drift(dialogue.ids[:sampled_end], normalize_token_ids(again), boundaries)
 
     def _output(
         self,
@@ -248,25 +317,22 @@ class SEALAgentLoop(AgentLoopBase):
         infra: str | None = None,
         message: str = "",
     ) -> AgentLoopOutput:
-        prompt = dialogue.ids[: dialogue.prompt_length]
-        response = dialogue.ids[dialogue.prompt_length :]
+        prompt, response = dialogue.ids[: dialogue.prompt_length], dialogue.response
         mask, logprobs = dialogue.mask, dialogue.logprobs
-        if evaluation is None or not response:
+        cut = bool(row.get("training")) and dialogue.stop in CUTS
+        excluded = cut and self.reward.cut == "exclude"
+        if evaluation is None or excluded or not response:
             # verl wants at least one prompt and one response token; the mask keeps this one out of the loss.
             eos = self.tokenizer.eos_token_id
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
-        if not len(response) == len(mask) == len(logprobs):
-            raise RuntimeError(
-                f"token streams disagree: {len(response)} ids, {len(mask)} mask, {len(logprobs)} log-probs"
-            )
-        score = terminal_reward(evaluation, self.reward) if evaluation else 0.0
-        record = self._record(dialogue, row, evaluation, score, seconds, infra, message)
+        score = terminal_reward(evaluation, self.reward, cut) if evaluation else 0.0
+        record = self._record(dialogue, row, evaluation, score, seconds, excluded, infra, message)
         versions = dialogue.weight_versions or [int(row["global_steps"])]
         return AgentLoopOutput(
             prompt_ids=prompt,
-            response_ids=response[: self.response_budget],
-            response_mask=mask[: self.response_budget],
-            response_logprobs=logprobs[: self.response_budget],
+            response_ids=response,
+            response_mask=mask,
+            response_logprobs=logprobs,
             reward_score=score,
             num_turns=len(dialogue.messages),
             metrics={"generate_sequences": dialogue.generation_s, "tool_calls": dialogue.environment_s},
@@ -284,6 +350,7 @@ class SEALAgentLoop(AgentLoopBase):
         evaluation: dict[str, Any] | None,
         score: float,
         seconds: float,
+        excluded: bool,
         infra: str | None,
         message: str,
     ) -> TrajectoryRecord:
@@ -298,6 +365,9 @@ class SEALAgentLoop(AgentLoopBase):
             "tokens": dialogue.sampled_tokens,
             "seconds": round(seconds, 3),
             "stop": dialogue.stop,
+            "excluded": excluded,
+            "drift": dialogue.drift,
+            "rebuilt": dialogue.rebuilt,
             "infra": infra,
             "infra_message": message,
             "omega_version": (info.get("omega") or {}).get("version"),
@@ -329,13 +399,24 @@ def _slots(concurrency: int) -> asyncio.Semaphore:
     return asyncio.Semaphore(concurrency)
 
 
+async def _on_token_path(step: Awaitable[Result]) -> Result:
+    """A step of verl's token builder; its refusal of a dialogue is a TokenPathError."""
+    try:
+        return await step
+    except ValueError as error:
+        raise TokenPathError(f"verl's token builder refused the dialogue: {error}") from error
+
+
 class _Clock:
-    """Adds the seconds spent in its block to a field of the dialogue."""
+    """Adds the seconds spent in its block to a field of the dialogue, which meanwhile tells whom it waits for."""
+
+    WAITS_FOR: ClassVar = {"generation_s": "the rollout engine", "environment_s": "the environment service"}
 
     def __init__(self, dialogue: Dialogue, name: str):
         self._dialogue, self._name = dialogue, name
 
     def __enter__(self) -> None:
+        self._dialogue.waits_for = self.WAITS_FOR[self._name]
         self._started = time.monotonic()
 
     def __exit__(self, *_) -> None:

@@ -3,26 +3,39 @@
 One client serves every trajectory of a process over pooled connections. A
 request that the service may have carried out already is safe to send again:
 /create names its instance, /step carries a step id, /evaluate changes nothing.
-So connection failures and 5xx answers are retried within a budget; a 4xx is
-ours to mend and is raised at once.
+So connection failures, garbage, 429 and 5xx answers are retried within a budget;
+another 4xx is ours to mend and is raised at once. What outlives a service is an
+`episode.Episode`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
+Result = TypeVar("Result")
+
 RETRY_PAUSE_S = 0.25
+HEALTH_TIMEOUT_S = 3.0
+SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
+"""Causes that say something about the service, not about the request: another try, or another service, may help."""
+CODES = {"no_episode": "lost", "episode_broken": "broken"}
+"""Refusals that the service marks with a code, and the cause that each becomes."""
 
 
 class EnvironmentFault(RuntimeError):
-    """The service could not answer; `cause` is one of unreachable, timeout, server_error, refused, protocol."""
+    """The service could not answer.
+
+    cause: unreachable; timeout; server_error (5xx); busy (429); protocol (no
+    answer that could be read); lost (the service does not know the episode, as
+    after a restart); broken (the episode exceeds the service's limits); replay
+    (rebuilt, it answered otherwise than before); refused (the request is wrong).
+    """
 
     def __init__(self, cause: str, message: str):
         super().__init__(message)
@@ -46,7 +59,8 @@ class EnvironmentClient:
     """Asynchronous client of the environment service's public protocol."""
 
     def __init__(self, url: str, env_type: str, timeout_s: float, attempts: int):
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
+        self._timeout_s = timeout_s
         self._env_type = env_type
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._attempts = attempts
@@ -61,8 +75,7 @@ class EnvironmentClient:
             "create_id": instance_id,  # a repeated /create with it is answered, not refused
             "params": dict(params),
         }
-        data = await self._post("create", body)
-        return [_message(m) for m in data["state"]], data["info"]
+        return await self._post("create", body, lambda data: (_messages(data), dict(data["info"])))
 
     async def step(self, instance_id: str, step_id: str, content: str, truncated: bool) -> Observation:
         """Send one assistant message; a repeated step_id is answered without acting again."""
@@ -72,50 +85,81 @@ class EnvironmentClient:
             "truncated": truncated,
             "messages": {"role": "assistant", "content": content},
         }
-        data = await self._post("step", body)
-        messages = tuple(_message(m) for m in data["state"])
-        return Observation(messages, bool(data["is_terminated"]), int(data["info"].get("turn", 0)))
+        return await self._post(
+            "step",
+            body,
+            lambda data: Observation(
+                tuple(_messages(data)), bool(data["is_terminated"]), int(data["info"].get("turn", 0))
+            ),
+        )
 
     async def evaluate(self, instance_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The verdict, labels and evidence of an episode; does not change it."""
-        return await self._post("evaluate", {"instance_id": instance_id, "params": {"sparse": False, **params}})
+        return await self._post("evaluate", {"instance_id": instance_id, "params": {"sparse": False, **params}}, dict)
 
     async def release(self, instance_id: str) -> None:
         """Close an episode; an unknown one is no error."""
-        await self._post("release", {"instance_id": instance_id})
+        await self._post("release", {"instance_id": instance_id}, lambda _: None)
 
-    async def _post(self, verb: str, body: Mapping[str, Any]) -> Any:
-        fault = EnvironmentFault("unreachable", f"{self._url}/{verb} was not tried")
+    async def close(self) -> None:
+        """Close the connections; a training process keeps them to its end."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def healthy(self) -> bool:
+        """Whether the service says that it is well, within a few seconds."""
+        try:
+            timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)
+            async with self._connected().get(f"{self.url}/healthz", timeout=timeout) as response:
+                return response.status == 200
+        except (TimeoutError, aiohttp.ClientError):
+            return False
+
+    async def _post(self, verb: str, body: Mapping[str, Any], read: Callable[[Any], Result]) -> Result:
+        """What `read` makes of the answer's data; the last fault when no attempt brought any."""
+        fault = EnvironmentFault("unreachable", f"{self.url}/{verb} was not tried")
         for attempt in range(self._attempts):
             if attempt:
                 await asyncio.sleep(RETRY_PAUSE_S * 2**attempt)
             try:
-                return await self._post_once(verb, body)
+                data = await self._post_once(verb, body)
+                try:
+                    return read(data)
+                except (KeyError, TypeError, ValueError) as error:
+                    raise EnvironmentFault(
+                        "protocol", f"{self.url}/{verb} answered data of another shape ({error!r})"
+                    ) from error
             except EnvironmentFault as error:
-                if error.cause == "refused":
+                if error.cause not in SICK:
                     raise
                 fault = error
         raise fault
 
     async def _post_once(self, verb: str, body: Mapping[str, Any]) -> Any:
+        where = f"{self.url}/{verb}"
         try:
-            async with self._connected().post(f"{self._url}/{verb}", json=body) as response:
+            async with self._connected().post(where, json=body) as response:
                 payload = await response.json(content_type=None)
                 status = response.status
         except TimeoutError as error:
-            raise EnvironmentFault("timeout", f"{self._url}/{verb} gave no answer within its deadline") from error
+            raise EnvironmentFault(
+                "timeout", f"{where} gave no answer within env_service.timeout_s={self._timeout_s:g}"
+            ) from error
         except aiohttp.ClientError as error:
-            raise EnvironmentFault("unreachable", f"{self._url}/{verb}: {error}") from error
+            raise EnvironmentFault("unreachable", f"{where}: {error}") from error
         except ValueError as error:
-            raise EnvironmentFault("protocol", f"{self._url}/{verb} answered no JSON") from error
+            raise EnvironmentFault("protocol", f"{where} answered no JSON") from error
+        problem = payload if isinstance(payload, dict) else {"detail": payload}
         if status >= 500:
-            raise EnvironmentFault("server_error", f"{self._url}/{verb} answered {status}")
+            raise EnvironmentFault("server_error", f"{where} answered {status}: {problem.get('detail')}")
+        if status == 429:
+            raise EnvironmentFault("busy", f"{where} has no room: {problem.get('detail')}")
         if status >= 400:
-            detail = payload.get("detail") if isinstance(payload, dict) else payload
-            raise EnvironmentFault("refused", f"{self._url}/{verb} refused the request: {detail}")
-        if not isinstance(payload, dict) or "data" not in payload:
-            raise EnvironmentFault("protocol", f"{self._url}/{verb} answered without data")
-        return payload["data"]
+            cause = CODES.get(problem.get("code"), "refused")
+            raise EnvironmentFault(cause, f"{where} refused the request: {problem.get('detail')}")
+        if "data" not in problem:
+            raise EnvironmentFault("protocol", f"{where} answered without data")
+        return problem["data"]
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -127,11 +171,5 @@ class EnvironmentClient:
         return self._session
 
 
-@functools.cache
-def shared_client(url: str, env_type: str, timeout_s: float, attempts: int) -> EnvironmentClient:
-    """The process's client for a service; agent loops of one worker share its connections."""
-    return EnvironmentClient(url, env_type, timeout_s, attempts)
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, str]:
-    return {"role": message["role"], "content": message["content"]}
+def _messages(data: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [{"role": message["role"], "content": message["content"]} for message in data["state"]]

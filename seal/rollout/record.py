@@ -6,8 +6,23 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-FATAL = frozenset({"environment_refused", "prompt_too_long"})
-"""Causes that another attempt cannot mend and that a run must not train on: a wrong setting, or an interface leak."""
+FATAL = frozenset({"environment_refused", "prompt_too_long", "token_path"})
+"""Causes that another attempt cannot mend and that a run must not train on: a wrong setting, an interface leak, or
+tokens that are not those that were sampled."""
+
+FINAL = FATAL | {"environment_replay"}
+"""Causes after which a trajectory is not started over: a service of other code or data would play another episode."""
+
+CUTS = {
+    "message_length": "length",
+    "trajectory_length": "length",
+    "model_length": "length",
+    "actor_length": "length",
+    "max_steps": "step_limit",
+}
+"""How a trajectory stopped when one of our budgets cut it, and what the service is told of it. In order:
+seal.rollout.max_message_tokens, data.max_response_length, rollout.max_model_len, the actor's
+ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training)."""
 
 
 @dataclass(frozen=True)
@@ -15,10 +30,14 @@ class TrajectoryRecord:
     """One finished rollout as the trainer and the logs see it.
 
     labels: one dominant label a user turn that took place, Z(tau). spans: (turn,
-    start, end) of each assistant message in response tokens. infra names the
-    failure of infrastructure that ended it and infra_message tells it; a record
-    with one has no labels and its reward means nothing. omega_version is None where
-    the episode carried none.
+    start, end) of each assistant message in response tokens. stop: completed, one
+    of CUTS, or the service's word for an episode that it ended itself (step_limit,
+    parse_error). excluded: it was cut and the recipe leaves such trajectories out.
+    drift: tokens that would be others if the dialogue were tokenised from its text,
+    None where its template cannot say. rebuilt: how often its episode was opened
+    again on a service. infra names the failure of infrastructure that ended it and
+    infra_message tells it; a record with one has no labels and its reward means
+    nothing. omega_version is None where the episode carried none.
     """
 
     task_id: str
@@ -39,6 +58,9 @@ class TrajectoryRecord:
     tokens: int = 0
     seconds: float = 0.0
     stop: str = ""
+    excluded: bool = False
+    drift: int | None = None
+    rebuilt: int = 0
     infra: str | None = None
     infra_message: str = ""
     omega_version: int | None = None
@@ -46,6 +68,11 @@ class TrajectoryRecord:
     service_hash: str = ""
     data_hash: str = ""
     messages: tuple[dict[str, str], ...] = field(default=())
+
+    @property
+    def usable(self) -> bool:
+        """Whether its reward and labels mean something and are to be learnt from."""
+        return self.infra is None and not self.excluded
 
     def to_json(self) -> str:
         """One JSON text; the inverse of :meth:`from_json`."""

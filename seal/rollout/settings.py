@@ -11,7 +11,10 @@ class RolloutSettings:
 
     max_steps: assistant messages a training trajectory may hold (paper, Table
     4); validation follows the benchmark's own limit. max_message_tokens: of one
-    assistant message. deadline_s: of the whole trajectory. attempts: how often
+    assistant message; a whole trajectory has data.max_response_length, prompt and
+    response together rollout.max_model_len. deadline_s: of the whole trajectory.
+    generation_timeout_s: of one message, from the request to the engine to its
+    last token, queueing included. attempts: how often
     a trajectory is started over after a failure of infrastructure. seed: with
     step, row, sample and message it seeds each request. leak_guard_share: of the
     training trajectories with an Omega, the share that the leak guard watches.
@@ -22,6 +25,7 @@ class RolloutSettings:
     max_steps: int = 20
     max_message_tokens: int = 1024
     deadline_s: float = 900.0
+    generation_timeout_s: float = 600.0
     attempts: int = 2
     seed: int = 0
     enforce_available_tools: bool = True
@@ -34,5 +38,6 @@ class RolloutSettings:
                 raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be at least 1.")
         if not 0 <= self.leak_guard_share <= 1:
             raise ValueError(f"seal.rollout.leak_guard_share is {self.leak_guard_share}; it is a share from 0 to 1.")
-        if self.deadline_s <= 0:
-            raise ValueError(f"seal.rollout.deadline_s is {self.deadline_s}; it must be positive.")
+        for name in ("deadline_s", "generation_timeout_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be positive.")

@@ -17,7 +17,7 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event, EvolveSettings, evolve
 from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
 from seal.rollout.record import TrajectoryRecord
-from seal.training.group import Group, groups_with_spread
+from seal.training.group import Group, groups_dropped, groups_with_spread
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class StepReport:
     w: tuple[float, ...]
     spread: int
     dropped: int
+    groups_dropped: int
     infra: Mapping[str, int]
     omega: Omega | None
     omega_next: Mapping[str, Any] | None
@@ -106,7 +107,23 @@ class StepReport:
 
     @property
     def rewards(self) -> list[float]:
-        return [record.score for record in self.records if record.infra is None]
+        return [record.score for record in self.records if record.usable]
+
+    @property
+    def stops(self) -> dict[str, int]:
+        """How the trajectories that infrastructure did not fail stopped."""
+        return dict(Counter(record.stop for record in self.records if record.infra is None))
+
+    @property
+    def token_drift(self) -> dict[str, int]:
+        """Of the trajectories that could be compared, those whose text has other tokens, and how many tokens."""
+        found = [record.drift for record in self.records if record.drift is not None]
+        return {"compared": len(found), "trajectories": sum(map(bool, found)), "tokens": sum(found)}
+
+    @property
+    def rebuilt(self) -> int:
+        """How often episodes were opened again because their service had lost them."""
+        return sum(record.rebuilt for record in self.records)
 
     def line(self, seconds: Mapping[str, float]) -> dict[str, Any]:
         """The step's line of `steps.jsonl`; seconds by stage come from the trainer."""
@@ -118,6 +135,8 @@ class StepReport:
             "trajectories": len(self.records),
             "groups_with_spread": self.spread,
             "trajectories_dropped": self.dropped,
+            "groups_dropped": self.groups_dropped,
+            "stops": self.stops,
             "label_counts": dict(self.labels),
             "label_shares": self.shares,
             "rho": dict(self.rho),
@@ -128,12 +147,22 @@ class StepReport:
             "seconds": dict(seconds),
             "seal_seconds": round(self.seal_seconds, 4),
             "logp_diff_max": self.logp_diff_max,
+            "token_drift": self.token_drift,
+            "episodes_rebuilt": self.rebuilt,
             "infra": dict(self.infra),
         }
 
     def metrics(self) -> dict[str, float]:
         """Scalars for verl's loggers."""
-        figures = {"seal/groups_with_spread": self.spread, "seal/seconds": self.seal_seconds}
+        figures = {
+            "seal/groups_with_spread": self.spread,
+            "seal/groups_dropped": self.groups_dropped,
+            "seal/trajectories_dropped": self.dropped,
+            "seal/episodes_rebuilt": self.rebuilt,
+            "seal/seconds": self.seal_seconds,
+        }
+        figures |= {f"seal/token_drift/{name}": count for name, count in self.token_drift.items()}
+        figures |= {f"seal/stop/{stop}": count for stop, count in self.stops.items()}
         if self.w:
             figures |= {
                 "seal/w/mean": sum(self.w) / len(self.w),
@@ -210,6 +239,7 @@ class ClosedLoop:
             w=tuple(w),
             spread=groups_with_spread(groups, records),
             dropped=len(records) - len(counted),
+            groups_dropped=groups_dropped(groups),
             infra=Counter(record.infra for record in records if record.infra),
             omega=self._omega if self._sends_omega else None,
             omega_next=omega.to_json() if self._sends_omega else None,

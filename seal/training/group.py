@@ -1,4 +1,4 @@
-"""Which trajectories of a step count: GRPO groups after failures of infrastructure."""
+"""Which trajectories of a step count: GRPO groups without failures of infrastructure and excluded trajectories."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ MIN_GROUP = 2
 class Group:
     """One trajectory's standing in its group.
 
-    uid: the prompt's identity; infra: infrastructure failed this trajectory;
-    counts: it is part of a group that can be normalised.
+    uid: the prompt's identity; apart: infrastructure failed this trajectory, or it
+    was cut and the recipe excludes it; counts: it is part of a group that can be
+    normalised.
     """
 
     uid: str
-    infra: bool
+    apart: bool
     counts: bool
 
 
@@ -29,9 +30,9 @@ def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> lis
     """The standing of each trajectory; a trajectory without group of at least two survivors does not count."""
     survivors: dict[str, int] = defaultdict(int)
     for uid, record in zip(uids, records, strict=True):
-        survivors[uid] += record.infra is None
+        survivors[uid] += record.usable
     return [
-        Group(uid, record.infra is not None, record.infra is None and survivors[uid] >= MIN_GROUP)
+        Group(uid, not record.usable, record.usable and survivors[uid] >= MIN_GROUP)
         for uid, record in zip(uids, records, strict=True)
     ]
 
@@ -43,3 +44,8 @@ def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryReco
         if group.counts:
             scores[group.uid].add(record.score)
     return sum(len(values) > 1 for values in scores.values())
+
+
+def groups_dropped(groups: Sequence[Group]) -> int:
+    """How many groups have no trajectory that counts."""
+    return len({group.uid for group in groups}) - len({group.uid for group in groups if group.counts})

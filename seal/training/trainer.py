@@ -122,8 +122,8 @@ class SEALTrainer(PPOTrainerSync):
         return batch
 
     def _set_apart(self, partition_id: str, keys: list[str], groups: list[Group]) -> None:
-        """Give trajectories that infrastructure failed a group of their own, out of the others' baseline."""
-        apart = [(key, f"{key}-apart") for key, group in zip(keys, groups, strict=True) if group.infra]
+        """Give trajectories that are lost or excluded a group of their own, out of the others' baseline."""
+        apart = [(key, f"{key}-apart") for key, group in zip(keys, groups, strict=True) if group.apart]
         if apart:
             tq.kv_batch_put(
                 keys=[key for key, _ in apart],

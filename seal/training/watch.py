@@ -29,8 +29,10 @@ class InfrastructureWatch:
         lost = sum(causes.values())
         if lost > self._limit * len(records):
             named = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+            commonest = causes.most_common(1)[0][0]
+            example = next(record.infra_message for record in records if record.infra == commonest)
             raise InfrastructureFailure(
                 f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
-                f"seal.infra_limit={self._limit}; see the service's log and env_service.env_url, then start again: "
-                "the run resumes from its last checkpoint."
+                f"seal.infra_limit={self._limit}; the first {commonest}: {example}. Mend that, then start again: the "
+                "run resumes from its last checkpoint."
             )

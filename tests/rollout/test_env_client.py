@@ -76,8 +76,7 @@ def call(url, play, timeout_s=10.0, attempts=2):
         try:
             return await play(client)
         finally:
-            if client._session is not None:
-                await client._session.close()
+            await client.close()
 
     return asyncio.run(run())
 

@@ -24,9 +24,10 @@ def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: 
     calls = [call for turn in turns for call in turn.calls]
     scorable = [tag for turn, tag in zip(turns, tags, strict=True) if turn.expected_calls]
     reached = [turn.stop not in ("not_reached", "open") for turn in turns]
+    cut = [turn.stop in ("length", "step_limit") for turn in turns]
     abstentions = [
-        over and tag == labels.CORRECT_ABSTENTION
-        for turn, tag, over in zip(turns, tags, reached, strict=True)
+        over and not unfinished and tag == labels.CORRECT_ABSTENTION
+        for turn, tag, over, unfinished in zip(turns, tags, reached, cut, strict=True)
         if not turn.expected_calls
     ]
     passed, abstained = scorable.count(labels.PASS), sum(abstentions)

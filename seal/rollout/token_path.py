@@ -1,0 +1,113 @@
+"""What is trained is what was sampled: the laws of one trajectory's token stream, and its drift from text.
+
+Sampled ids and log-probs come from the engine and must reach the trainer
+unchanged, in order, under mask 1; everything between them is context, under
+mask 0 with log-prob 0. `check` holds a trajectory to that. `drift` only
+measures: how many of its tokens would have been others, had the dialogue been
+tokenised again from its text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+
+class TokenPathError(RuntimeError):
+    """A trajectory whose tokens are not those that were sampled: nothing of it may be trained."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One assistant message as the engine gave it: token ids, and as many log-probs."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.logprobs):
+            raise TokenPathError(f"the engine gave {len(self.ids)} tokens and {len(self.logprobs)} log-probs")
+        if not all(map(math.isfinite, self.logprobs)):
+            raise TokenPathError("the engine gave a log-prob that is no finite number")
+
+
+def check(
+    response: Sequence[int],
+    mask: Sequence[int],
+    logprobs: Sequence[float],
+    spans: Sequence[tuple[int, int]],
+    sampled: Sequence[Sampled],
+) -> None:
+    """Raise TokenPathError unless the response is the sampled messages at their spans, and context elsewhere.
+
+    response, mask, logprobs: by response token. spans: (start, end) of each
+    sampled message, in order.
+    """
+    if not len(response) == len(mask) == len(logprobs):
+        raise TokenPathError(f"{len(response)} tokens, {len(mask)} of mask and {len(logprobs)} log-probs")
+    if len(spans) != len(sampled):
+        raise TokenPathError(f"{len(sampled)} sampled messages and {len(spans)} spans")
+    end = 0
+    for number, ((start, stop), message) in enumerate(zip(spans, sampled, strict=True), start=1):
+        _check_context(mask[end:start], logprobs[end:start], f"before message {number}")
+        if not end <= start <= stop <= len(response):
+            raise TokenPathError(f"message {number} has the span {start}..{stop}, out of order")
+        if tuple(response[start:stop]) != message.ids:
+            raise TokenPathError(f"message {number} holds other tokens than were sampled")
+        if tuple(logprobs[start:stop]) != message.logprobs:
+            raise TokenPathError(f"message {number} holds other log-probs than were sampled")
+        if any(value != 1 for value in mask[start:stop]):
+            raise TokenPathError(f"message {number} holds sampled tokens outside the mask")
+        end = stop
+    _check_context(mask[end:], logprobs[end:], "after the last message")
+
+
+def _check_context(mask: Sequence[int], logprobs: Sequence[float], where: str) -> None:
+    if any(value != 0 for value in mask):
+        raise TokenPathError(f"a token {where} is in the mask and was not sampled")
+    if any(value != 0 for value in logprobs):
+        raise TokenPathError(f"a token {where} has a log-prob and was not sampled")
+
+
+def drift(stream: Sequence[int], retokenised: Sequence[int], boundaries: AbstractSet[int]) -> int:
+    """How many tokens of the stream differ from those of the same dialogue tokenised from its text.
+
+    boundaries: ids of the tokenizer's added tokens, which no merge crosses. Between
+    two of them streams are compared piece by piece, so that a difference in one
+    message does not count for the rest; where the boundaries themselves differ,
+    everything from the first difference on counts. What a template writes beyond
+    the end of the stream is no difference.
+    """
+    (marks, pieces), (other_marks, others) = _split(stream, boundaries), _split(retokenised, boundaries)
+    if other_marks[: len(marks)] != marks:
+        return len(stream) - _common(stream, retokenised)
+    *whole, last = pieces
+    found = sum(_differing(piece, other) for piece, other in zip(whole, others, strict=False))
+    rest = others[len(whole)]
+    return found + (0 if rest[: len(last)] == last else _differing(last, rest))
+
+
+def _split(ids: Sequence[int], boundaries: AbstractSet[int]) -> tuple[list[int], list[list[int]]]:
+    """The boundary tokens of a stream, and the pieces before, between and after them."""
+    marks: list[int] = []
+    pieces: list[list[int]] = [[]]
+    for token in ids:
+        if token in boundaries:
+            marks.append(token)
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    return marks, pieces
+
+
+def _differing(a: Sequence[int], b: Sequence[int]) -> int:
+    """The longer of what is left of two pieces without their common beginning and end."""
+    start = _common(a, b)
+    end = min(_common(a[::-1], b[::-1]), len(a) - start, len(b) - start)
+    return max(len(a), len(b)) - start - end
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

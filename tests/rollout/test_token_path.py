@@ -1,0 +1,111 @@
+"""What is trained is what was sampled: laws of the token stream, and real trajectories held to them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rollout_play import tokenizer
+
+from seal.rollout.token_path import Sampled, TokenPathError, check, drift
+
+TOKENS = st.integers(0, 50)
+LOGPROBS = st.floats(-20, -1e-6)
+MESSAGE = st.lists(st.tuples(TOKENS, LOGPROBS), min_size=1, max_size=6).map(
+    lambda pairs: Sampled(tuple(i for i, _ in pairs), tuple(p for _, p in pairs))
+)
+CONTEXT = st.lists(TOKENS, max_size=5)
+DIALOGUES = st.lists(st.tuples(MESSAGE, CONTEXT), min_size=1, max_size=5)
+
+
+def stream(dialogue):
+    """The arguments of `check` for messages that are each followed by context."""
+    response, mask, logprobs, spans = [], [], [], []
+    for message, context in dialogue:
+        spans.append((len(response), len(response) + len(message.ids)))
+        response += [*message.ids, *context]
+        mask += [1] * len(message.ids) + [0] * len(context)
+        logprobs += [*message.logprobs, *([0.0] * len(context))]
+    return response, mask, logprobs, spans, [message for message, _ in dialogue]
+
+
+@given(DIALOGUES)
+def test_a_stream_of_sampled_messages_and_context_passes(dialogue):
+    check(*stream(dialogue))
+
+
+@given(DIALOGUES, st.data())
+def test_any_single_change_is_found(dialogue, data):
+    response, mask, logprobs, spans, sampled = stream(dialogue)
+    place = data.draw(st.integers(0, len(response) - 1))
+    inside = bool(mask[place])
+    change = data.draw(st.sampled_from(["mask", "logprob", "lost", "added"] + ["token"] * inside))
+    if change == "mask":
+        mask[place] = 1 - mask[place]
+    elif change == "logprob":
+        logprobs[place] -= 1.0
+    elif change == "token":
+        response[place] += 1
+    elif change == "lost":
+        number = data.draw(st.integers(0, len(spans) - 1))
+        del spans[number]
+    else:
+        sampled.insert(data.draw(st.integers(0, len(sampled))), Sampled((1,), (-1.0,)))
+    with pytest.raises(TokenPathError):
+        check(response, mask, logprobs, spans, sampled)
+
+
+@given(DIALOGUES, st.data())
+def test_streams_of_different_length_are_refused(dialogue, data):
+    parts = list(stream(dialogue))
+    part = data.draw(st.integers(0, 2))
+    parts[part] = parts[part][:-1]
+    with pytest.raises(TokenPathError):
+        check(*parts)
+
+
+@given(DIALOGUES)
+def test_messages_in_another_order_are_refused(dialogue):
+    response, mask, logprobs, spans, sampled = stream(dialogue)
+    if sampled == sampled[::-1]:
+        sampled = [replace(sampled[0], ids=(*sampled[0].ids[:-1], sampled[0].ids[-1] + 1)), *sampled[1:]]
+    with pytest.raises(TokenPathError):
+        check(response, mask, logprobs, spans, sampled[::-1])
+
+
+@pytest.mark.parametrize("logprobs", [(), (-1.0,), (-1.0, float("nan"))])
+def test_the_engine_must_give_a_number_for_each_token(logprobs):
+    with pytest.raises(TokenPathError):
+        Sampled((1, 2), logprobs)
+
+
+# --- drift ---------------------------------------------------------------------------
+
+MARK = 99
+PIECES = st.lists(st.lists(TOKENS, max_size=6), min_size=1, max_size=6)
+
+
+def joined(pieces):
+    return [token for piece in pieces for token in (*piece, MARK)]
+
+
+@given(PIECES, st.lists(TOKENS, max_size=3))
+def test_the_same_tokens_do_not_drift_whatever_the_template_adds(pieces, added):
+    assert drift(joined(pieces), joined(pieces) + added, {MARK}) == 0
+
+
+@given(PIECES, st.integers(0, 5), TOKENS)
+def test_a_difference_counts_in_its_own_piece_alone(pieces, at, token):
+    at %= len(pieces)
+    other = [list(piece) for piece in pieces]
+    other[at] = [token, *other[at], 70]
+    found = drift(joined(pieces), joined(other), {MARK})
+    assert 1 <= found <= len(other[at])
+
+
+@given(st.lists(st.integers(0, tokenizer().vocab_size - 1), min_size=1, max_size=30))
+def test_tokens_that_their_text_gives_again_do_not_drift_and_others_do(ids):
+    text = tokenizer().decode(ids, skip_special_tokens=False)
+    again = tokenizer().encode(text, add_special_tokens=False)
+    boundaries = frozenset(tokenizer().added_tokens_decoder)
+    assert (drift(ids, again, boundaries) == 0) == (again[: len(ids)] == ids)

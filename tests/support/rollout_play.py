@@ -1,0 +1,202 @@
+"""Rollouts without a trained policy: the real agent loop and service, and an engine that says what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import cache
+
+import psutil
+import requests
+from omegaconf import DictConfig
+from transformers import AutoTokenizer
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from env_service.environments.bfcl.catalog import load_tasks
+from seal.launch.recipe import HOME, compose_recipe
+from seal.policy.dialogue import play_reference
+from seal.rollout.agent_loop import SEALAgentLoop
+from seal.rollout.record import TrajectoryRecord
+from seal.rollout.services import shared_services
+
+TASK = "multi_turn_base_0"
+START_DEADLINE_S = 120
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ServiceProcess:
+    """The real service on a port of its own, which can be killed and started again."""
+
+    def __init__(self, **variables: str):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._variables = variables
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        own = {"BFCL_HOST": "127.0.0.1", "BFCL_PORT": str(self.port), "BFCL_WORKERS": "1"}
+        environment = {**os.environ, **own, **self._variables, "PYTHONPATH": str(HOME)}
+        with tempfile.TemporaryFile("w+") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "env_service"], cwd=HOME, env=environment, stdout=log, stderr=log
+            )
+            deadline = time.monotonic() + START_DEADLINE_S
+            while not self.healthy():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise AssertionError(f"the service did not start: {log.read()}")
+                time.sleep(0.1)
+
+    def healthy(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/healthz", timeout=5).ok
+        except (requests.ConnectionError, requests.Timeout):
+            return False
+
+    def figures(self) -> str:
+        return requests.get(f"{self.url}/metrics", timeout=10).text
+
+    def kill(self) -> None:
+        """kill -9; its workers follow by themselves."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(20)
+
+    def kill_workers(self) -> None:
+        for worker in psutil.Process(self._process.pid).children():
+            worker.kill()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(20)
+
+
+@contextlib.contextmanager
+def running_service(**variables: str) -> Iterator[ServiceProcess]:
+    service = ServiceProcess(**variables)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+@cache
+def tokenizer() -> AutoTokenizer:
+    return AutoTokenizer.from_pretrained(HOME / "data" / "quickstart_policy")
+
+
+@cache
+def reference_texts(task_id: str = TASK) -> tuple[str, ...]:
+    """What a policy says that plays a task's reference in the compact mode."""
+    messages = play_reference(load_tasks()[task_id]).messages
+    return tuple(message["content"] for message in messages if message["role"] == "assistant")
+
+
+Before = Callable[[int], Awaitable[TokenOutput | None]]
+
+
+class ScriptedEngine:
+    """Stands where verl's server client stands; each trajectory is told the same messages, as tokens.
+
+    before: awaited with the number of the message (from 1) that is asked for; it may
+    wait, raise, kill something, or give another answer.
+    """
+
+    def __init__(self, texts: Sequence[str], before: Before | None = None):
+        self._texts = texts
+        self._before = before
+        self._said: dict[str, int] = {}
+        self.prompts: list[list[int]] = []
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict) -> TokenOutput:
+        self.prompts.append(list(prompt_ids))
+        number = self._said[request_id] = self._said.get(request_id, 0) + 1
+        if self._before is not None and (answer := await self._before(number)) is not None:
+            return answer
+        text = self._texts[min(number, len(self._texts)) - 1]
+        ids = [*tokenizer().encode(text, add_special_tokens=False), tokenizer().eos_token_id]
+        ids = ids[: sampling_params["max_tokens"]]
+        logprobs = [-0.001 * (position + 1) - number for position in range(len(ids))]
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")
+
+
+@cache
+def recipe(*overrides: str) -> DictConfig:
+    return compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+
+
+def roll_out(
+    urls: Sequence[str],
+    engine: ScriptedEngine,
+    *overrides: str,
+    task_id: str = TASK,
+    training: bool = True,
+    trajectories: int = 1,
+) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
+    """Play a task so many times at once; the outputs in the order of their session ids."""
+    config = recipe(
+        f"env_service.env_url=[{','.join(urls)}]",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+        "actor_rollout_ref.rollout.max_model_len=8192",
+        "data.max_response_length=4096",
+        "seal.rollout.max_steps=40",
+        *overrides,
+    )
+
+    def make_loop() -> SEALAgentLoop:
+        return SEALAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=engine,
+            tokenizer=tokenizer(),
+            processor=None,
+            dataset_cls=None,
+            data_config=DictConfigWrap(config.data),
+            hf_model_type="qwen2",
+        )
+
+    async def one(loop: SEALAgentLoop, session_id: int) -> AgentLoopOutput:
+        row = {
+            "extra_info": {"task_id": task_id, "split": "train", "category": "base", "turns": -1},
+            "data_source": "base",
+            "global_steps": 1,
+            "index": 0,
+            "session_id": session_id,
+            "training": training,
+        }
+        return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
+
+    async def play() -> list[AgentLoopOutput]:
+        shared_services.cache_clear()  # connections belong to an event loop, and each call has its own
+        loops = [make_loop() for _ in range(trajectories)]
+        try:
+            return list(await asyncio.gather(*(one(loop, number) for number, loop in enumerate(loops))))
+        finally:
+            await loops[0].services.close()
+
+    outputs = asyncio.run(play())
+    return [
+        (output, TrajectoryRecord.from_json(output.extra_fields["reward_extra_info"]["seal"])) for output in outputs
+    ]
+
+
+def outcome(played: tuple[AgentLoopOutput, TrajectoryRecord]) -> tuple:
+    """All of a trajectory that a disturbance must not change."""
+    output, record = played
+    evaluated = (record.labels, record.diagnosis, record.evidence, record.calls, record.errors, record.turns_passed)
+    tokens = (output.prompt_ids, output.response_ids, output.response_mask, output.response_logprobs, record.spans)
+    return evaluated, tokens, (record.score, record.stop, record.tokens, record.messages)
