@@ -11,6 +11,7 @@ another 4xx is ours to mend and is raised at once. What outlives a service is an
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -139,26 +140,27 @@ class EnvironmentClient:
         where = f"{self.url}/{verb}"
         try:
             async with self._connected().post(where, json=body) as response:
-                payload = await response.json(content_type=None)
-                status = response.status
+                content, status = await response.read(), response.status
         except TimeoutError as error:
             raise EnvironmentFault(
                 "timeout", f"{where} gave no answer within env_service.timeout_s={self._timeout_s:g}"
             ) from error
         except aiohttp.ClientError as error:
             raise EnvironmentFault("unreachable", f"{where}: {error}") from error
-        except ValueError as error:
-            raise EnvironmentFault("protocol", f"{where} answered no JSON") from error
-        problem = payload if isinstance(payload, dict) else {"detail": payload}
+        try:
+            payload = json.loads(content)
+        except ValueError:
+            payload = None
+        problem = payload if isinstance(payload, dict) else {}
+        detail = problem.get("detail", "no reason given")
         if status >= 500:
-            raise EnvironmentFault("server_error", f"{where} answered {status}: {problem.get('detail')}")
+            raise EnvironmentFault("server_error", f"{where} answered {status}: {detail}")
         if status == 429:
-            raise EnvironmentFault("busy", f"{where} has no room: {problem.get('detail')}")
+            raise EnvironmentFault("busy", f"{where} has no room: {detail}")
         if status >= 400:
-            cause = CODES.get(problem.get("code"), "refused")
-            raise EnvironmentFault(cause, f"{where} refused the request: {problem.get('detail')}")
+            raise EnvironmentFault(CODES.get(problem.get("code"), "refused"), f"{where} refused the request: {detail}")
         if "data" not in problem:
-            raise EnvironmentFault("protocol", f"{where} answered without data")
+            raise EnvironmentFault("protocol", f"{where} answered something that is no answer: {content[:80]!r}")
         return problem["data"]
 
     def _connected(self) -> aiohttp.ClientSession:

@@ -26,11 +26,8 @@ REPROBE_EVERY_S = 15.0
 
 
 def addresses(env_url: str | Iterable[str]) -> tuple[str, ...]:
-    """`env_service.env_url` as a tuple: one address, or a list of them; ValueError for none, or one named twice."""
-    found = tuple(url.rstrip("/") for url in ((env_url,) if isinstance(env_url, str) else env_url))
-    if not found or len(set(found)) < len(found):
-        raise ValueError("env_service.env_url must hold one address, or a list of different ones.")
-    return found
+    """`env_service.env_url`, one address or a list of them, as a tuple."""
+    return (env_url,) if isinstance(env_url, str) else tuple(env_url)
 
 
 def ranked(key: str, urls: Iterable[str]) -> list[str]:

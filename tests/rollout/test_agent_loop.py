@@ -1,7 +1,10 @@
 """Trajectories of the real agent loop over the real service; an engine with a script stands for vLLM."""
 
 import pytest
-from rollout_play import (
+
+from seal.rollout.record import CUTS
+from seal.training.group import groups_dropped, mark_groups
+from tests.support.rollout_play import (
     ScriptedEngine,
     TokenOutput,
     reference_texts,
@@ -9,9 +12,6 @@ from rollout_play import (
     running_service,
     tokenizer,
 )
-
-from seal.rollout.record import CUTS
-from seal.training.group import groups_dropped, mark_groups
 
 LONG = "<tool_call>" + " sort" * 400
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_play import tokenizer
 
 from seal.rollout.token_path import Sampled, TokenPathError, check, drift
+from tests.support.rollout_play import tokenizer
 
 TOKENS = st.integers(0, 50)
 LOGPROBS = st.floats(-20, -1e-6)
