@@ -25,6 +25,19 @@ RETRY_PAUSE_S = 0.25
 HEALTH_TIMEOUT_S = 3.0
 SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
 """Causes that say something about the service, not about the request: another try, or another service, may help."""
+EVALUATED = (
+    "valid",
+    "labels",
+    "diagnosis",
+    "evidence",
+    "progress",
+    "turns",
+    "calls",
+    "errors",
+    "stop",
+    "bfcl_progress_info",
+)
+"""What every evaluation holds."""
 CODES = {"no_episode": "lost", "episode_broken": "broken"}
 """Refusals that the service marks with a code, and the cause that each becomes."""
 
@@ -96,7 +109,8 @@ class EnvironmentClient:
 
     async def evaluate(self, instance_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The verdict, labels and evidence of an episode; does not change it."""
-        return await self._post("evaluate", {"instance_id": instance_id, "params": {"sparse": False, **params}}, dict)
+        body = {"instance_id": instance_id, "params": {"sparse": False, **params}}
+        return await self._post("evaluate", body, _evaluation)
 
     async def release(self, instance_id: str) -> None:
         """Close an episode; an unknown one is no error."""
@@ -171,6 +185,10 @@ class EnvironmentClient:
             connector = aiohttp.TCPConnector(limit=256)
             self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector, headers=headers)
         return self._session
+
+
+def _evaluation(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {**data, **{key: data[key] for key in EVALUATED}}
 
 
 def _messages(data: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -83,6 +83,33 @@ def test_the_state_survives_a_round_trip_and_the_next_step_is_the_same():
     assert first.state == second.state
 
 
+def test_excluded_trajectories_count_nowhere():
+    cut = record(16, ("invalid_tool_call",), stop="max_steps", excluded=True)
+    weights, report = run(ClosedLoop(settings()), 1, [*batch(), cut])
+    plain_weights, plain = run(ClosedLoop(settings()), 1, batch())
+    assert weights[16].w == 0.0 and weights[:16] == plain_weights
+    assert (report.labels, report.profile, report.rewards) == (plain.labels, plain.profile, plain.rewards)
+    assert report.stops["max_steps"] == 1
+
+
+def test_a_step_tells_how_trajectories_ended_and_how_their_tokens_drifted():
+    records = [
+        record(0, ("pass",), 1.0, stop="completed", drift=0),
+        record(1, stop="model_length", drift=3, rebuilt=2),
+        record(2, stop="model_length", drift=None),
+        record(3, (), infra="engine"),
+    ]
+    records.append(replace(record(0, (), infra="engine_timeout"), task_id="multi_turn_base_1"))
+    groups = mark_groups([r.task_id for r in records], records)
+    _, report = ClosedLoop(settings()).step(1, records, groups, [0] * 5)
+    line, metrics = report.line({}), report.metrics()
+    assert line["stops"] == {"completed": 1, "model_length": 2}
+    assert line["token_drift"] == {"compared": 2, "trajectories": 1, "tokens": 3}
+    assert (line["groups_dropped"], line["episodes_rebuilt"]) == (1, 2)
+    assert metrics["seal/token_drift/tokens"] == 3 and metrics["seal/stop/model_length"] == 2
+    assert metrics["seal/infra/engine"] == 1 and metrics["seal/groups_dropped"] == 1
+
+
 def test_random_labels_do_not_depend_on_the_order_of_trajectories():
     records = batch()
     forward, backward = (ClosedLoop(settings("seal.diagnosis.source=random")) for _ in range(2))
@@ -107,6 +134,9 @@ def test_too_many_lost_trajectories_stop_the_run_naming_the_causes():
     watch.check([record(0), record(1), record(2), record(3), record(4, infra="engine")])
     with pytest.raises(InfrastructureFailure, match="engine 2"):
         watch.check([record(0), record(1, infra="engine"), record(2, infra="engine")])
+    hung = [record(i, infra="engine_timeout", infra_message="message 3 did not come") for i in range(3)]
+    with pytest.raises(InfrastructureFailure, match="the first engine_timeout: message 3 did not come"):
+        watch.check([record(3, infra="engine"), *hung])
 
 
 def test_a_refused_episode_stops_the_run_at_once():
