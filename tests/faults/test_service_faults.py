@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
+from env_service.environments.bfcl.catalog import load_tasks
 from seal.rollout import episode
 from seal.training.group import mark_groups
 from seal.training.watch import InfrastructureFailure, InfrastructureWatch
@@ -25,7 +26,7 @@ from tests.support.rollout_play import (
 
 MIDDLE = 5
 """The message before which things happen: the first of the second turn."""
-HASTY = ("env_service.timeout_s=1", "env_service.attempts=2", "env_service.restart_wait_s=2", "seal.rollout.attempts=1")
+HASTY = ("env_service.timeout_s=5", "env_service.attempts=2", "env_service.restart_wait_s=2", "seal.rollout.attempts=1")
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +257,7 @@ def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
 )
 @pytest.mark.parametrize(
     "answer",
-    [(500, b"Internal Server Error", 0), (200, b"<html>garbage", 0), (200, b'{"data": {}}', 0), (200, b"{}", 3)],
+    [(500, b"Internal Server Error", 0), (200, b"<html>garbage", 0), (200, b'{"data": {}}', 0), (200, b"{}", 60)],
     ids=["500", "garbage", "half an answer", "silence"],
 )
 def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
@@ -279,7 +280,7 @@ def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
         ((500, b"{}", 0), "environment_server_error"),
         ((200, b"<html>garbage", 0), "environment_protocol"),
         ((429, b'{"detail": "4096 episodes are open"}', 0), "environment_busy"),
-        ((200, b"{}", 3), "environment_timeout"),
+        ((200, b"{}", 60), "environment_timeout"),
     ],
     ids=["500 and nothing", "500", "garbage", "429", "silence"],
 )
@@ -312,7 +313,7 @@ def test_a_slow_service_is_waited_for(proxy, service, undisturbed):
     outcome="its episodes are rebuilt on the other one",
 )
 def test_episodes_leave_a_hanging_service(proxy, service, undisturbed):
-    proxy.spoil = always((200, b"{}", 30))
+    proxy.spoil = always((200, b"{}", 60))
     played = roll_out([proxy.url, service.url], ScriptedEngine(reference_texts()), *HASTY, trajectories=6)
     assert all(outcome(one) == undisturbed for one in played)
     assert any(record.rebuilt for _, record in played)
@@ -326,8 +327,9 @@ def test_episodes_leave_a_hanging_service(proxy, service, undisturbed):
 def test_a_hanging_tool_call_is_an_error_of_the_call():
     hang = '<tool_call>{"name":"square_root","arguments":{"number":2,"precision":10000000}}</tool_call>'
     after = '<tool_call>{"name":"add","arguments":{"a":1,"b":2}}</tool_call>'
+    task = next(task.id for task in load_tasks().values() if "MathAPI" in task.involved_classes)
     with running_service(BFCL_CALL_SECONDS="0.5") as running:
-        ((_, record),) = roll_out([running.url], ScriptedEngine((hang, after, "Done.")), task_id="multi_turn_base_100")
+        ((_, record),) = roll_out([running.url], ScriptedEngine((hang, after, "Done.")), task_id=task)
         assert "worker_restarts 1" in running.figures()
     assert record.infra is None and record.stop == "completed"
     calls = [action["calls"] for action in record.evidence[0]["actions"]]
