@@ -168,7 +168,10 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.drift = await asyncio.to_thread(self._drift, dialogue)
             cut = {"stop": CUTS[dialogue.stop]} if dialogue.stop in CUTS else {}
             with _Clock(dialogue, "environment_s"):
-                return await episode.evaluate({"taxonomy": self.taxonomy, **cut})
+                evaluation = await episode.evaluate({"taxonomy": self.taxonomy, **cut})
+            if dialogue.stop == "completed" and evaluation["stop"] != "answered":
+                dialogue.stop = evaluation["stop"]  # the benchmark's own way to end an episode early
+            return evaluation
         finally:
             dialogue.rebuilt = episode.rebuilt
             await episode.release()
@@ -219,22 +222,7 @@ class SEALAgentLoop(AgentLoopBase):
                 "stop_token_ids": [eos],
                 "seed": zlib.crc32(f"{seed}/{message}".encode()),
             }
-            with _Clock(dialogue, "generation_s"):
-                output = await self._generate(request_id, dialogue.ids, params, message + 1)
-            ids, start = list(output.token_ids), len(dialogue.mask)
-            logprobs = output.log_probs or []
-            if not sampling_params.get("logprobs"):
-                logprobs = [0.0] * len(ids)
-            dialogue.sampled.append(Sampled(tuple(ids), tuple(logprobs)))
-            merged, dialogue.mask, dialogue.logprobs = await _on_token_path(
-                self.ct_merge_assistant_token(
-                    dialogue.ids, ids, dialogue.mask, dialogue.logprobs, assistant_logprobs=logprobs
-                )
-            )
-            dialogue.ids = merged.token_ids
-            dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
-            dialogue.spans.append((turn, start, len(dialogue.mask)))
-
+            ids = await self._sample(dialogue, turn, request_id, params)
             # A message that ended short of its room ended with a stop token: eos, or another one of the model's.
             truncated = ids[-1] != eos and len(ids) >= room
             content = self.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False)
@@ -254,6 +242,30 @@ class SEALAgentLoop(AgentLoopBase):
                 dialogue.stop = limit
                 return
             dialogue.ids, dialogue.mask, dialogue.logprobs = merged.token_ids, mask, logprobs
+
+    async def _sample(self, dialogue: Dialogue, turn: int, request_id: str, params: dict[str, Any]) -> tuple[int, ...]:
+        """Have the engine say the next message and append it as it was sampled; its token ids."""
+        with _Clock(dialogue, "generation_s"):
+            output = await self._generate(request_id, dialogue.ids, params, len(dialogue.sampled) + 1)
+        logprobs = output.log_probs or []
+        if not params.get("logprobs"):
+            logprobs = [0.0] * len(output.token_ids)
+        said = Sampled(tuple(output.token_ids), tuple(logprobs))
+        start = len(dialogue.mask)
+        merged, dialogue.mask, dialogue.logprobs = await _on_token_path(
+            self.ct_merge_assistant_token(
+                dialogue.ids,
+                list(said.ids),
+                dialogue.mask,
+                dialogue.logprobs,
+                assistant_logprobs=list(said.logprobs),
+            )
+        )
+        dialogue.ids = merged.token_ids
+        dialogue.sampled.append(said)
+        dialogue.spans.append((turn, start, len(dialogue.mask)))
+        dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
+        return said.ids
 
     def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
         """The budget that binds the next message, by its name in CUTS, and the tokens that it leaves."""

@@ -253,7 +253,7 @@ def test_too_many_episodes_get_a_429_and_idle_ones_expire(
             deadline -= 1
             signal.sigtimedwait([], 10)
         status, answer = client.say("b", "Done.")
-        assert (status, "expired" in answer["detail"]) == (400, True)
+        assert (status, "expired" in answer["detail"], answer["code"]) == (400, True, "no_episode")
         client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})
 
 
@@ -307,7 +307,7 @@ def test_a_second_environment_is_added_without_touching_the_service(
         assert client.say("c", "+1")[1]["data"]["state"][0]["content"] == "1"
         for _ in range(2):
             status, answer = client.say("c", "spin")
-            assert (status, "was closed" in answer["detail"]) == (400, True)
+            assert (status, "was closed" in answer["detail"], answer["code"]) == (400, True, "episode_broken")
         assert client.say("b", "Done.")[0] == 200
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
         assert "env_service_worker_restarts 4\n" in metrics

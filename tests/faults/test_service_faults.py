@@ -169,7 +169,7 @@ def test_a_service_that_is_killed_and_comes_back_costs_nothing(own_service, undi
 
 @pytest.mark.fault(
     event="kill -9 of the environment service between the last message and the verdict",
-    user_sees="as above",
+    user_sees="one warning that the service is left out, one that it answers again",
     outcome="the finished episode is rebuilt and judged as it would have been",
 )
 def test_a_service_that_is_killed_before_the_verdict(own_service, undisturbed):
@@ -257,8 +257,12 @@ def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
 )
 @pytest.mark.parametrize(
     "answer",
-    [(500, b"Internal Server Error", 0), (200, b"<html>garbage", 0), (200, b'{"data": {}}', 0), (200, b"{}", 60)],
-    ids=["500", "garbage", "half an answer", "silence"],
+    [
+        pytest.param((500, b"Internal Server Error", 0), id="500"),
+        pytest.param((200, b"<html>garbage", 0), id="garbage"),
+        pytest.param((200, b'{"data": {}}', 0), id="half an answer"),
+        pytest.param((200, b"{}", 60), id="silence", marks=pytest.mark.slow),
+    ],
 )
 def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
     def spell():
@@ -276,13 +280,12 @@ def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
-        ((500, b"", 0), "environment_server_error"),
-        ((500, b"{}", 0), "environment_server_error"),
-        ((200, b"<html>garbage", 0), "environment_protocol"),
-        ((429, b'{"detail": "4096 episodes are open"}', 0), "environment_busy"),
-        ((200, b"{}", 60), "environment_timeout"),
+        pytest.param((500, b"", 0), "environment_server_error", id="500 and nothing"),
+        pytest.param((500, b"{}", 0), "environment_server_error", id="500", marks=pytest.mark.slow),
+        pytest.param((200, b"<html>garbage", 0), "environment_protocol", id="garbage"),
+        pytest.param((429, b'{"detail": "4096 episodes are open"}', 0), "environment_busy", id="429"),
+        pytest.param((200, b"{}", 60), "environment_timeout", id="silence", marks=pytest.mark.slow),
     ],
-    ids=["500 and nothing", "500", "garbage", "429", "silence"],
 )
 def test_a_sick_service_is_named_and_not_asked_for_ever(proxy, monkeypatch, answer, cause):
     monkeypatch.setattr(episode, "MAX_REBUILDS", 1)
@@ -307,6 +310,7 @@ def test_a_slow_service_is_waited_for(proxy, service, undisturbed):
     assert outcome(played) == undisturbed
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     event="a service that hangs while another one is up",
     user_sees="one warning that it is left out",

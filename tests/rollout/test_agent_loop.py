@@ -1,6 +1,7 @@
 """Trajectories of the real agent loop over the real service; an engine with a script stands for vLLM."""
 
 import pytest
+from ray.exceptions import RayActorError
 
 from seal.rollout.record import CUTS
 from seal.training.group import groups_dropped, mark_groups
@@ -112,6 +113,21 @@ def test_a_stop_token_other_than_eos_ends_a_message_too(url):
     ((output, record),) = roll_out([url], ScriptedEngine((), ended_otherwise))
     assert record.stop == "completed" and record.messages[2]["content"] == "Done."
     assert sampled(output) == done * record.turns
+
+
+def test_the_benchmarks_own_limit_is_no_cut_of_ours(url):
+    again = '<tool_call>{"name":"ls","arguments":{}}</tool_call>'
+    ((_, record),) = roll_out([url], ScriptedEngine((again,)), "seal.reward.cut=exclude", training=False)
+    assert (record.stop, record.calls, record.excluded) == ("step_limit", 21, False)
+
+
+def test_a_failure_of_the_engine_is_no_reward(url):
+    async def dies(number):
+        raise RayActorError()
+
+    ((output, record),) = roll_out([url], ScriptedEngine((), dies))
+    assert record.infra == "engine" and "message 1" in record.infra_message and not record.usable
+    assert output.response_mask == [0]
 
 
 def test_missing_log_probs_stop_the_run(url):
