@@ -140,7 +140,7 @@ class SEALAgentLoop(AgentLoopBase):
                 infra = "trajectory_deadline"
                 message = (
                     f"not finished after seal.rollout.deadline_s={self.settings.deadline_s:g}, waiting for "
-                    f"{dialogue.waits_for} at message {len(dialogue.sampled) + 1}"
+                    f"{dialogue.waits_for} after {len(dialogue.sampled)} messages of the policy"
                 )
             except PromptTooLong as error:
                 infra, message = "prompt_too_long", str(error)

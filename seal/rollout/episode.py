@@ -80,15 +80,19 @@ class Episode:
         return await self._through(lambda client, instance_id: client.evaluate(instance_id, params))
 
     async def release(self) -> None:
-        """Close it wherever it was opened and the service is up; what is left expires."""
-        for client, instance_id in self._openings:
-            if not self._services.is_up(client):
-                continue
-            try:
-                async with asyncio.timeout(RELEASE_S):
-                    await client.release(instance_id)
-            except (EnvironmentFault, TimeoutError) as fault:
-                logger.warning("episode %s could not be released: %s", instance_id, fault)
+        """Close it wherever it was opened, within a few seconds; what is left open expires."""
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                for client, instance_id in reversed(self._openings):
+                    await self._release(client, instance_id)
+        except TimeoutError:
+            logger.warning("episode %s could not be released within %.0f s", self._key, RELEASE_S)
+
+    async def _release(self, client: EnvironmentClient, instance_id: str) -> None:
+        try:
+            await client.release(instance_id)
+        except EnvironmentFault as fault:
+            logger.warning("episode %s could not be released: %s", instance_id, fault)
 
     async def _through(self, ask: Callable[[EnvironmentClient, str], Awaitable[Result]]) -> Result:
         """What `ask` gets, in an episode that is opened or rebuilt where it is not open."""

@@ -75,10 +75,6 @@ class Services:
             logger.warning("environment service left out until it answers again: %s", fault)
         place.up, place.asked = False, time.monotonic()
 
-    def is_up(self, client: EnvironmentClient) -> bool:
-        """Whether a service is in use."""
-        return self._places[client.url].up
-
     async def close(self) -> None:
         """Close all connections."""
         for place in self._places.values():

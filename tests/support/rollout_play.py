@@ -70,6 +70,9 @@ class ServiceProcess:
     def figures(self) -> str:
         return requests.get(f"{self.url}/metrics", timeout=10).text
 
+    def open_episodes(self) -> int:
+        return int(self.figures().split("\nenv_service_episodes_open ")[1].split()[0])
+
     def kill(self) -> None:
         """kill -9; its workers follow by themselves."""
         self._process.send_signal(signal.SIGKILL)
