@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 
-def write_text(text: str, path: Path | str) -> None:
-    """Write a text file in one move (folders are made): a reader never sees half of it."""
+def write_text(text: str, path: Path | str, *, flush: bool = False) -> None:
+    """Write a text file in one move (folders are made): a reader never sees half of it.
+
+    With `flush` it is on the disk when this returns.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
-    partial.write_text(text, encoding="utf-8")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
     partial.replace(path)
 
 
@@ -30,4 +38,5 @@ def json_hash(value: Any) -> str:
 
 def file_sha256(path: Path | str) -> str:
     """sha256 of a file's bytes."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seal.data.files import write_text
+
 STATE_FILE = "seal_state.json"
+STATE_VERSION = 1
 
 
 class StateError(RuntimeError):
@@ -18,28 +20,32 @@ class StateError(RuntimeError):
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write the state atomically; the folder is made when it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
     body = json.dumps(state, sort_keys=True)
-    temporary = folder / f"{STATE_FILE}.tmp"
-    temporary.write_text(json.dumps({"sha256": _checksum(body), "state": body}), encoding="utf-8")
-    os.replace(temporary, folder / STATE_FILE)
+    envelope = {"version": STATE_VERSION, "sha256": _checksum(body), "state": body}
+    write_text(json.dumps(envelope), folder / STATE_FILE)
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """Read a state; StateError names the file when it is missing or damaged."""
+    """Read a state; StateError names the file when it is missing, damaged or of another version."""
     path = folder / STATE_FILE
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
-        body = envelope["state"]
-        if envelope["sha256"] != _checksum(body):
-            raise StateError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
-        return json.loads(body)
+        body, version = envelope["state"], envelope["version"]
+        sound = envelope["sha256"] == _checksum(body)
     except FileNotFoundError:
         raise StateError(
             f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
         ) from None
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise StateError(f"{path} cannot be read: resume from an earlier global_step folder.") from None
+    if not sound:
+        raise StateError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
+    if version != STATE_VERSION:
+        raise StateError(
+            f"{path} has version {version} and this SEAL reads version {STATE_VERSION}: resume with the SEAL that "
+            "wrote it (launcher_record has its commit)."
+        )
+    return json.loads(body)
 
 
 def _checksum(body: str) -> str:

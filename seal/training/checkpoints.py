@@ -1,0 +1,321 @@
+"""The checkpoints of a run: a `global_step_N` folder is there whole, or not at all.
+
+| in `experiments/<name>/checkpoints/` | |
+| --- | --- |
+| `latest_checkpointed_iteration.txt` | the tracker: the step that a run resumes from |
+| `global_step_N/` | `actor/` and `data.pt` by verl, `seal_state.json` by SEAL, and last the list of files with sizes |
+| `best.json` | the step with the best validation average |
+| `.saving/` | a save in progress |
+
+A step is written into `.saving/` and moved to its place in one rename, then the
+tracker is replaced. So a save that is killed, fails or fills the disk leaves
+every earlier checkpoint as it was. Free of torch: the launcher reads it too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from seal.data.files import write_json, write_text
+from seal.training.state import STATE_FILE, StateError, load_state
+
+logger = logging.getLogger(__name__)
+
+TRACKER = "latest_checkpointed_iteration.txt"
+FILES = "seal_files.json"
+BEST = "best.json"
+SAVING = ".saving"
+REMOVING = ".removing"
+STEP_FOLDER = re.compile(r"global_step_(\d+)")
+ROOM = 1.05
+"""A save wants this many times the size of the last checkpoint to be free."""
+GIB = 1 << 30
+READERS = 8
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be written or read; the text names the file and the mend."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which checkpoints stay (`seal.checkpoints`): the last `keep_last`, and the best validated one with keep_best."""
+
+    keep_last: int = 2
+    keep_best: bool = True
+
+    def __post_init__(self):
+        if self.keep_last < 1:
+            raise ValueError(f"seal.checkpoints.keep_last is {self.keep_last}; it must be at least 1.")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
+
+    step: int
+    average: float
+    prefix_average: float
+
+    def beats(self, other: Best) -> bool:
+        """True when this one is better; the earlier of equals stays."""
+        return (self.average, self.prefix_average) > (other.average, other.prefix_average)
+
+
+class Checkpoints:
+    """The folder of one run's checkpoints, as the trainer writes it."""
+
+    def __init__(self, folder: Path, retention: Retention, first_size: int | None = None):
+        """first_size: an estimate of a checkpoint's bytes for the time before there is one."""
+        self._folder = folder.resolve()
+        self._retention = retention
+        self._first_size = first_size
+
+    def continue_from(self, checkpoint: Path, step: int) -> None:
+        """Make `step` the one to resume from, where it is one of this run; what comes after it is superseded."""
+        if checkpoint.resolve().parent != self._folder:
+            return
+        _track(self._folder, step)
+        best = self.best
+        if best is not None and best.step > step:
+            (self._folder / BEST).unlink()
+
+    @contextmanager
+    def saving(self, step: int) -> Iterator[Path]:
+        """Yield the folder to write the step's files into; afterwards the step is complete.
+
+        Raises CheckpointError, and leaves everything as it was, when there is no
+        room or a file cannot be written.
+        """
+        staging = self._folder / SAVING
+        shutil.rmtree(staging, ignore_errors=True)
+        self._require_room(step)
+        written = staging / f"global_step_{step}"
+        try:
+            written.mkdir(parents=True)
+            yield written
+            _seal(written, step)
+        except (OSError, RuntimeError) as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise CheckpointError(self._not_saved(step, f"could not be written ({_reason(error)})")) from error
+        self._publish(written, step)
+        self._prune(step)
+
+    def validated(self, step: int, average: float, prefix_average: float) -> None:
+        """Note a validation; the best step's checkpoint, if there is one, is kept."""
+        found, best = Best(step, average, prefix_average), self.best
+        if not (self._folder / f"global_step_{step}").is_dir():
+            return
+        if best is None or best.step == step or found.beats(best):
+            write_json({**asdict(found), "folder": f"global_step_{step}"}, self._folder / BEST)
+            self._prune(step)
+
+    @property
+    def best(self) -> Best | None:
+        """The best validated step whose checkpoint is there."""
+        try:
+            noted = json.loads((self._folder / BEST).read_text(encoding="utf-8"))
+            best = Best(int(noted["step"]), float(noted["average"]), float(noted["prefix_average"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return best if (self._folder / f"global_step_{best.step}").is_dir() else None
+
+    def _require_room(self, step: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        whole = whole_steps(self._folder)
+        size = _size(self._folder / f"global_step_{whole[-1]}") if whole else self._first_size
+        free = shutil.disk_usage(self._folder).free
+        if size is not None and free < ROOM * size:
+            raise CheckpointError(self._not_saved(step, f"needs about {ROOM * size / GIB:.2f} GiB"))
+
+    def _not_saved(self, step: int, why: str) -> str:
+        whole = whole_steps(self._folder)
+        last = f"The last whole one is global_step_{whole[-1]}" if whole else "There is none before it"
+        free = shutil.disk_usage(self._folder).free / GIB
+        return (
+            f"The checkpoint of step {step} {why}; {self._folder} has {free:.2f} GiB free. {last}: free disk space, "
+            "then start again to resume."
+        )
+
+    def _publish(self, written: Path, step: int) -> None:
+        final = self._folder / written.name
+        if final.exists():
+            # Left over from a run that was resumed from an earlier step.
+            _remove(final)
+        os.replace(written, final)
+        shutil.rmtree(written.parent, ignore_errors=True)
+        _track(self._folder, step)
+
+    def _prune(self, newest: int) -> None:
+        """Remove what the retention does not keep, and what a resume from an earlier step has superseded."""
+        steps = whole_steps(self._folder)
+        keep = set([step for step in steps if step <= newest][-self._retention.keep_last :])
+        if self._retention.keep_best and self.best is not None:
+            keep.add(self.best.step)
+        for step in steps:
+            if step not in keep:
+                _remove(self._folder / f"global_step_{step}")
+                logger.info("Removed the checkpoint of step %d (seal.checkpoints)", step)
+
+
+def last_step(folder: Path) -> int | None:
+    """The step that the tracker names; the newest whole one where the tracker is missing or damaged; None for none."""
+    whole = whole_steps(folder)
+    try:
+        text = (folder / TRACKER).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        text = ""
+    if text.isdigit() and (folder / f"global_step_{text}").is_dir():
+        return int(text)
+    return whole[-1] if whole else None
+
+
+def mend_tracker(folder: Path, step: int) -> bool:
+    """Make the tracker name `step`; False when it did so already."""
+    try:
+        named = (folder / TRACKER).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        named = ""
+    if named == str(step):
+        return False
+    _track(folder, step)
+    return True
+
+
+def whole_steps(folder: Path) -> list[int]:
+    """The steps with a checkpoint whose files are all there in their full size, ascending."""
+    return sorted(
+        int(match.group(1))
+        for path in folder.glob("global_step_*")
+        if (match := STEP_FOLDER.fullmatch(path.name)) and _missing(path) is None
+    )
+
+
+def verify(checkpoint: Path) -> None:
+    """Read a checkpoint through: CheckpointError names the first file that is missing, cut short or corrupt."""
+    damage = _missing(checkpoint) or _corrupt(checkpoint)
+    if damage is None:
+        return
+    others = [step for step in whole_steps(checkpoint.parent) if checkpoint.name != f"global_step_{step}"]
+    mend = (
+        f"resume from another one with --resume {checkpoint.parent / f'global_step_{others[-1]}'}"
+        if others
+        else "there is no other one here, so start over in another experiment folder (trainer.experiment_name)"
+    )
+    raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {mend}.")
+
+
+def expected_size(model: Path) -> int | None:
+    """An estimate of a checkpoint's bytes: fp32 weights and Adam's two moments; None without local weights."""
+    try:
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+    half = str(config.get("dtype") or config.get("torch_dtype")) in ("bfloat16", "float16")
+    return weights // (2 if half else 4) * 12 or None
+
+
+def step_of(checkpoint: Path) -> int | None:
+    """The step of a `global_step_N` folder, None for another name."""
+    match = STEP_FOLDER.fullmatch(checkpoint.name)
+    return int(match.group(1)) if match else None
+
+
+def _seal(written: Path, step: int) -> None:
+    """Flush every file and write the list of them, which says that the checkpoint is whole."""
+    files: dict[str, int] = {}
+    for path in sorted(written.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+            files[path.relative_to(written).as_posix()] = path.stat().st_size
+    _require_all_ranks(files)
+    write_text(json.dumps({"step": step, "files": files}, indent=1) + "\n", written / FILES, flush=True)
+
+
+def _require_all_ranks(files: Mapping[str, int]) -> None:
+    worlds = [re.fullmatch(r"(actor/model_world_size_(\d+))_rank_\d+\.pt", name) for name in files]
+    for match in filter(None, worlds):
+        missing = [rank for rank in range(int(match.group(2))) if f"{match.group(1)}_rank_{rank}.pt" not in files]
+        if missing:
+            raise CheckpointError(
+                f"the part of rank {missing[0]} is not there: name a folder that all nodes share with "
+                "trainer.default_local_dir"
+            )
+
+
+def _missing(checkpoint: Path) -> str | None:
+    """What is not there or not in full size."""
+    listed = _listed(checkpoint)
+    if listed is None:
+        return f"{checkpoint / FILES} is missing or cannot be read"
+    for name, size in listed.items():
+        path = checkpoint / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if path.stat().st_size != size:
+            return f"{path} has {path.stat().st_size} bytes instead of {size}"
+    return None
+
+
+def _corrupt(checkpoint: Path) -> str | None:
+    """The first file whose content does not match its checksums; torch's files are zip archives that hold theirs."""
+    try:
+        load_state(checkpoint)
+    except StateError:
+        return f"{checkpoint / STATE_FILE} is damaged"
+    archives = [checkpoint / name for name in _listed(checkpoint) or {} if name.endswith(".pt")]
+    with ThreadPoolExecutor(READERS) as pool:
+        sound = list(pool.map(_sound, archives))
+    return next((f"{path} is corrupt" for path, whole in zip(archives, sound, strict=True) if not whole), None)
+
+
+def _sound(archive: Path) -> bool:
+    try:
+        with zipfile.ZipFile(archive) as parts:
+            return parts.testzip() is None
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
+        return False
+
+
+def _listed(checkpoint: Path) -> dict[str, int] | None:
+    try:
+        files: Any = json.loads((checkpoint / FILES).read_text(encoding="utf-8"))["files"]
+        return {str(name): int(size) for name, size in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _size(checkpoint: Path) -> int:
+    return sum((_listed(checkpoint) or {}).values())
+
+
+def _track(folder: Path, step: int) -> None:
+    write_text(str(step), folder / TRACKER, flush=True)
+
+
+def _remove(checkpoint: Path) -> None:
+    # Renamed first: a removal that is cut short must not leave half a checkpoint under its name.
+    doomed = checkpoint.parent / REMOVING / checkpoint.name
+    doomed.parent.mkdir(exist_ok=True)
+    shutil.rmtree(doomed, ignore_errors=True)
+    os.replace(checkpoint, doomed)
+    shutil.rmtree(doomed.parent, ignore_errors=True)
+
+
+def _reason(error: BaseException) -> str:
+    # An error from a Ray worker carries its traceback as text, and what went wrong in the last line.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
