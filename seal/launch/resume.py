@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig
 
+from seal import exits
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME
+from seal.training.checkpoints import CheckpointError, last_step, mend_tracker, step_of, verify
 
-TRACKER = "latest_checkpointed_iteration.txt"
+
+@dataclass(frozen=True)
+class Start:
+    """The step after which a run goes on, 0 for the beginning.
+
+    complete: nothing is left to do. notice: what was mended, for the user.
+    """
+
+    step: int
+    complete: bool = False
+    notice: str = ""
 
 
-def prepare(config: DictConfig, mode: str) -> bool:
-    """Set the recipe's resume keys for `--resume auto|never|PATH`; False when the run is complete already."""
+def prepare(config: DictConfig, mode: str) -> Start:
+    """Set the recipe's resume keys for `--resume auto|never|PATH`, after reading the checkpoint through.
+
+    Raises LaunchError for a checkpoint that cannot be resumed from.
+    """
     checkpoints = HOME / config.trainer.default_local_dir
     run_dir = HOME / config.seal.run_dir
     if mode == "never":
@@ -23,33 +39,51 @@ def prepare(config: DictConfig, mode: str) -> bool:
                 "--resume auto."
             )
         config.trainer.resume_mode = "disable"
-        return True
+        return Start(0)
     if mode != "auto":
-        folder = Path(mode).resolve()
-        if not folder.is_dir() or not folder.name.startswith("global_step_"):
-            raise LaunchError(f"--resume {mode} is no checkpoint: name a global_step_N folder, auto or never.")
-        config.trainer.resume_mode = "resume_path"
-        config.trainer.resume_from_path = str(folder)
-        return True
-    last = last_step(checkpoints)
-    if last is None:
-        return True
-    if config.trainer.total_training_steps and last >= config.trainer.total_training_steps:
-        return config.trainer.val_only
-    # Its first validation is in the log already; the resumed run goes on from there.
-    config.trainer.val_before_train = not (run_dir / "validation_log" / "0.jsonl").exists() or config.trainer.val_only
-    return True
+        return _from_path(config, Path(mode).resolve(), mode, checkpoints, run_dir)
+    step = last_step(checkpoints)
+    if step is None:
+        if any(checkpoints.glob("global_step_*")):
+            raise LaunchError(
+                f"{checkpoints} holds checkpoints and none of them is whole: remove {run_dir} to start over, or set "
+                "another trainer.experiment_name.",
+                exits.CHECKPOINT,
+            )
+        return Start(0)
+    _require_whole(checkpoints / f"global_step_{step}")
+    mended = mend_tracker(checkpoints, step)
+    notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
+    return Start(step, _go_on(config, run_dir, step), notice if mended else "")
 
 
-def last_step(checkpoints: Path) -> int | None:
-    """The step that the checkpoint tracker names, or None without one; LaunchError when it is damaged."""
-    tracker = checkpoints / TRACKER
-    if not tracker.is_file():
-        return None
-    text = tracker.read_text(encoding="utf-8").strip()
-    if not text.isdigit() or not (checkpoints / f"global_step_{text}").is_dir():
-        raise LaunchError(
-            f"{tracker} names step {text!r}, of which there is no checkpoint: write the number of an existing "
-            "global_step_N folder into it, or remove it to start over."
-        )
-    return int(text)
+def _from_path(config: DictConfig, folder: Path, mode: str, checkpoints: Path, run_dir: Path) -> Start:
+    step = step_of(folder)
+    if step is None or not folder.is_dir():
+        raise LaunchError(f"--resume {mode} is no checkpoint: name a global_step_N folder, auto or never.")
+    _require_whole(folder)
+    config.trainer.resume_mode = "resume_path"
+    config.trainer.resume_from_path = str(folder)
+    if folder.parent != checkpoints.resolve():
+        return Start(step)
+    return Start(step, _go_on(config, run_dir, step))
+
+
+def _go_on(config: DictConfig, run_dir: Path, step: int) -> bool:
+    """Have a resumed run validate only what its log lacks; True when nothing at all is left to do."""
+    trainer = config.trainer
+    last = trainer.total_training_steps and step >= trainer.total_training_steps
+    due = trainer.test_freq > 0 and (last or step % trainer.test_freq == 0)
+    lacking = due and not (run_dir / "validation_log" / f"{step}.jsonl").exists()
+    if trainer.val_only:
+        return False
+    trainer.val_before_train = bool(lacking)
+    trainer.val_only = bool(last and lacking)
+    return bool(last and not lacking)
+
+
+def _require_whole(checkpoint: Path) -> None:
+    try:
+        verify(checkpoint)
+    except CheckpointError as error:
+        raise LaunchError(str(error), exits.CHECKPOINT) from error

@@ -12,17 +12,18 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from seal.data.files import write_text
 from seal.rollout.record import TrajectoryRecord
 from seal.training.closed_loop import StepReport
 
-STEP_LOGS = ("steps", "profile", "omega")
+STEP_LOGS = ("profile", "omega", "steps")
+"""Written in this order: a step that is in `steps` is in all."""
 
 
 class RunLog:
@@ -40,9 +41,15 @@ class RunLog:
 
     def step(self, report: StepReport, seconds: Mapping[str, float]) -> None:
         """Write a finished training step: its figures, C_t and Omega_{t+1}."""
-        _append(self._folder / "profile.jsonl", {"step": report.step, "profile": report.profile})
-        _append(self._folder / "omega.jsonl", {"step": report.step, "omega": report.omega_next})
-        _append(self._folder / "steps.jsonl", report.line(seconds))
+        for name, line in step_lines(report, seconds).items():
+            _append(self._folder / f"{name}.jsonl", line)
+
+    def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the lines of a checkpoint's step that its run did not come to write."""
+        for name, line in lines.items():
+            path = self._folder / f"{name}.jsonl"
+            if line["step"] not in _steps(path):
+                _append(path, line)
 
     def trajectories(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write the step's training trajectories, whole or not at all."""
@@ -56,15 +63,29 @@ class RunLog:
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
-        for name in STEP_LOGS:
+        for name in (*STEP_LOGS, "stages"):
             path = self._folder / f"{name}.jsonl"
             if path.exists():
                 lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]
-                _write_text(path, "".join(line + "\n" for line in lines))
+                write_text("".join(line + "\n" for line in lines), path)
         for folder in (self._trajectories, self._validation):
             for path in folder.glob("*.jsonl"):
                 if path.stem.isdigit() and int(path.stem) > step:
                     path.unlink()
+
+
+def step_lines(report: StepReport, seconds: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """The line of each step log for one step, by the log's name."""
+    lines = (
+        {"step": report.step, "profile": report.profile},
+        {"step": report.step, "omega": report.omega_next},
+        report.line(seconds),
+    )
+    return dict(zip(STEP_LOGS, lines, strict=True))
+
+
+def _steps(path: Path) -> set[int]:
+    return {json.loads(line)["step"] for line in _complete_lines(path)} if path.exists() else set()
 
 
 def _line(record: TrajectoryRecord, step: int) -> dict[str, Any]:
@@ -80,13 +101,7 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def _write(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    _write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-
-
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), path)
 
 
 def _complete_lines(path: Path) -> list[str]:

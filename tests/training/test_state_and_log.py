@@ -15,7 +15,7 @@ def test_state_round_trips(tmp_path):
     assert load_state(tmp_path / "global_step_3") == state
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"sha256": "0", "state": "{}"}', "[]"])
+@pytest.mark.parametrize("damage", ["", "{", '{"version": 1, "sha256": "0", "state": "{}"}', "[]", '{"state": 1}'])
 def test_a_damaged_state_is_refused_by_name(tmp_path, damage):
     save_state(tmp_path, {"rho": {}})
     (tmp_path / STATE_FILE).write_text(damage)
@@ -26,6 +26,26 @@ def test_a_damaged_state_is_refused_by_name(tmp_path, damage):
 def test_a_missing_state_is_refused(tmp_path):
     with pytest.raises(StateError, match="missing"):
         load_state(tmp_path)
+
+
+def test_a_state_of_another_version_is_refused(tmp_path):
+    save_state(tmp_path, {"rho": {}})
+    path = tmp_path / STATE_FILE
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(StateError, match="version 2"):
+        load_state(tmp_path)
+
+
+def test_a_log_without_the_checkpoints_step_is_completed_once(tmp_path):
+    log = RunLog(tmp_path)
+    steps = tmp_path / "seal_log" / "steps.jsonl"
+    steps.write_text('{"step": 1}\n')
+    lines = {"steps": {"step": 2, "reward_mean": 0.5}, "omega": {"step": 2}}
+    for _ in range(2):
+        log.keep_through(2)
+        log.complete(lines)
+    assert [json.loads(line) for line in steps.read_text().splitlines()] == [{"step": 1}, lines["steps"]]
+    assert len((tmp_path / "seal_log" / "omega.jsonl").read_text().splitlines()) == 1
 
 
 def test_a_resumed_log_drops_later_steps_and_half_lines(tmp_path):
