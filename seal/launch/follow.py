@@ -12,10 +12,22 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from seal import exits
 from seal.launch.errors import LaunchError
+from seal.training.main import ENDED
 
 POLL_S = 0.5
-EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Failure|Exception|TooLong)): (\S.*)")
+STAGES = {
+    "validate": "validation: the trainer waits for the agent-loop workers, which wait for the rollout engine or the "
+    "environment service",
+    "train": "rollouts: the trainer waits for the agent-loop workers, which wait for the rollout engine or the "
+    "environment service",
+    "update": "log-probs and update: the trainer waits for the training workers",
+    "save": "saving a checkpoint: the trainer waits for the training workers, which wait for the disk",
+    "sync": "the weight sync: the training workers wait for the rollout engine to take the new weights",
+}
+"""What a run does in each stage, and who waits for whom."""
+EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Failure|Exception|TooLong)): (\S.*)")
 SHOWN_LABELS = 3
 
 
@@ -29,8 +41,6 @@ class JsonlTail:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self._path.exists():
             return
-        if self._path.stat().st_size < self._offset:
-            self._offset = 0  # the log was cut back to a checkpoint
         with self._path.open("rb") as file:
             file.seek(self._offset)
             chunk = file.read()
@@ -40,15 +50,42 @@ class JsonlTail:
             yield json.loads(line)
 
 
+class Deadline:
+    """The time within which a run must come to its next stage or step."""
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+        self._since = time.monotonic()
+        self._stage: Mapping[str, Any] | None = None
+
+    def passed_on(self, stage: Mapping[str, Any] | None = None) -> None:
+        """Note that a stage begins, or that a step is done."""
+        self._since = time.monotonic()
+        self._stage = stage or self._stage
+
+    def check(self, log: Path) -> None:
+        """Raise LaunchError, saying who waits for whom, when the time is over."""
+        if time.monotonic() - self._since <= self._seconds:
+            return
+        where = "its start"
+        if self._stage is not None:
+            where = f"step {self._stage['step']}, {STAGES.get(self._stage['stage'], self._stage['stage'])}"
+        raise LaunchError(
+            f"The run did not get on for {self._seconds:.0f} s (seal.step_deadline_s) in {where}. It was stopped; its "
+            f"log is {log}. Start again to resume from the last checkpoint.",
+            exits.INFRASTRUCTURE,
+        )
+
+
 def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s: float, console: Console) -> None:
     """Show a run's progress until `running` says that it has ended.
 
-    Raises LaunchError when neither a log line nor a step has come for
-    `deadline_s` seconds.
+    Raises LaunchError when no stage begins and no step ends for `deadline_s`
+    seconds.
     """
     stages = JsonlTail(run_dir / "seal_log" / "stages.jsonl")
     steps = JsonlTail(run_dir / "seal_log" / "steps.jsonl")
-    alive, size = time.monotonic(), -1
+    deadline = Deadline(deadline_s)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -61,29 +98,22 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
         ended = False
         while True:
             for stage in stages:
-                alive = time.monotonic()
+                deadline.passed_on(stage)
                 if stage["stage"] == "validate":
                     console.print(f"validating {stage['of']} tasks at step {stage['step']}")
                     progress.update(bar, description=f"validating {stage['of']} tasks", total=None)
                 else:
-                    progress.update(
-                        bar, description=f"step {stage['step']}", total=stage["of"], completed=stage["step"] - 1
-                    )
+                    description = f"step {stage['step']}: {stage['stage']}"
+                    progress.update(bar, description=description, total=stage["of"], completed=stage["step"] - 1)
             for step in steps:
-                alive = time.monotonic()
+                deadline.passed_on()
                 console.print(step_line(step), highlight=False)
                 progress.update(bar, completed=step["step"])
             if ended:
                 return
             ended = not running()
-            written = log.stat().st_size if log.exists() else 0
-            if written != size:
-                alive, size = time.monotonic(), written
-            if time.monotonic() - alive > deadline_s:
-                raise LaunchError(
-                    f"The training process gave no sign of life for {deadline_s:.0f} s (seal.step_deadline_s); it was "
-                    f"stopped. Its last words are in {log}; start again to resume from the last checkpoint."
-                )
+            if not ended:
+                deadline.check(log)
             time.sleep(POLL_S)
 
 
@@ -106,10 +136,13 @@ def step_line(step: Mapping[str, Any]) -> str:
 
 
 def failure_reason(log: Path) -> str:
-    """The exception that ended a training process, from its log."""
+    """Why a training process ended: what it said itself, else the last exception of its log."""
     reason = ""
     with log.open(encoding="utf-8", errors="replace") as file:
         for line in file:
+            _, said, text = line.partition(ENDED)
+            if said:
+                return text.strip()
             match = EXCEPTION.search(line)
             if match and not match.group(1).endswith("RayTaskError"):
                 reason = f"{match.group(1).rsplit('.', 1)[-1]}: {match.group(2).strip()}"

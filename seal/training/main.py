@@ -1,7 +1,8 @@
 """The training process: `python -m seal.training.main CONFIG.yaml`, started by the launcher.
 
 Reads a resolved recipe, checks that every extension of ours is registered with
-verl, and hands over to verl's own entry.
+verl, and hands over to verl's own entry. Its last log line says how it ended,
+its exit code (seal.exits) what kind of ending that was.
 """
 
 from __future__ import annotations
@@ -11,6 +12,13 @@ import logging
 import sys
 
 from omegaconf import OmegaConf
+
+from seal import exits
+
+logger = logging.getLogger(__name__)
+
+ENDED = "training ended: "
+"""Marks the line with the reason in the log."""
 
 
 def check_registrations() -> None:
@@ -33,15 +41,64 @@ def main(argv: list[str] | None = None) -> int:
     config = OmegaConf.load(arguments.config)
 
     check_registrations()
+    from ray.exceptions import RayActorError, RayTaskError
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
     from verl.utils.device import auto_set_device
 
+    from seal.training.liveness import TRAINER, Liveness
+
     auto_set_device(config)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    run_ppo(config, task_runner_class=TaskRunnerV1)
-    return 0
+    liveness = Liveness()
+    try:
+        with liveness:
+            run_ppo(config, task_runner_class=TaskRunnerV1.options(name=TRAINER))
+    except RayTaskError as error:
+        cause = root_cause(error)
+        code = exit_code(cause)
+        if code == exits.FAILED:
+            logger.exception("the trainer raised an error")
+        logger.error("%s%s: %s", ENDED, type(cause).__name__, cause)
+        return code
+    except RayActorError as error:
+        reason = liveness.reason or f"A process of the run has died: {first_line(error)}"
+        logger.error("%s%s", ENDED, reason)
+        return exits.INFRASTRUCTURE
+    return exits.FINISHED
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """What was raised in the worker, below the layers that Ray adds."""
+    from ray.exceptions import RayTaskError
+
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
+
+
+def exit_code(cause: BaseException) -> int:
+    """The kind of ending that an error of the trainer means."""
+    from ray.exceptions import RayError
+
+    from seal.training.checkpoints import CheckpointError
+    from seal.training.state import StateError
+    from seal.training.stop import StopRequested
+    from seal.training.watch import InfrastructureFailure
+
+    if isinstance(cause, StopRequested):
+        return exits.STOPPED
+    if isinstance(cause, CheckpointError | StateError):
+        return exits.CHECKPOINT
+    if isinstance(cause, InfrastructureFailure | RayError):
+        return exits.INFRASTRUCTURE
+    return exits.FAILED
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""The watch over a run's processes, on real Ray actors: the dead are named, the busy are left alone."""
+
+import os
+import signal
+import time
+
+import pytest
+import ray
+from ray.exceptions import RayActorError
+
+from seal.training.liveness import GRACE_S, TRAINER, Liveness
+
+NOTICED_S = 60
+
+
+@ray.remote
+class Process:
+    """An actor that is asked for its id, or kept busy."""
+
+    def pid(self):
+        return os.getpid()
+
+    def work(self, seconds):
+        time.sleep(seconds)
+
+
+@ray.remote
+class Server:
+    """A rollout server whose engine can die."""
+
+    class Engine:
+        errored = False
+
+    def __init__(self):
+        self.engine = Server.Engine()
+
+    async def lose_engine(self):
+        self.engine.errored = True
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=80_000_000)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def trainer(cluster):
+    """A trainer that waits for ever, as verl does."""
+    actor = Process.options(name=TRAINER).remote()
+    waits = actor.work.remote(3600)
+    yield waits
+    ray.kill(actor)
+
+
+@pytest.fixture
+def start(cluster):
+    """Start named actors that end with the test."""
+    started = []
+
+    def make(cls, name):
+        started.append(cls.options(name=name).remote())
+        return started[-1]
+
+    yield make
+    for actor in started:
+        ray.kill(actor)
+
+
+def ended(waits):
+    with pytest.raises(RayActorError):
+        ray.get(waits, timeout=NOTICED_S)
+
+
+def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
+    worker = start(Process, "agent_loop_worker_0_ab")
+    pid = ray.get(worker.pid.remote())
+    with Liveness() as liveness:
+        time.sleep(2)
+        os.kill(pid, signal.SIGKILL)
+        ended(trainer)
+    assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in liveness.reason
+
+
+def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
+    server = start(Server, "vllm_server_0_0")
+    with Liveness() as liveness:
+        time.sleep(2)
+        ray.get(server.lose_engine.remote())
+        ended(trainer)
+    assert "engine of the rollout server vllm_server_0_0 has died" in liveness.reason
+
+
+def test_a_busy_worker_is_left_alone(trainer, start):
+    worker = start(Process, "worker_0")
+    work = worker.work.remote(GRACE_S + 4)
+    with Liveness() as liveness:
+        ray.get(work)
+        assert ray.wait([trainer], timeout=0)[0] == []
+    assert liveness.reason is None
