@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,10 +17,22 @@ from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME
 from seal.rollout.rewards import RewardSettings
 from seal.rollout.settings import RolloutSettings
+from seal.training.checkpoints import Retention
 from seal.training.closed_loop import LoopSettings
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
+LOGGERS = {
+    "console": None,
+    "file": None,
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "swanlab": "swanlab",
+    "trackio": "trackio",
+    "clearml": "clearml",
+}
+"""verl's experiment loggers and the package that each one needs; all log the same names."""
 
 
 def check(config: DictConfig) -> None:
@@ -29,6 +42,8 @@ def check(config: DictConfig) -> None:
     _model(config)
     _devices(config)
     _disk(config)
+    _checkpoints(config)
+    _loggers(config)
 
 
 def write_data(config: DictConfig) -> tuple[int, int]:
@@ -59,6 +74,7 @@ def _settings(config: DictConfig) -> None:
         LoopSettings.from_config(settings)
         RolloutSettings(**settings["rollout"])
         RewardSettings(**settings["reward"])
+        Retention(**settings["checkpoints"])
     except (ValueError, TypeError) as error:
         raise LaunchError(f"{error}") from error
 
@@ -131,3 +147,26 @@ def _disk(config: DictConfig) -> None:
             f"{existing} has {free:.1f} GiB free and seal.min_free_gb={config.seal.min_free_gb} are wanted for "
             "checkpoints: free some, or set seal.run_dir to another disk."
         )
+
+
+def _checkpoints(config: DictConfig) -> None:
+    trainer = config.trainer
+    for key in ("max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep", "remove_previous_ckpt_in_save"):
+        if trainer.get(key):
+            raise LaunchError(
+                f"trainer.{key} would remove parts of checkpoints: unset it and use seal.checkpoints.keep_last, which "
+                "removes whole ones."
+            )
+
+
+def _loggers(config: DictConfig) -> None:
+    names = config.trainer.logger
+    for name in [names] if isinstance(names, str) else names:
+        if name not in LOGGERS:
+            raise LaunchError(f"trainer.logger names {name!r}; choose from {', '.join(LOGGERS)}.")
+        package = LOGGERS[name]
+        if package and find_spec(package) is None:
+            raise LaunchError(
+                f"trainer.logger names {name}, and the package {package} is not installed: pip install {package}, or "
+                f"take {name} out of trainer.logger."
+            )

@@ -12,17 +12,25 @@ from pathlib import Path
 
 import psutil
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def adopt_orphans() -> None:
     """Make grandchildren whose parent dies our children, so that stopping ours stops them too (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def start(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen:
-    """Start a command in a session of its own, so that Ctrl-C reaches the launcher alone; output goes to `log`."""
+def start(
+    command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str], keep: Sequence[int] = ()
+) -> subprocess.Popen:
+    """Start a command in a session of its own, so that Ctrl-C reaches the launcher alone; output goes to `log`.
+
+    keep: file descriptors that the command inherits. It gets SIGTERM from the
+    kernel when the launcher dies, however that dies.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -33,7 +41,15 @@ def start(command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=tuple(keep),
+            preexec_fn=_end_with_parent,
         )
+
+
+def _end_with_parent() -> None:
+    """Runs in the child before the command (Linux)."""
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def stop_tree(process: subprocess.Popen, grace_s: float) -> None:

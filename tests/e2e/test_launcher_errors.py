@@ -74,6 +74,10 @@ def test_a_service_that_is_not_reachable():
         ("seal.reward.mode=dense", "seal.reward.mode"),
         ("seal.data.train.categories=[bass]", "bass"),
         ("seal.data.train.limit=2", "data.train_batch_size"),
+        ("seal.checkpoints.keep_last=0", "seal.checkpoints.keep_last"),
+        ("trainer.max_actor_ckpt_to_keep=3", "seal.checkpoints.keep_last"),
+        ("trainer.logger=[console,mlflow]", "pip install mlflow"),
+        ("trainer.logger=[tensorbord]", "tensorboard"),
     ],
 )
 def test_settings_that_cannot_work_are_named(override, named):

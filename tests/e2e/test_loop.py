@@ -14,20 +14,18 @@ SMALL = (
 
 
 def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run):
-    run = make_run(*SMALL, "trainer.total_training_steps=3", "trainer.test_freq=3")
+    run = make_run(*SMALL, "trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=9")
     process = run.start()
-    tracker = run.folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-    run.wait_for(
-        process, lambda: tracker.exists() and len(run.lines("seal_log/steps.jsonl")) >= 1, "a first checkpoint"
-    )
+    run.wait_for(process, lambda: run.stage == ("train", 2), "a second step")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 130, output
-    assert "start again to resume" in output
+    assert "stopping: the trainer saves a checkpoint" in output and "start again to resume" in output
     assert run.leftovers() == []
-    saved = int(tracker.read_text())
-    first_state = json.loads((run.folder / "checkpoints" / f"global_step_{saved}" / "seal_state.json").read_text())
-    assert json.loads(first_state["state"])["omega"]["version"] >= 0
+    saved = run.saved
+    assert saved == run.logged[-1] >= 1, "the steps that were done are saved, though save_freq is 9"
+    first_state = json.loads((run.checkpoints / f"global_step_{saved}" / "seal_state.json").read_text())
+    assert json.loads(first_state["state"])["loop"]["omega"]["version"] >= 0
 
     done = run.finish()
     assert done.returncode == 0, done.stdout
@@ -55,6 +53,9 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert all(0 < len(line["labels"]) <= line["turns"] for line in validated)
     assert "before" in done.stdout and "after" in done.stdout
     assert (run.folder / "report.png").stat().st_size > 10_000
+
+    best = json.loads((run.checkpoints / "best.json").read_text())
+    assert best["step"] == 3 and (run.checkpoints / best["folder"]).is_dir()
 
     again = run.finish()
     assert again.returncode == 0 and "complete" in again.stdout

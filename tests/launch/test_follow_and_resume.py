@@ -14,6 +14,10 @@ from seal.launch.errors import LaunchError
 from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.processes import start, stop_tree
 from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.resume import Start
+from seal.training.checkpoints import Checkpoints, Retention
+from seal.training.log import RunLog
+from tests.support.checkpoints import write_step
 
 STEP = {
     "step": 3,
@@ -49,9 +53,18 @@ def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
     assert "step    3" in console.export_text()
 
 
-def test_a_silent_process_is_given_up_after_the_deadline(tmp_path):
-    with pytest.raises(LaunchError, match="step_deadline_s"):
-        follow(tmp_path, tmp_path / "none.log", lambda: True, deadline_s=0.5, console=Console(quiet=True))
+def test_a_run_that_does_not_get_on_is_ended_and_says_who_waits_for_whom(tmp_path):
+    log = RunLog(tmp_path)
+    polls = iter(range(100))
+
+    def running():
+        if next(polls) == 0:
+            log.stage("sync", step=7, of=9)
+        return True
+
+    with pytest.raises(LaunchError, match=r"step_deadline_s\) in step 7, .*wait for the rollout engine") as raised:
+        follow(tmp_path, tmp_path / "none.log", running, deadline_s=1.5, console=Console(quiet=True))
+    assert raised.value.code == 4
 
 
 def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
@@ -62,6 +75,8 @@ def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
         "seal.training.watch.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
     )
     assert failure_reason(log) == "InfrastructureFailure: 5 of 8 trajectories of this step were lost"
+    log.write_text("E1: x\nseal.training.main ERROR training ended: it was this\nRayError: a late echo\n")
+    assert failure_reason(log) == "it was this"
     log.write_text("nothing to see\n")
     assert "no exception" in failure_reason(log)
 
@@ -84,35 +99,54 @@ def config(tmp_path):
     return config
 
 
-def checkpoint(tmp_path, step, text=None):
-    folder = tmp_path / "run" / "checkpoints"
-    (folder / f"global_step_{step}").mkdir(parents=True)
-    (folder / "latest_checkpointed_iteration.txt").write_text(str(step) if text is None else text)
+@pytest.fixture
+def saved(tmp_path):
+    """Save checkpoints of the run."""
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", Retention(keep_last=9))
+    return lambda *steps: [write_step(checkpoints, step) for step in steps]
 
 
-def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, tmp_path):
-    assert resume.prepare(config, "auto") and config.trainer.val_before_train
-    checkpoint(tmp_path, 10)
-    validated = tmp_path / "run" / "validation_log" / "0.jsonl"
-    validated.parent.mkdir()
-    validated.touch()
-    assert resume.prepare(config, "auto") and not config.trainer.val_before_train
+def validated(tmp_path, step):
+    path = tmp_path / "run" / "validation_log" / f"{step}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
 
 
-def test_a_complete_run_is_not_trained_again(config, tmp_path):
-    checkpoint(tmp_path, config.trainer.total_training_steps)
-    assert not resume.prepare(config, "auto")
+def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, tmp_path, saved):
+    assert resume.prepare(config, "auto") == Start(0) and config.trainer.val_before_train
+    saved(10)
+    assert resume.prepare(config, "auto") == Start(10) and not config.trainer.val_before_train
+
+
+def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
+    config.trainer.test_freq = 10
+    saved(10)
+    assert resume.prepare(config, "auto") == Start(10) and config.trainer.val_before_train
+    validated(tmp_path, 10)
+    assert resume.prepare(config, "auto") == Start(10) and not config.trainer.val_before_train
+
+
+def test_a_complete_run_is_not_trained_again(config, tmp_path, saved):
+    last = config.trainer.total_training_steps
+    saved(last)
+    assert not resume.prepare(config, "auto").complete and config.trainer.val_only
+    config.trainer.val_only = False
+    validated(tmp_path, last)
+    assert resume.prepare(config, "auto").complete
     with pytest.raises(LaunchError, match="holds a run already"):
         resume.prepare(config, "never")
 
 
-@pytest.mark.parametrize(
-    ("mode", "named"), [("auto", "latest_checkpointed_iteration.txt"), ("nowhere", "--resume nowhere")]
-)
-def test_a_damaged_tracker_and_a_wrong_path_are_named(config, tmp_path, mode, named):
-    checkpoint(tmp_path, 10, text="")
-    with pytest.raises(LaunchError, match=named):
-        resume.prepare(config, mode)
+def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
+    other = tmp_path / "other"
+    write_step(Checkpoints(other, Retention()), 4)
+    assert resume.prepare(config, str(other / "global_step_4")) == Start(4)
+    assert (config.trainer.resume_mode, config.trainer.val_before_train) == ("resume_path", True)
+
+
+def test_a_path_that_is_no_checkpoint_is_named(config):
+    with pytest.raises(LaunchError, match="--resume nowhere is no checkpoint"):
+        resume.prepare(config, "nowhere")
 
 
 def test_the_selfcheck_finds_this_environment_ready():

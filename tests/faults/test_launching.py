@@ -1,0 +1,144 @@
+"""What stands in a launch's way is told apart by name, and what only looks like an obstacle is none."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seal.launch.agreement import require_agreement
+from seal.launch.errors import LaunchError
+from seal.launch.interrupt import Interrupt
+from seal.launch.lock import LOCK_FILE, locked
+from seal.launch.recipe import HOME
+from seal.training.stop import StopRequest
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from seal.launch.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def other_launcher(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=HOME, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.fault(
+    event="A second launcher in the same experiment folder",
+    user_sees="FOLDER is in use by the launcher with process N on HOST since TIME",
+    outcome="the second ends with code 1, the first goes on",
+)
+def test_a_folder_in_use(other_launcher, tmp_path):
+    with (
+        pytest.raises(LaunchError, match=rf"process {other_launcher.pid} on \S+ since .*experiment_name"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
+    other_launcher.kill()
+    other_launcher.wait()
+    assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == other_launcher.pid
+    with locked(tmp_path):
+        pass
+
+
+def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
+    with locked(tmp_path) as lock:
+        left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
+    holder = {"pid": left.pid, "host": json.loads((tmp_path / LOCK_FILE).read_text())["host"], "since": "then"}
+    try:
+        with pytest.raises(LaunchError, match="is in use"), locked(tmp_path):
+            pass
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        (tmp_path / LOCK_FILE).write_text(json.dumps({**holder, "pid": gone.pid}))
+        with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), locked(tmp_path):
+            pass
+    finally:
+        left.communicate(b"\n")
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.fault(
+    event="The service at env_service.env_url is of another protocol or over other benchmark data",
+    user_sees="The environment service at URL serves bfcl-eval V with data A, and data/manifest.json records B",
+    outcome="nothing is started; code 1",
+)
+@pytest.mark.parametrize(
+    ("change", "named"), [({"protocol": 99}, "speaks protocol 99"), ({"data_hash": "0" * 64}, "with data 000000000000")]
+)
+def test_a_service_of_another_version(change, named):
+    package = json.loads((HOME / "data" / "manifest.json").read_text())["package"]
+    ours = {"protocol": 1, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
+    require_agreement("http://here", ours)
+    with pytest.raises(LaunchError, match=named) as raised:
+        require_agreement("http://here", {**ours, **change})
+    assert "env_service.env_url" in str(raised.value)
+
+
+@pytest.fixture
+def interrupt():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    made = Interrupt()
+    made.install()
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_training_ends_the_launch_at_once(interrupt, signum, code):
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signum)
+    assert interrupt.exit_code == code
+
+
+def test_the_first_signal_asks_and_the_second_ctrl_c_does_not_wait(interrupt, tmp_path):
+    request, said = StopRequest(tmp_path), []
+    interrupt.defer()
+    interrupt.pursue(request, 60, True, said.append)
+    assert not request.made
+    signal.raise_signal(signal.SIGTERM)
+    interrupt.pursue(request, 60, True, said.append)
+    interrupt.pursue(request, 60, True, said.append)
+    assert request.made and len(said) == 1 and "60 s" in said[0]
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert interrupt.exit_code == 143
+
+
+@pytest.mark.fault(
+    event="Ctrl-C or SIGTERM, and the trainer does not come to save within seal.stop_grace_s",
+    user_sees="no checkpoint was saved within seal.stop_grace_s=N s",
+    outcome="everything is ended (code 130 or 143); the next launch resumes from the last checkpoint",
+)
+def test_the_grace_ends(interrupt, tmp_path):
+    said = []
+    interrupt.defer()
+    signal.raise_signal(signal.SIGINT)
+    interrupt.pursue(StopRequest(tmp_path), 0, True, said.append)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.pursue(StopRequest(tmp_path), -1, True, said.append)
+    assert "seal.stop_grace_s" in said[-1]
+
+
+def test_without_anything_to_save_the_first_signal_ends_the_launch(interrupt, tmp_path):
+    interrupt.defer()
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.pursue(StopRequest(tmp_path), 60, False, lambda _: None)
+    assert not StopRequest(tmp_path).made

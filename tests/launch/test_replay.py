@@ -1,0 +1,66 @@
+"""A recorded launch runs again in a folder of its own, and says what is not as recorded."""
+
+import json
+import shutil
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch.errors import LaunchError
+from seal.launch.preflight import write_data
+from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.record import add_service, write_record
+from seal.launch.replay import Replay
+
+NAME = "test-replay"
+RECIPE = HOME / "exp" / "quickstart.yaml"
+COMMAND = ["python", "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl"]
+
+
+@pytest.fixture
+def record(tmp_path):
+    own = [f"trainer.experiment_name={NAME}", f"seal.run_dir={tmp_path}/{NAME}", "seal.seed=7"]
+    config = compose_recipe(RECIPE, own)
+    write_data(config)
+    resumed = OmegaConf.merge(config, {"trainer": {"val_before_train": False}})
+    folder = write_record(config, resumed, RECIPE, [], COMMAND)
+    add_service(folder, {"protocol": 1, "data_hash": "d"})
+    yield folder
+    shutil.rmtree(HOME / "launcher_record" / NAME)
+
+
+def test_the_configuration_is_the_recorded_one_beside_the_old_run(record, tmp_path):
+    config = Replay(record).configuration(["trainer.experiment_name=again", "trainer.save_freq=3"])
+    assert (config.seal.seed, config.trainer.save_freq, config.trainer.val_before_train) == (7, 3, True)
+    assert config.seal.run_dir == f"{tmp_path}/again"
+    assert config.trainer.default_local_dir == f"{tmp_path}/again/checkpoints"
+    assert f"{tmp_path}/{NAME}" not in OmegaConf.to_yaml(config)
+    assert Replay(record).with_bfcl
+    assert Replay(record).configuration([]).trainer.experiment_name.startswith(f"{NAME}-replay-")
+
+
+def test_a_key_that_the_record_does_not_know_is_named(record):
+    with pytest.raises(LaunchError, match="save_frequency"):
+        Replay(record).configuration(["trainer.save_frequency=3"])
+
+
+def test_what_is_not_as_recorded_is_named(record):
+    assert list(Replay(record).differences(record)) == []
+    old = record.with_name("old")
+    shutil.copytree(record, old)
+    facts = json.loads((old / "launch.json").read_text())
+    facts["packages"]["torch"] = "1.0"
+    facts["hashes"]["data/train.parquet"] = "another"
+    (old / "launch.json").write_text(json.dumps(facts))
+    (old / "service.json").write_text(json.dumps({"protocol": 1, "data_hash": "e"}))
+    found = list(Replay(old).differences(record))
+    assert [sentence.split(" was ")[0] for sentence in found] == [
+        "package torch",
+        "file data/train.parquet",
+        "service data_hash",
+    ]
+
+
+def test_a_folder_that_is_no_record_is_named(tmp_path):
+    with pytest.raises(LaunchError, match="launcher_record/NAME/TIME"):
+        Replay(tmp_path)

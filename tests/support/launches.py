@@ -1,0 +1,125 @@
+"""Runs of the real launcher: the real service, Ray, verl, vLLM and the committed policy."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+HOME = Path(__file__).resolve().parents[2]
+START_DEADLINE_S = 600
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Run:
+    """One experiment folder and the launches in it."""
+
+    name: str
+    overrides: tuple[str, ...]
+    prefix: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+
+    @property
+    def folder(self) -> Path:
+        return HOME / "experiments" / self.name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def saved(self) -> int:
+        """The step that a resumed run would go on from; 0 without a checkpoint."""
+        tracker = self.checkpoints / "latest_checkpointed_iteration.txt"
+        return int(tracker.read_text()) if tracker.exists() else 0
+
+    @property
+    def logged(self) -> list[int]:
+        return [step["step"] for step in self.lines("seal_log/steps.jsonl")]
+
+    @property
+    def stage(self) -> tuple[str, int]:
+        """What the run is doing, and in which step."""
+        stages = self.lines("seal_log/stages.jsonl")
+        return (stages[-1]["stage"], stages[-1]["step"]) if stages else ("", 0)
+
+    def command(self, *extra: str) -> list[str]:
+        own = (
+            f"trainer.experiment_name={self.name}",
+            f"env_service.env_url=http://127.0.0.1:{self.port}",
+            "trainer.logger=[console]",
+        )
+        recipe = ["--conf", "exp/quickstart.yaml", "--with-bfcl", "--"]
+        return [*self.prefix, sys.executable, "launcher.py", *recipe, *own, *self.overrides, *extra]
+
+    def start(self, *extra: str) -> subprocess.Popen:
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            self.command(*extra), cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def finish(self, *extra: str) -> subprocess.CompletedProcess:
+        process = self.start(*extra)
+        output, _ = process.communicate(timeout=START_DEADLINE_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, output)
+
+    def lines(self, relative: str) -> list[dict]:
+        path = self.folder / relative
+        if not path.exists():
+            return []
+        # The last line may be under way.
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def wait_for(self, process: subprocess.Popen, condition, what: str, pause_s: float = 0.1) -> None:
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not condition():
+            if process.poll() is not None:
+                raise AssertionError(f"the launcher ended before {what}: {process.stdout.read()}")
+            if time.monotonic() > deadline:
+                process.kill()
+                raise AssertionError(f"no {what} within {START_DEADLINE_S} s")
+            time.sleep(pause_s)
+
+    def process(self, launcher: subprocess.Popen, title: str) -> psutil.Process:
+        """The process of a running launch whose title or command line holds `title`."""
+        found = []
+        for process in psutil.Process(launcher.pid).children(recursive=True):
+            try:
+                if title in " ".join(process.cmdline()) or title in process.name():
+                    found.append(process)
+            except psutil.NoSuchProcess:
+                continue
+        assert found, f"no process {title}"
+        return found[0]
+
+    def family(self, launcher: subprocess.Popen) -> list[psutil.Process]:
+        """Everything that a running launch has started."""
+        return psutil.Process(launcher.pid).children(recursive=True)
+
+    def wait_gone(self, family: list[psutil.Process], deadline_s: float) -> None:
+        """Wait until none of these processes is left."""
+        _, alive = psutil.wait_procs(family, timeout=deadline_s)
+        alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        assert not alive, alive
+
+    def leftovers(self) -> list[str]:
+        """Processes of this run that still live: the service by its port, the trainer by its record."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "environ"]):
+            command = " ".join(process.info["cmdline"] or ())
+            environment = process.info["environ"] or {}
+            mine = self.name in command or environment.get("TENSORBOARD_DIR", "").find(self.name) >= 0
+            if (mine or environment.get("BFCL_PORT") == str(self.port)) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(command)
+        return found
