@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow lint
+.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint
 
 setup: .venv/ready
 
@@ -24,7 +24,11 @@ test: setup
 	$(PYTHON) -m pytest -q -m "not slow"
 
 test-slow: setup
-	$(PYTHON) -m pytest -q -m slow
+	$(PYTHON) -m pytest -q -m slow --ignore=tests/faults
+
+# Kills, fills and corrupts what a run consists of: docs/reliability.md.
+test-faults: setup
+	$(PYTHON) -m pytest -q tests/faults
 
 lint: setup
 	$(PYTHON) -m ruff check .

@@ -1,0 +1,253 @@
+"""One run to which everything happens, in the order of the tests, beside one that is left alone: they end the same."""
+
+import contextlib
+import json
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+import torch
+
+from seal import exits
+from seal.training.checkpoints import whole_steps
+from tests.support.launches import HOME, Run
+
+pytestmark = pytest.mark.slow
+
+STEPS = 8
+SMALL = (
+    "data.train_batch_size=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+    "actor_rollout_ref.rollout.n=4",
+    "seal.data.val=[{split: eval, limit: 1}]",
+    "trainer.save_freq=2",
+    f"trainer.test_freq={STEPS}",
+    f"trainer.total_training_steps={STEPS}",
+)
+NOTICED_S = 60
+"""A death must end the launch within this time; the deadline of a step is two hours."""
+
+
+@contextlib.contextmanager
+def experiment(name, *overrides, prefix=()):
+    run = Run(name, (*SMALL, *overrides), prefix)
+    clear(run)
+    yield run
+    clear(run)
+
+
+def clear(run):
+    shutil.rmtree(run.folder, ignore_errors=True)
+    shutil.rmtree(HOME / "launcher_record" / run.name, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    """The run that is left alone."""
+    with experiment("test-fault-quiet") as run:
+        done = run.finish()
+        assert done.returncode == exits.FINISHED, done.stdout
+        yield run
+
+
+@pytest.fixture(scope="module")
+def battered():
+    """The run to which everything happens; each test starts it again where the last one ended it."""
+    with experiment("test-fault-battered") as run:
+        yield run
+
+
+def strike(run, when, title, what, *, pause_s=0.05, after=1):
+    """Start the run, wait until `when` its stage is of a step beyond what is saved, and kill -9 a process."""
+    before = run.saved
+    launcher = run.start()
+    run.wait_for(
+        launcher,
+        lambda: run.stage[0] == when and run.stage[1] >= before + after,
+        f"stage {when} ({what})",
+        pause_s,
+    )
+    run.process(launcher, title).kill()
+    output, _ = launcher.communicate(timeout=NOTICED_S)
+    return launcher.returncode, error_of(output), run
+
+
+def error_of(output):
+    errors = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "Traceback" not in output, output
+    return errors[0]
+
+
+def check_intact(run):
+    assert run.leftovers() == []
+    assert run.saved in whole_steps(run.checkpoints) or run.saved == 0
+    assert run.logged == sorted(set(run.logged))
+
+
+@pytest.mark.fault(
+    event="kill -9 of the vLLM engine during rollouts",
+    user_sees="N of M trajectories of this step were lost to infrastructure (engine N), or: the engine of the rollout "
+    "server has died",
+    outcome="the run ends within seconds with code 4, and the next launch resumes; nothing is trained on what is left "
+    "of the batch",
+)
+def test_the_engine_dies_in_the_rollouts(battered):
+    code, error, run = strike(battered, "train", "EngineCore", "engine", after=3)
+    assert code == exits.INFRASTRUCTURE and "engine" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
+    event="kill -9 of the vLLM engine between rollouts",
+    user_sees="The engine of the rollout server NAME has died; the trainer would wait for it for ever, so the run is "
+    "ended",
+    outcome="the run ends within seconds with code 4, and the next launch resumes",
+)
+def test_the_engine_dies_outside_the_rollouts(battered):
+    code, error, run = strike(battered, "update", "EngineCore", "engine", after=2)
+    assert code == exits.INFRASTRUCTURE and "rollout server vllm_server" in error and "has died" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
+    event="kill -9 of an agent-loop worker",
+    user_sees="The process of the agent-loop worker NAME has died; the trainer would wait for it for ever, so the run "
+    "is ended",
+    outcome="the run ends within seconds with code 4, and the next launch resumes",
+)
+def test_an_agent_loop_worker_dies(battered):
+    code, error, run = strike(battered, "train", "ray::AgentLoopWorker", "agent-loop worker", after=3)
+    assert code == exits.INFRASTRUCTURE and "agent-loop worker" in error and "has died" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
+    event="kill -9 of the trainer in a step",
+    user_sees="A process of the run has died",
+    outcome="the run ends with code 4; the next launch resumes after the last checkpoint and trains the lost steps "
+    "again, the same",
+)
+def test_the_trainer_dies_in_a_step(battered):
+    code, error, run = strike(battered, "update", "ray::TaskRunner", "trainer", after=2)
+    assert code == exits.INFRASTRUCTURE and "resume" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
+    event="kill -9 of the training process by the system (out of memory)",
+    user_sees="The training process was ended from outside by SIGKILL, perhaps for want of memory",
+    outcome="as above",
+)
+def test_the_training_process_is_killed(battered):
+    code, error, run = strike(battered, "train", "seal.training.main", "training process", after=1)
+    assert code == exits.INFRASTRUCTURE and "SIGKILL" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
+    event="kill -9 of the trainer while it saves",
+    user_sees="A process of the run has died",
+    outcome="code 4; the checkpoint before is whole and the next launch resumes from it",
+)
+def test_the_trainer_dies_in_a_save(battered):
+    before = battered.saved
+    code, error, run = strike(battered, "save", "ray::TaskRunner", "trainer", pause_s=0.002)
+    assert code == exits.INFRASTRUCTURE and "resume" in error
+    check_intact(run)
+    assert run.saved == before
+
+
+@pytest.mark.fault(
+    event="Ctrl-C or SIGTERM",
+    user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
+    outcome="a checkpoint of the last finished step is saved; code 130 or 143; the next launch resumes there",
+)
+def test_sigterm_saves_the_last_finished_step(battered):
+    launcher = battered.start()
+    # An odd step: nothing would be saved after it.
+    wanted = battered.saved + 1
+    battered.wait_for(launcher, lambda: battered.stage == ("train", wanted + 1), f"step {wanted + 1}", 0.05)
+    launcher.send_signal(signal.SIGTERM)
+    output, _ = launcher.communicate(timeout=120)
+    assert launcher.returncode == exits.TERMINATED, output
+    assert "stopping: the trainer saves" in output and f"step {wanted} is saved" in output
+    check_intact(battered)
+    assert battered.saved == wanted and battered.logged[-1] == wanted
+
+
+def test_in_the_end_it_is_the_run_that_was_left_alone(battered, quiet):
+    done = battered.finish()
+    assert done.returncode == exits.FINISHED, done.stdout
+    assert battered.logged == quiet.logged == list(range(1, STEPS + 1))
+    for step in range(1, STEPS + 1):
+        name = f"seal_log/trajectories/{step}.jsonl"
+        assert deterministic(battered.lines(name)) == deterministic(quiet.lines(name)), f"step {step}"
+    for name in ("steps", "profile", "omega"):
+        assert deterministic(battered.lines(f"seal_log/{name}.jsonl")) == deterministic(
+            quiet.lines(f"seal_log/{name}.jsonl")
+        )
+    for step in (0, STEPS):
+        name = f"validation_log/{step}.jsonl"
+        assert deterministic(battered.lines(name)) == deterministic(quiet.lines(name))
+    assert state(battered) == state(quiet)
+    for weight, same in zip(weights(battered), weights(quiet), strict=True):
+        assert torch.equal(weight, same)
+
+
+def deterministic(lines):
+    """Log lines without what a clock measured."""
+    return [
+        {key: value for key, value in line.items() if key not in ("seconds", "seal_seconds", "logp_diff_max")}
+        for line in lines
+    ]
+
+
+def state(run):
+    envelope = json.loads((run.checkpoints / f"global_step_{STEPS}" / "seal_state.json").read_text())
+    return json.loads(envelope["state"])["loop"]
+
+
+def weights(run):
+    saved = torch.load(
+        run.checkpoints / f"global_step_{STEPS}" / "actor" / "model_world_size_1_rank_0.pt", weights_only=False
+    )
+    return [getattr(value, "_local_tensor", value) for _, value in sorted(saved.items())]
+
+
+@pytest.mark.fault(
+    event="kill -9 of the launcher",
+    user_sees="nothing more; the kernel ends its training process with it",
+    outcome="nothing stays behind, and the next launch resumes",
+)
+def test_the_launcher_dies():
+    with experiment("test-fault-launcher") as run:
+        launcher = run.start("trainer.val_before_train=false")
+        run.wait_for(launcher, lambda: run.stage[0] == "train", "a step")
+        family = run.family(launcher)
+        launcher.kill()
+        launcher.communicate(timeout=30)
+        run.wait_gone(family, NOTICED_S)
+        assert run.leftovers() == []
+
+
+@pytest.mark.fault(
+    event="The disk is full when the trainer saves",
+    user_sees="CheckpointError: The checkpoint of step N needs about X GiB; FOLDER has Y GiB free; the last whole one",
+    outcome="the run ends with code 5; the checkpoints before stay whole",
+)
+def test_the_disk_is_full(small_disk):
+    with experiment("test-fault-disk") as run:
+        run.checkpoints.mkdir(parents=True)
+        script = (
+            'mount -t tmpfs -o size=40m tmpfs "$0" && "$@"; code=$?; '
+            'echo left: $(ls -A "$0"); cat "$0"/latest*; exit $code'
+        )
+        command = [*small_disk[:4], script, str(run.checkpoints), *run.command("trainer.save_freq=1")]
+        done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == exits.CHECKPOINT, done.stdout + done.stderr
+        assert re.search(r"checkpoint of step 2 needs about .* The last whole one is global_step_1", done.stdout)
+        assert done.stdout.splitlines()[-2].split() == ["left:", "global_step_1", "latest_checkpointed_iteration.txt"]
+        assert done.stdout.splitlines()[-1] == "1"
+        assert run.leftovers() == []
