@@ -6,9 +6,15 @@ import time
 
 import pytest
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
+from seal import exits
+from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, TRAINER, Liveness
+from seal.training.main import exit_code, root_cause
+from seal.training.state import StateError
+from seal.training.stop import StopRequested
+from seal.training.watch import InfrastructureFailure
 
 NOTICED_S = 60
 
@@ -22,6 +28,12 @@ class Process:
 
     def work(self, seconds):
         time.sleep(seconds)
+
+    def fail(self, error):
+        raise error
+
+    def ask(self, other, error):
+        return ray.get(other.fail.remote(error))
 
 
 @ray.remote
@@ -71,6 +83,24 @@ def start(cluster):
 def ended(waits):
     with pytest.raises(RayActorError):
         ray.get(waits, timeout=NOTICED_S)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StopRequested("step 3 is saved"), exits.STOPPED),
+        (CheckpointError("no room"), exits.CHECKPOINT),
+        (StateError("damaged"), exits.CHECKPOINT),
+        (InfrastructureFailure("lost"), exits.INFRASTRUCTURE),
+        (ValueError("a bug"), exits.FAILED),
+    ],
+)
+def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error, code):
+    inner, outer = start(Process, "inner"), start(Process, "outer")
+    with pytest.raises(RayTaskError) as raised:
+        ray.get(outer.ask.remote(inner, error))
+    cause = root_cause(raised.value)
+    assert exit_code(cause) == code and str(cause) == str(error)
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):

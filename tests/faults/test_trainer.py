@@ -1,0 +1,132 @@
+"""The trainer's own part of a step and of a save, with verl's classes and without its workers."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import create_rl_sampler
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils import tensordict_utils as tu
+
+import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
+from seal.launch.recipe import HOME, compose_recipe
+from seal.training.checkpoints import CheckpointError, last_step, verify
+from seal.training.state import load_state
+from seal.training.stop import StopRequest, StopRequested
+from seal.training.trainer import SEALTrainer
+from seal.training.watch import InfrastructureFailure
+
+PROMPTS, SAMPLES = 3, 2
+
+
+class Workers:
+    """Stands where verl's worker group would save: one rank, one file."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self._dispatch_info = {"actor": [0]}
+
+    def save_checkpoint(self, folder, *_, **__):
+        Path(folder).mkdir(parents=True)
+        torch.save({"weight": torch.zeros(3)}, Path(folder) / "model_world_size_1_rank_0.pt")
+        if self.error:
+            raise self.error
+
+    def load_checkpoint(self, **_):
+        return None
+
+
+@pytest.fixture
+def trainer(tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    own = [f"seal.run_dir={tmp_path}", f"data.train_batch_size={PROMPTS}", f"actor_rollout_ref.rollout.n={SAMPLES}"]
+    config = compose_recipe(
+        HOME / "exp" / "quickstart.yaml", [*own, f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}"]
+    )
+    made = SEALTrainer(config)
+    made.actor_rollout_wg, made.timing_raw, made.total_training_steps, made.global_steps = Workers(), {}, 9, 4
+    rows = range(12)
+    made.train_dataloader = StatefulDataLoader(
+        rows, batch_size=PROMPTS, collate_fn=list, drop_last=True, sampler=create_rl_sampler(config.data, rows)
+    )
+    made.tokenizer = SimpleNamespace(eos_token_id=0)
+    return made
+
+
+def batch(uids):
+    keys = [f"{uid}_{sample}_0" for uid in uids for sample in range(SAMPLES)]
+    random.Random(0).shuffle(keys)
+    return KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 7} for _ in keys])
+
+
+def submit(trainer, monkeypatch, uids):
+    monkeypatch.setattr(PPOTrainer, "_submit_batch_to_rollout", lambda self, prompts: len(prompts))
+    trainer._submit_batch_to_rollout(tu.get_tensordict({"uid": list(uids)}))
+
+
+def test_a_batch_is_in_the_order_of_prompts_and_samples_however_rollouts_ended(trainer, monkeypatch):
+    uids = ["b-1", "a-2", "c-0"]
+    submit(trainer, monkeypatch, uids)
+    ordered = trainer._balance_batch(batch(uids), {})
+    assert ordered.keys == [f"{uid}_{sample}_0" for uid in uids for sample in range(SAMPLES)]
+
+
+@pytest.mark.fault(
+    event="A session of an agent-loop worker raises an error that is none of infrastructure",
+    user_sees="K of N trajectories of step S never came back from the agent-loop workers; their errors are in the log",
+    outcome="the run ends with code 4 instead of training on a batch filled up with padding",
+)
+def test_a_batch_with_a_gap_is_refused(trainer, monkeypatch):
+    uids = ["b-1", "a-2", "c-0"]
+    submit(trainer, monkeypatch, uids)
+    with pytest.raises(InfrastructureFailure, match="2 of 6 trajectories of step 4 never came back"):
+        trainer._balance_batch(batch(uids[:2]), {})
+
+
+def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
+    trainer._save_checkpoint()
+    folder = tmp_path / "checkpoints" / "global_step_4"
+    verify(folder)
+    assert load_state(folder)["step"] == 4 and last_step(folder.parent) == 4
+    assert trainer.config.trainer.default_local_dir == str(folder.parent)
+    trainer.global_steps = 0
+    trainer._load_checkpoint()
+    assert trainer.global_steps == 4
+
+
+def test_a_save_that_fails_in_a_worker_leaves_the_last_one(trainer, tmp_path):
+    trainer._save_checkpoint()
+    trainer.global_steps, trainer.actor_rollout_wg = 5, Workers(RuntimeError("file write failed"))
+    with pytest.raises(CheckpointError, match=r"step 5 could not be written \(file write failed\).*global_step_4"):
+        trainer._save_checkpoint()
+    assert last_step(tmp_path / "checkpoints") == 4
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("*.*") if path.is_dir()) == []
+
+
+def test_a_stop_during_rollouts_saves_the_step_before_with_its_place_in_the_data(trainer, monkeypatch, tmp_path):
+    batches = iter(trainer.train_dataloader)
+    next(batches)
+    expected = trainer.train_dataloader.state_dict()
+
+    def rollouts(self, metrics, timing_raw):
+        next(batches)
+        StopRequest(tmp_path).make()
+        self.replay_buffer._wait_for_next_poll("train", 0.0)
+
+    monkeypatch.setattr(PPOTrainer, "step", rollouts)
+    with pytest.raises(StopRequested, match="step 3 is saved"):
+        trainer.step({}, {})
+    saved = torch.load(tmp_path / "checkpoints" / "global_step_3" / "data.pt", weights_only=False)
+    assert saved["_num_yielded"] == expected["_num_yielded"] == 1
+
+
+def test_a_stop_before_anything_was_trained_saves_nothing(trainer, tmp_path):
+    trainer.global_steps = 1
+    StopRequest(tmp_path).make()
+    with pytest.raises(StopRequested):
+        trainer.on_step_begin()
+    assert last_step(tmp_path / "checkpoints") is None
