@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from seal.launch.agreement import require_agreement
@@ -52,6 +54,25 @@ def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
     assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == other_launcher.pid
     with locked(tmp_path):
         pass
+
+
+def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
+    script = (
+        "import sys, time; from pathlib import Path; from seal.launch.processes import start; "
+        "here = Path(sys.argv[1]); started = start(['sleep', '60'], log=here / 'log', cwd=here, env={}); "
+        "print(started.pid, flush=True); time.sleep(60)"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=HOME, stdout=subprocess.PIPE, text=True
+    )
+    started = psutil.Process(int(launcher.stdout.readline()))
+    assert started.is_running()
+    launcher.kill()
+    launcher.wait()
+    deadline = time.monotonic() + 20
+    while started.is_running() and started.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
