@@ -18,7 +18,7 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     process = run.start()
     run.wait_for(process, lambda: run.stage == ("train", 2), "a second step")
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=90)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 130, output
     assert "stopping: the trainer saves a checkpoint" in output and "start again to resume" in output
     assert run.leftovers() == []

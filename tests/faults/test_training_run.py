@@ -26,7 +26,7 @@ SMALL = (
     f"trainer.test_freq={STEPS}",
     f"trainer.total_training_steps={STEPS}",
 )
-NOTICED_S = 60
+NOTICED_S = 120
 """A death must end the launch within this time; the deadline of a step is two hours."""
 
 
@@ -170,7 +170,7 @@ def test_sigterm_saves_the_last_finished_step(battered):
     wanted = battered.saved + 1
     battered.wait_for(launcher, lambda: battered.stage == ("train", wanted + 1), f"step {wanted + 1}", 0.05)
     launcher.send_signal(signal.SIGTERM)
-    output, _ = launcher.communicate(timeout=120)
+    output, _ = launcher.communicate(timeout=300)
     assert launcher.returncode == exits.TERMINATED, output
     assert "stopping: the trainer saves" in output and f"step {wanted} is saved" in output
     check_intact(battered)
