@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint
+.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint lock
 
 setup: .venv/ready
 
@@ -33,3 +33,10 @@ test-faults: setup
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+
+# The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
+LOCK := requirements.txt
+LOCK_PYTHON := 3.11
+lock:
+	$(PYTHON) -m uv pip compile requirements.in --quiet --output-file $(LOCK) --python-version $(LOCK_PYTHON) \
+		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock"
