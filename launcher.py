@@ -1,5 +1,7 @@
 """Run a recipe: `python launcher.py --conf exp/NAME.yaml [--with-bfcl] [-- key=value ...]`.
 
+`python launcher.py doctor [--conf exp/NAME.yaml]` says whether one can run here.
+
 Composes the recipe, checks it, records it under launcher_record/, starts the
 environment service when asked, starts Ray and verl's trainer, shows progress,
 and stops everything that it started. Results lie under experiments/<name>/.
@@ -16,7 +18,11 @@ import signal
 import sys
 from pathlib import Path
 
-from rich.console import Console
+try:
+    from dotenv import load_dotenv
+    from rich.console import Console
+except ImportError:
+    sys.exit(f"{sys.executable} lacks SEAL's packages: run `bash install.sh` and activate the environment it names.")
 
 from seal import exits
 from seal.launch.errors import LaunchError
@@ -49,6 +55,11 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def main(argv: list[str] | None = None) -> int:
     """Run the launcher; returns the exit code (seal.exits)."""
     argv = sys.argv[1:] if argv is None else argv
+    load_dotenv(Path(__file__).resolve().parent / ".env")
+    if argv[:1] == ["doctor"]:
+        from seal.launch import doctor
+
+        return doctor.main(argv[1:])
     arguments, overrides = parse_arguments(argv)
     interrupt = Interrupt()
     interrupt.install()
@@ -69,7 +80,7 @@ def run(
     """Compose, check, start, follow, report."""
     from omegaconf import OmegaConf
 
-    from seal.launch import preflight, record, replay, resume
+    from seal.launch import attention, preflight, record, replay, resume
     from seal.launch.agreement import require_agreement
     from seal.launch.lock import locked
     from seal.launch.processes import adopt_orphans, stop_descendants
@@ -91,6 +102,8 @@ def run(
         arguments.resume = str(Path(arguments.resume).resolve())
     os.chdir(HOME)
     preflight.check(config)
+    if warning := attention.fall_back(config):
+        console.print(f"[yellow]warning:[/yellow] {warning}", highlight=False, soft_wrap=True)
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         composed = copy.deepcopy(config)

@@ -37,13 +37,8 @@ LOGGERS = {
 
 def check(config: DictConfig) -> None:
     """Raise LaunchError for the first thing that would make the run fail later."""
-    _settings(config)
-    _batch(config)
-    _model(config)
-    _devices(config)
-    _disk(config)
-    _checkpoints(config)
-    _loggers(config)
+    for check_one in CHECKS.values():
+        check_one(config)
 
 
 def write_data(config: DictConfig) -> tuple[int, int]:
@@ -170,3 +165,15 @@ def _loggers(config: DictConfig) -> None:
                 f"trainer.logger names {name}, and the package {package} is not installed: pip install {package}, or "
                 f"take {name} out of trainer.logger."
             )
+
+
+CHECKS: dict[str, Callable[[DictConfig], None]] = {
+    "settings": _settings,
+    "batch": _batch,
+    "model": _model,
+    "devices": _devices,
+    "disk": _disk,
+    "checkpoints": _checkpoints,
+    "loggers": _loggers,
+}
+"""Each raises LaunchError with one sentence; `launcher.py doctor` runs them one by one."""

@@ -1,4 +1,7 @@
-"""`python -m seal.launch.selfcheck`: imports what a CPU run needs and proves that everything is registered."""
+"""`python -m seal.launch.selfcheck`: imports what a run needs and proves that everything is registered.
+
+Which run is told by torch: one that was built without CUDA belongs to the CPU path.
+"""
 
 from __future__ import annotations
 
@@ -13,37 +16,50 @@ NEEDED = ("torch", "ray", "transfer_queue", "verl", "vllm", "bfcl_eval", "fastap
 UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 
-def problems() -> list[str]:
-    """One sentence for each thing that is wrong; empty when a CPU run can start."""
+def built_for() -> str:
+    """`cuda` or `cpu`: what the installed torch was built for; `cpu` also where there is none."""
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    return "cpu" if torch.version.cuda is None else "cuda"
+
+
+def problems(target: str) -> list[str]:
+    """One sentence for each thing that is wrong; empty when a run on `target` (cpu or cuda) can start."""
     found = []
     for name in NEEDED:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            found.append(f"{name} cannot be imported ({error}); run `bash install.sh --cpu` again.")
-    found += [
-        f"{name} is installed and fails to import beside the CPU build of torch; remove it: pip uninstall {name}."
-        for name in UNWANTED
-        if importlib.util.find_spec(name) is not None
-    ]
+            found.append(f"{name} cannot be imported ({error}); run `bash install.sh --{target}` again.")
+    if target == "cpu":
+        found += [
+            f"{name} is installed and fails to import beside the CPU build of torch; remove it: pip uninstall {name}."
+            for name in UNWANTED
+            if importlib.util.find_spec(name) is not None
+        ]
     if found:
         return found
     from seal.training.main import check_registrations
 
     check_registrations()
-    from seal.backends import cpu_engine  # noqa: F401  registers itself or raises
+    if target == "cpu":
+        from seal.backends import cpu_engine  # noqa: F401  registers itself or raises
 
     if "seal_cpu" not in {point.name for point in entry_points(group="vllm.general_plugins")}:
-        found.append("vLLM does not see SEAL's plugin; run `bash install.sh --cpu` again.")
+        found.append(f"vLLM does not see SEAL's plugin; run `bash install.sh --{target}` again.")
     return found
 
 
 def main() -> int:
     """Print what is there or what is wrong; exit code 1 when something is."""
-    os.environ.setdefault("VERL_PLATFORM", "cpu")
-    os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
+    target = built_for()
+    if target == "cpu":
+        os.environ.setdefault("VERL_PLATFORM", "cpu")
+        os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
     console = Console()
-    wrong = problems()
+    wrong = problems(target)
     for sentence in wrong:
         console.print(f"[red]error:[/red] {sentence}", soft_wrap=True)
     if not wrong:

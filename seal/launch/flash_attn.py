@@ -1,0 +1,151 @@
+"""`python -m seal.launch.flash_attn`: installs flash-attn for the torch that is installed.
+
+A prebuilt wheel first: one that the user names (FLASH_ATTN_WHEEL), then the one
+of the project's release page for this torch, CUDA, C++ ABI and Python. Where
+neither fits it is built from source, which needs the CUDA compiler and can take
+an hour. Where that fails too, SEAL runs without it: see `seal.launch.attention`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+from rich.console import Console
+
+from seal.launch.attention import flash_attn_problem
+
+VERSION = "2.8.3"
+RELEASES = "https://github.com/Dao-AILab/flash-attention/releases/download"
+GIB_A_COMPILER = 6
+"""Memory that one compiler of the build can take."""
+BUILD_DEADLINE_S = 4 * 3600
+WHEEL_DEADLINE_S = 1800
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a prebuilt wheel must fit: torch and CUDA as `2.11.0`, `13.0`; the tag of Python as `cp311`."""
+
+    torch: str
+    cuda: str
+    cxx11_abi: bool
+    python: str
+    machine: str = "linux_x86_64"
+
+    @classmethod
+    def installed(cls) -> Build:
+        """That of this interpreter; RuntimeError where torch was built without CUDA."""
+        import torch
+
+        if torch.version.cuda is None:
+            raise RuntimeError(
+                f"torch {torch.__version__} was built without CUDA, and flash-attn needs CUDA: run `bash install.sh`."
+            )
+        return cls(
+            torch=torch.__version__,
+            cuda=torch.version.cuda,
+            cxx11_abi=torch.compiled_with_cxx11_abi(),
+            python=f"cp{sys.version_info.major}{sys.version_info.minor}",
+            machine=f"linux_{platform.machine()}",
+        )
+
+    def wheel_url(self) -> str:
+        """Where the release page would hold the wheel for this build; it does not hold one for each."""
+        torch = ".".join(self.torch.split("+")[0].split(".")[:2])
+        cuda = self.cuda.split(".")[0]
+        abi = str(self.cxx11_abi).upper()
+        local = f"{VERSION}+cu{cuda}torch{torch}cxx11abi{abi}"
+        return f"{RELEASES}/v{VERSION}/flash_attn-{local}-{self.python}-{self.python}-{self.machine}.whl"
+
+
+def compilers(cores: int, free_bytes: int) -> int:
+    """How many compilers may run at a time within the free memory."""
+    return max(1, min(cores, free_bytes // (GIB_A_COMPILER << 30)))
+
+
+def install(wheels: str | None, console: Console) -> bool:
+    """Install flash-attn by the first way that gives a package that imports; False where none does."""
+    if flash_attn_problem() is None:
+        console.print(f"flash-attn {_version()} is installed", highlight=False)
+        return True
+    own = os.environ.get("FLASH_ATTN_WHEEL")
+    ways: list[tuple[str, Sequence[str], int]] = [(own, [own], 0)] if own else []
+    if wheels:
+        ways.append((f"the folder {wheels}", [f"flash-attn=={VERSION}", "--no-index", "--find-links", wheels], 0))
+    else:
+        url = Build.installed().wheel_url()
+        ways.append((url, [url], 0))
+        if shutil.which("nvcc") or os.environ.get("CUDA_HOME"):
+            jobs = int(os.environ.get("MAX_JOBS") or compilers(os.cpu_count() or 1, psutil.virtual_memory().available))
+            source = [f"flash-attn=={VERSION}", "--no-build-isolation", "--no-binary", "flash-attn"]
+            ways.append((f"its source, {jobs} compilers at a time (MAX_JOBS)", source, jobs))
+    for name, arguments, jobs in ways:
+        console.print(f"flash-attn from {name}", highlight=False, soft_wrap=True)
+        problem = _pip(arguments, jobs) or flash_attn_problem()
+        if problem is None:
+            console.print(f"flash-attn {_version()} is installed", highlight=False)
+            return True
+        console.print(f"  not there: {problem}", highlight=False, soft_wrap=True, markup=False)
+        _uninstall()
+    if not wheels and not any(jobs for *_, jobs in ways):
+        console.print("  its source cannot be built here: no nvcc is found and CUDA_HOME is not set", highlight=False)
+    return False
+
+
+def _pip(arguments: Sequence[str], jobs: int) -> str | None:
+    """Run pip install; its last line of complaint, or None."""
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", *arguments]
+    environment = {**os.environ, **({"MAX_JOBS": str(jobs)} if jobs else {})}
+    deadline = BUILD_DEADLINE_S if jobs else WHEEL_DEADLINE_S
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=deadline, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it was not done within {deadline // 60} minutes"
+    if done.returncode == 0:
+        return None
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+    return errors[0]
+
+
+def _uninstall() -> None:
+    """Remove a package that installed and does not import: verl and transformers would try to use it."""
+    command = [sys.executable, "-m", "pip", "uninstall", "--yes", "--quiet", "flash-attn"]
+    subprocess.run(command, capture_output=True, timeout=WHEEL_DEADLINE_S, check=False)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("flash-attn")
+
+
+def main() -> int:
+    """Install and say how it went; 0 also where SEAL has to run without it, 1 where torch has no CUDA."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheels", metavar="DIR", help="take it from this folder and nothing from the network")
+    console = Console()
+    try:
+        if not install(parser.parse_args().wheels, console):
+            console.print(
+                "[yellow]warning:[/yellow] flash-attn is not installed. Training uses torch's own attention (sdpa) "
+                "instead: correct, and slower the more tokens are packed into a micro-batch. FLASH_ATTN_WHEEL names a "
+                "wheel of your own.",
+                highlight=False,
+                soft_wrap=True,
+            )
+    except RuntimeError as error:
+        console.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

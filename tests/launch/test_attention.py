@@ -1,0 +1,61 @@
+"""A missing flash-attn costs speed and nothing else: CUDA recipes fall back to sdpa, and say so."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch import attention
+from seal.launch.attention import FALLBACK, FLASH, KEY
+from seal.launch.errors import LaunchError
+from seal.launch.flash_attn import VERSION, Build, compilers
+from seal.launch.recipe import HOME, compose_recipe
+
+SEAL = HOME / "exp" / "SEAL.yaml"
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Why flash-attn cannot be imported here; these tests are for machines without it."""
+    found = attention.flash_attn_problem()
+    if found is None:
+        pytest.skip("flash-attn is installed here, so that nothing falls back")
+    return found
+
+
+def test_a_cuda_recipe_falls_back_and_says_why(problem):
+    config = compose_recipe(SEAL, [])
+    assert OmegaConf.select(config, KEY) == FLASH
+    warning = attention.fall_back(config)
+    assert OmegaConf.select(config, KEY) == FALLBACK
+    assert problem in warning and "seal.launch.flash_attn" in warning
+    # Packed batches stay: verl packs without flash-attn too.
+    assert config.actor_rollout_ref.model.use_remove_padding
+
+
+def test_sequence_parallelism_cannot_fall_back(problem):
+    config = compose_recipe(SEAL, ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"])
+    with pytest.raises(LaunchError, match="ulysses_sequence_parallel_size=2"):
+        attention.fall_back(config)
+
+
+def test_what_asks_for_something_else_is_left_alone():
+    for recipe, overrides in ((HOME / "exp" / "quickstart.yaml", []), (SEAL, [f"{KEY}=eager"])):
+        config = compose_recipe(recipe, overrides)
+        before = OmegaConf.to_container(config)
+        assert attention.fall_back(config) is None
+        assert OmegaConf.to_container(config) == before
+
+
+def test_the_wheel_is_named_as_the_release_page_names_it():
+    build = Build(torch="2.8.0+cu128", cuda="12.8", cxx11_abi=True, python="cp312")
+    assert build.wheel_url() == (
+        f"https://github.com/Dao-AILab/flash-attention/releases/download/v{VERSION}/"
+        f"flash_attn-{VERSION}+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
+    )
+    assert "cu13torch2.11cxx11abiTRUE-cp311" in Build("2.11.0", "13.0", True, "cp311").wheel_url()
+
+
+def test_compilers_fit_the_cores_and_the_memory():
+    gib = 1 << 30
+    assert compilers(cores=64, free_bytes=60 * gib) == 10
+    assert compilers(cores=4, free_bytes=600 * gib) == 4
+    assert compilers(cores=4, free_bytes=gib) == 1

@@ -1,0 +1,123 @@
+"""`launcher.py doctor`: what is there, what is missing, what to type."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from seal.launch import doctor
+from seal.launch.doctor import Torch, examine
+from seal.launch.recipe import HOME, compose_recipe
+
+QUICKSTART = HOME / "exp" / "quickstart.yaml"
+
+
+def free_url() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def run_doctor(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "launcher.py", "doctor", *arguments]
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900, check=False)
+
+
+def rows(output: str) -> dict[str, tuple[str, str]]:
+    """Mark and the rest of each first line of the table, by what it is about."""
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if line.startswith("│")]
+    return {what: (mark, found + mend) for mark, what, found, mend in cells if what}
+
+
+def test_a_broken_model_path_is_what_stands_in_the_way():
+    url = f"env_service.env_url={free_url()}"
+    done = run_doctor("--conf", "exp/quickstart.yaml", "--", "actor_rollout_ref.model.path=/nowhere/model", url)
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    found = rows(done.stdout)
+    assert {what for what, (mark, _) in found.items() if mark == "missing"} == {"model"}
+    assert "/nowhere/model" in found["model"][1]
+    assert {"Python", "torch", "verl", "ray", "plugins", "disk", "shared memory", "service", "data"} <= found.keys()
+    assert "--with-bfcl" in found["service"][1]
+    assert "1 of" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(("--conf", "exp/none.yaml"), "There is no recipe"), (("--", "trainer.n_gpus=1"), "trainer.n_gpus")],
+)
+def test_a_recipe_that_cannot_be_composed_is_a_finding(arguments, named):
+    done = run_doctor(*arguments)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert named in " ".join(done.stdout.split())
+
+
+def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypatch):
+    monkeypatch.setattr(doctor, "_python", lambda *_: subprocess.CompletedProcess([], 0, "", ""))
+    findings = {finding.what: finding for finding in examine(HOME / "exp" / "SEAL.yaml", [], Torch(cuda=None))}
+    assert findings["torch"].stops and "--cuda" in findings["torch"].mend
+    assert findings["GPUs"].stops and findings["devices"].stops
+    assert not findings["flash-attn"].stops
+
+
+def test_gpus_are_named_with_their_memory():
+    finding = doctor._gpus(Torch(cuda="13.0", gpus=(("NVIDIA H100", 80 << 30), ("NVIDIA H100", 80 << 30))))
+    assert "2: NVIDIA H100 80 GiB" in finding.found and not finding.mend
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Speaks like the environment service, with other data than ours."""
+
+    def do_GET(self):
+        body = json.dumps({"data_hash": "0" * 64}).encode() if self.path == "/version" else b"OK"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        return None
+
+
+def services(*urls: str):
+    listed = f"[{','.join(urls)}]"
+    config = compose_recipe(QUICKSTART, [f"env_service.env_url={listed if len(urls) > 1 else urls[0]}"])
+    return list(doctor._services(config))
+
+
+def test_each_service_address_is_looked_at():
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        taken = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        other = f"http://127.0.0.1:{server.server_port}"
+        found = services(free_url(), taken, other)
+    server.shutdown()
+    assert [finding.stops for finding in found] == [False, True, True]
+    assert "data/manifest.json" in found[2].mend and "env_service.env_url" in found[1].mend
+
+
+def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
+    config = compose_recipe(QUICKSTART, [])
+    assert not doctor._shared_memory(config).stops
+    bucket = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=100000000"
+    finding = doctor._shared_memory(compose_recipe(QUICKSTART, [bucket]))
+    assert finding.stops and "--shm-size" in finding.mend
+
+
+def test_a_model_that_no_hub_gives_is_named(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", free_url())
+    mend = doctor._hub("nobody/nothing")
+    assert "does not answer" in mend and "HF_ENDPOINT" in mend
+    assert doctor._hub("data/quickstart_policy") == ""
+
+
+def test_an_interpreter_without_the_packages_says_what_to_run():
+    command = [sys.executable, "-S", "launcher.py", "doctor"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "bash install.sh" in done.stderr and "Traceback" not in done.stderr
