@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint lock
+.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint lock gpu-smoke
 
 setup: .venv/ready
 
@@ -33,6 +33,10 @@ test-faults: setup
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+
+# On a CUDA machine, in the environment that install.sh made: conda's where it is active, else .venv.
+gpu-smoke:
+	$(if $(CONDA_PREFIX),python,$(PYTHON)) -m benchmarks.gpu
 
 # The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
 LOCK := requirements.txt

@@ -1,0 +1,286 @@
+"""What a training step takes: `python -m benchmarks.gpu [--backend cuda|cpu] [--steps N]`, or `make gpu-smoke`.
+
+Trains N steps of vanilla GRPO and of SEAL through the launcher, from the same
+policy with the same seed, and reads their logs: seconds a step by stage, tokens
+a second of the rollout beside vLLM's own offline throughput on the same prompts,
+the log-prob difference between engine and trainer after each weight sync, and
+the peak memory. On CUDA: exp/gpu_smoke.yaml with a policy of 100M parameters
+made here (`benchmarks/gpu/grow.py`); on the CPU: exp/quickstart.yaml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
+ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
+RUN_DEADLINE_S = 2 * 3600
+OFFLINE_DEADLINE_S = 1800
+POLL_S = 0.5
+GIB = 1 << 30
+STAGES = {
+    "gen": "rollout",
+    "old_log_prob": "old log-probs",
+    "ref": "reference log-probs",
+    "adv": "advantages, labels, weights",
+    "update_actor": "actor update",
+    "update_weights": "weight sync",
+    "step": "whole step",
+}
+"""verl's names of the stages, in words."""
+
+
+class PeakMemory:
+    """Watches a process and all it starts while it runs: device memory on CUDA, else what they share and own."""
+
+    def __init__(self, pid: int, backend: str):
+        self.bytes = 0
+        self._pid, self._read = pid, self._device if backend == "cuda" else self._processes
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(timeout=60)
+
+    def _watch(self) -> None:
+        while not self._done.wait(POLL_S):
+            self.bytes = max(self.bytes, self._read())
+
+    def _device(self) -> int:
+        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return max((int(line) << 20 for line in done.stdout.split()), default=0)
+
+    def _processes(self) -> int:
+        total = 0
+        try:
+            family = [psutil.Process(self._pid), *psutil.Process(self._pid).children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return 0
+        for process in family:
+            try:
+                total += process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return total
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A finished run: its steps as logged, the tokens that each sampled, and the peak memory in bytes."""
+
+    name: str
+    steps: tuple[dict[str, Any], ...]
+    tokens: tuple[int, ...]
+    last_trajectories: Path
+    peak_bytes: int
+
+    @classmethod
+    def read(cls, name: str, run_dir: Path, peak_bytes: int) -> Arm:
+        log = run_dir / "seal_log"
+        steps = tuple(_lines(log / "steps.jsonl"))
+        files = [log / "trajectories" / f"{step['step']}.jsonl" for step in steps]
+        tokens = tuple(sum(line["tokens"] for line in _lines(file)) for file in files)
+        return cls(name, steps, tokens, files[-1], peak_bytes)
+
+    @property
+    def measured(self) -> range:
+        """Which steps count: the first one also compiles and allocates, so it counts only when alone."""
+        return range(1 if len(self.steps) > 1 else 0, len(self.steps))
+
+    def seconds(self, stage: str) -> float | None:
+        """Median seconds of a stage over the measured steps; None where verl has no such stage."""
+        values = [self.steps[i]["seconds"].get(stage) for i in self.measured]
+        return None if None in values else statistics.median(values)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Sampled tokens a second of rollout, environment included."""
+        return sum(self.tokens[i] for i in self.measured) / sum(self.steps[i]["seconds"]["gen"] for i in self.measured)
+
+    @property
+    def differences(self) -> list[float]:
+        """Largest log-prob difference between engine and trainer, by step."""
+        return [step["logp_diff_max"] for step in self.steps]
+
+
+def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console) -> Arm:
+    """Train through the launcher as a user would; SystemExit with the launcher's words where it fails."""
+    experiment = f"gpu_smoke-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    run_dir = ROOT / "experiments" / experiment
+    command = [sys.executable, "launcher.py", "--conf", RECIPES[backend], "--with-bfcl", "--resume", "never", "--"]
+    command += [f"trainer.experiment_name={experiment}", f"env_service.env_url=http://127.0.0.1:{_free_port()}"]
+    command += [*overrides, *ARMS[name]]
+    console.print(f"{name}: {' '.join(command[1:])}", highlight=False, soft_wrap=True, markup=False)
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        with PeakMemory(process.pid, backend) as peak:
+            code = process.wait(RUN_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{name} was not done within {RUN_DEADLINE_S} s; see {run_dir / 'train.log'}.") from None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(120)
+    if code != 0:
+        raise SystemExit(f"{name} ended with code {code}; see {run_dir / 'train.log'}.")
+    return Arm.read(name, run_dir, peak.bytes)
+
+
+def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
+    """vLLM's offline throughput on a step's prompts, in a process of its own so that its memory is given back."""
+    command = [sys.executable, "-m", "benchmarks.gpu.offline", RECIPES[backend], str(trajectories), *overrides]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=OFFLINE_DEADLINE_S, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"vLLM offline ended with code {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline: dict[str, float]) -> str:
+    """The figures as Markdown."""
+    names = [arm.name for arm in arms]
+    lines = ["# A training step on a GPU, as measured", ""]
+    if backend == "cpu":
+        lines += [
+            "**This has not been run on a CUDA machine yet.** `make gpu-smoke` does so and replaces this page. Until",
+            "then it shows the same program on the CPU backend, with the quickstart's policy of two million",
+            "parameters: that it runs, not what a GPU does.",
+            "",
+        ]
+    steps = len(arms[0].steps)
+    counted = "the only step" if steps == 1 else f"median of steps 2 to {steps}"
+    lines += [
+        f"    {command}",
+        "",
+        f"{time.strftime('%Y-%m-%d')}; {machine}.",
+        "",
+        f"Seconds a step by stage ({counted}; {arms[0].steps[-1]['trajectories']} trajectories a step):",
+        "",
+        _row("stage", *names),
+        _row("---", *("---" for _ in names)),
+    ]
+    for stage, words in STAGES.items():
+        seconds = [arm.seconds(stage) for arm in arms]
+        lines.append(_row(words, *("-" if value is None else f"{value:.2f}" for value in seconds)))
+    lines += [
+        "",
+        _row("", *names),
+        _row("---", *("---" for _ in names)),
+        _row("sampled tokens a step", *(f"{statistics.mean(arm.tokens):.0f}" for arm in arms)),
+        _row("rollout, tokens/s, environment included", *(f"{arm.tokens_per_s:.0f}" for arm in arms)),
+        _row("largest log-prob difference after a sync", *(f"{max(arm.differences):.1e}" for arm in arms)),
+        _row("peak memory, GiB", *(f"{arm.peak_bytes / GIB:.1f}" for arm in arms)),
+        "",
+        f"vLLM offline on the prompts of SEAL's last step, {offline['requests']} requests at once, as many tokens",
+        f"each: {offline['tokens_per_s']:.0f} tokens/s.",
+        "",
+        "Log-prob difference (largest of any token) between engine and trainer after the sync before each step:",
+        "",
+    ]
+    lines += [f"- {arm.name}: {', '.join(f'{value:.1e}' for value in arm.differences)}" for arm in arms]
+    memory = "of the device" if backend == "cuda" else "of all processes together (proportional set size)"
+    lines += ["", f"Peak memory is {memory}, read every {POLL_S} s.", ""]
+    return "\n".join(lines)
+
+
+def machine(backend: str) -> str:
+    """What the figures were measured on."""
+    packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "verl", "vllm", "ray", "flash-attn"))
+    memory = psutil.virtual_memory().total / GIB
+    host = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}; {packages}"
+    if backend == "cpu":
+        return f"no GPU, {host}"
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return f"{'; '.join(done.stdout.strip().splitlines())}; {host}"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
+    parser.add_argument("--steps", type=int, default=10, help="training steps of each of the two runs")
+    parser.add_argument("--policy", type=Path, help="a policy folder to use in place of the one made here")
+    parser.add_argument("--out", type=Path, help="Markdown file to write (default on CUDA: benchmarks/gpu.md)")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the recipe, for both runs")
+    options = parser.parse_args()
+    console = Console()
+    if options.backend == "cuda" and shutil.which("nvidia-smi") is None:
+        console.print(
+            "[red]error:[/red] there is no nvidia-smi here: pass --backend cpu, or look at launcher.py doctor."
+        )
+        return 1
+
+    policy = options.policy
+    if policy is None and options.backend == "cuda":
+        # Deferred: it imports torch.
+        from benchmarks.gpu.grow import grow
+
+        policy = ROOT / "experiments" / "gpu_smoke_policy"
+        parameters = grow(ROOT / "data" / "quickstart_policy", policy)
+        console.print(f"policy of {parameters / 1e6:.0f}M parameters in {policy}", highlight=False)
+    overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
+    overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", *options.overrides]
+    if policy is not None:
+        overrides.append(f"actor_rollout_ref.model.path={policy.resolve()}")
+
+    arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
+    offline = run_offline(options.backend, arms[-1].last_trajectories, overrides)
+    command = " ".join(["python -m benchmarks.gpu", *sys.argv[1:]])
+    text = page(options.backend, command, machine(options.backend), arms, offline)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    out = options.out or (ROOT / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
+    if out:
+        out.write_text(text, encoding="utf-8")
+        console.print(f"written to {out}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

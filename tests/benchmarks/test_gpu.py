@@ -1,0 +1,97 @@
+"""The GPU benchmark's parts that need no GPU: the grown policy, the workload, the page."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.gpu.__main__ import Arm, page
+from benchmarks.gpu.grow import LARGE, grow, grown
+from benchmarks.gpu.offline import engine_arguments, workload
+from seal.launch.recipe import HOME, compose_recipe
+from seal.policy.model import SIZES, Size, new_model
+
+SMALL = SIZES["tiny"]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return new_model(SMALL, vocab_size=64, context=128, end_id=2, pad_id=0, seed=3).eval()
+
+
+def test_a_grown_policy_says_the_same_and_trains_all_of_itself(small):
+    size = Size(hidden=160, layers=4, heads=5, kv_heads=5, feed_forward=256)
+    with pytest.raises(ValueError, match="heads"):
+        grown(small, size)
+    size = Size(hidden=192, layers=4, heads=6, kv_heads=3, feed_forward=256)
+    large = grown(small, size).eval()
+    ids = torch.randint(3, 64, (2, 40), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours, theirs = large(ids).logits, small(ids).logits
+    assert large.num_parameters() > 5 * small.num_parameters()
+    assert torch.allclose(ours, theirs, atol=1e-4), (ours - theirs).abs().max()
+
+    optimizer = torch.optim.AdamW(large.parameters(), lr=1e-3)
+    for _ in range(2):  # what is added writes nothing at first, so that what feeds it moves from the second step on
+        optimizer.zero_grad()
+        large(ids, labels=ids).loss.backward()
+        optimizer.step()
+    idle = [name for name, weight in large.named_parameters() if not weight.grad.abs().sum() > 0]
+    assert idle == []
+
+
+def test_the_committed_policy_grows_to_a_hundred_million(tmp_path):
+    assert 95e6 < grow(HOME / "data" / "quickstart_policy", tmp_path) < 110e6
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architectures"] == ["Qwen2ForCausalLM"] and config["hidden_size"] == LARGE.hidden
+    assert (tmp_path / "tokenizer.json").exists() and (tmp_path / "chat_template.jinja").exists()
+
+
+TRAJECTORY = {
+    "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
+    "output": [
+        {"role": "assistant", "content": "a"},
+        {"role": "tool", "content": "t"},
+        {"role": "assistant", "content": "b"},
+    ],
+    "spans": [[0, 0, 5], [0, 9, 12]],
+    "tokens": 8,
+}
+
+
+def test_the_offline_workload_is_every_message_with_what_came_before_it():
+    first, second = workload([TRAJECTORY])
+    assert [message["content"] for message in first[0]] == ["s", "u"] and first[1] == 5
+    assert [message["content"] for message in second[0]] == ["s", "u", "a", "t"] and second[1] == 3
+
+
+@pytest.mark.parametrize("recipe", ["gpu_smoke", "quickstart"])
+def test_the_offline_engine_is_the_recipe_s(recipe):
+    config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [])
+    arguments = engine_arguments(config)
+    assert arguments["dtype"] == config.actor_rollout_ref.rollout.dtype
+    assert arguments["max_model_len"] == 1536 and arguments["enable_prefix_caching"]
+    assert ("kv_cache_memory_bytes" in arguments) == (recipe == "quickstart")
+
+
+def write_run(folder, seconds):
+    log = folder / "seal_log"
+    (log / "trajectories").mkdir(parents=True)
+    steps = [
+        {"step": i + 1, "trajectories": 1, "logp_diff_max": 1e-3 * (i + 1), "seconds": {"gen": gen, "step": 2 * gen}}
+        for i, gen in enumerate(seconds)
+    ]
+    (log / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    for step in steps:
+        (log / "trajectories" / f"{step['step']}.jsonl").write_text(json.dumps(TRAJECTORY) + "\n")
+
+
+def test_the_page_leaves_out_the_first_step_and_says_where_it_has_not_run(tmp_path):
+    write_run(tmp_path / "run", seconds=[100.0, 2.0, 4.0])
+    arm = Arm.read("SEAL", tmp_path / "run", peak_bytes=3 << 30)
+    assert arm.seconds("gen") == 3.0 and arm.seconds("step") == 6.0 and arm.seconds("ref") is None
+    assert arm.tokens_per_s == pytest.approx(16 / 6)
+    offline = {"requests": 2, "tokens": 8, "seconds": 1.0, "tokens_per_s": 8.0}
+    text = page("cpu", "command", "machine", [arm], offline)
+    assert "has not been run on a CUDA machine" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
+    assert "has not been run" not in page("cuda", "command", "machine", [arm], offline)
