@@ -10,60 +10,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import psutil
 from rich.console import Console
 
 from seal.launch.attention import flash_attn_problem
+from seal.launch.wheel import VERSION, Build
 
-VERSION = "2.8.3"
-RELEASES = "https://github.com/Dao-AILab/flash-attention/releases/download"
 GIB_A_COMPILER = 6
 """Memory that one compiler of the build can take."""
 BUILD_DEADLINE_S = 4 * 3600
 WHEEL_DEADLINE_S = 1800
-
-
-@dataclass(frozen=True)
-class Build:
-    """What a prebuilt wheel must fit: torch and CUDA as `2.11.0`, `13.0`; the tag of Python as `cp311`."""
-
-    torch: str
-    cuda: str
-    cxx11_abi: bool
-    python: str
-    machine: str = "linux_x86_64"
-
-    @classmethod
-    def installed(cls) -> Build:
-        """That of this interpreter; RuntimeError where torch was built without CUDA."""
-        import torch
-
-        if torch.version.cuda is None:
-            raise RuntimeError(
-                f"torch {torch.__version__} was built without CUDA, and flash-attn needs CUDA: run `bash install.sh`."
-            )
-        return cls(
-            torch=torch.__version__,
-            cuda=torch.version.cuda,
-            cxx11_abi=torch.compiled_with_cxx11_abi(),
-            python=f"cp{sys.version_info.major}{sys.version_info.minor}",
-            machine=f"linux_{platform.machine()}",
-        )
-
-    def wheel_url(self) -> str:
-        """Where the release page would hold the wheel for this build; it does not hold one for each."""
-        torch = ".".join(self.torch.split("+")[0].split(".")[:2])
-        cuda = self.cuda.split(".")[0]
-        abi = str(self.cxx11_abi).upper()
-        local = f"{VERSION}+cu{cuda}torch{torch}cxx11abi{abi}"
-        return f"{RELEASES}/v{VERSION}/flash_attn-{local}-{self.python}-{self.python}-{self.machine}.whl"
 
 
 def compilers(cores: int, free_bytes: int) -> int:
@@ -81,7 +42,7 @@ def install(wheels: str | None, console: Console) -> bool:
     if wheels:
         ways.append((f"the folder {wheels}", [f"flash-attn=={VERSION}", "--no-index", "--find-links", wheels], 0))
     else:
-        url = Build.installed().wheel_url()
+        url = Build.installed().url()
         ways.append((url, [url], 0))
         if shutil.which("nvcc") or os.environ.get("CUDA_HOME"):
             jobs = int(os.environ.get("MAX_JOBS") or compilers(os.cpu_count() or 1, psutil.virtual_memory().available))

@@ -6,8 +6,9 @@ from omegaconf import OmegaConf
 from seal.launch import attention
 from seal.launch.attention import FALLBACK, FLASH, KEY
 from seal.launch.errors import LaunchError
-from seal.launch.flash_attn import VERSION, Build, compilers
+from seal.launch.flash_attn import compilers
 from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.wheel import VERSION, Build
 
 SEAL = HOME / "exp" / "SEAL.yaml"
 
@@ -47,11 +48,13 @@ def test_what_asks_for_something_else_is_left_alone():
 
 def test_the_wheel_is_named_as_the_release_page_names_it():
     build = Build(torch="2.8.0+cu128", cuda="12.8", cxx11_abi=True, python="cp312")
-    assert build.wheel_url() == (
+    assert build.url() == (
         f"https://github.com/Dao-AILab/flash-attention/releases/download/v{VERSION}/"
         f"flash_attn-{VERSION}+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
     )
-    assert "cu13torch2.11cxx11abiTRUE-cp311" in Build("2.11.0", "13.0", True, "cp311").wheel_url()
+    locked = Build.of_lock(HOME / "requirements.txt", "cp311")
+    assert locked.url() == Build(torch="2.11.0", cuda="13.0", cxx11_abi=True, python="cp311").url()
+    assert "cu13torch2.11cxx11abiTRUE-cp311" in locked.url()
 
 
 def test_compilers_fit_the_cores_and_the_memory():

@@ -1,0 +1,24 @@
+# The trainer with CUDA: verl, vLLM, Ray, flash-attn and the environment service.
+#   docker build -f docker/trainer.Dockerfile -t seal-trainer .
+#   docker run --rm --gpus all --ipc=host -v "$PWD/experiments:/seal/experiments" \
+#     -v "$HOME/.cache/huggingface:/root/.cache/huggingface" seal-trainer --conf exp/SEAL.yaml --with-bfcl
+# The base has the CUDA compiler, for flash-attn where no wheel fits.
+ARG BASE=nvidia/cuda:13.0.2-devel-ubuntu24.04
+FROM ${BASE}
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends build-essential git make python3 python3-dev python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /seal
+COPY . .
+
+# A wheel to take (file in the context or URL), else the architectures to compile for and how many compilers at a time.
+ARG FLASH_ATTN_WHEEL=""
+ARG FLASH_ATTN_CUDA_ARCHS="80;90"
+ARG MAX_JOBS="4"
+RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 bash install.sh --cuda
+
+ENV PATH=/seal/.venv/bin:$PATH
+ENTRYPOINT ["python", "launcher.py"]
+CMD ["doctor"]
