@@ -1,0 +1,39 @@
+"""The images are made of files that exist, and of nothing that belongs to one machine."""
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+DOCKERFILES = sorted((HOME / "docker").glob("*.Dockerfile"))
+
+
+def copied(dockerfile: Path) -> list[str]:
+    """What a Dockerfile copies from the repository."""
+    lines = [line.split() for line in dockerfile.read_text(encoding="utf-8").splitlines()]
+    return [source for words in lines if words[:1] == ["COPY"] for source in words[1:-1]]
+
+
+def ignored() -> list[str]:
+    lines = (HOME / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_what_an_image_copies_exists_and_is_not_ignored(dockerfile):
+    sources = copied(dockerfile)
+    assert sources
+    for source in sources:
+        assert (HOME / source).exists(), source
+        assert not any(fnmatch(source, pattern) for pattern in ignored()), source
+
+
+def test_no_image_holds_secrets_runs_or_environments():
+    assert {".env", ".git", ".venv", "experiments", "launcher_record"} <= set(ignored())
+
+
+def test_the_service_s_image_holds_neither_the_trainer_nor_its_lock():
+    text = (HOME / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    assert set(copied(HOME / "docker" / "service.Dockerfile")) == {"env_service", "seal"}
+    assert "environments/bfcl/setup.sh" in text and "install.sh" not in text.replace("setup.sh", "")

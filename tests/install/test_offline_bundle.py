@@ -1,0 +1,70 @@
+"""A machine without a network gets everything in pieces, and installs from them alone."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[2]
+PIECE = 60 * 2**20
+
+
+def bundle(*arguments: str) -> subprocess.CompletedProcess:
+    command = ["bash", str(HOME / "scripts" / "offline_bundle.sh"), *arguments]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3600, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--cpu",), "--out"),
+        (("--cpu", "--out", "{}", "--chunk-size", "many"), "--chunk-size many"),
+        (("--cpu", "--out", "{}", "--python", "3.13"), "--python 3.13"),
+        (("--rocm", "--out", "{}"), "--rocm"),
+        (("--cpu", "--out", str(HOME)), "not empty"),
+    ],
+)
+def test_a_wrong_option_is_named_in_one_sentence(tmp_path, arguments, named):
+    done = bundle(*(argument.format(tmp_path / "bundle") for argument in arguments))
+    assert done.returncode == 1 and done.stdout == ""
+    assert named in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.slow
+def test_what_a_bundle_holds_is_enough(tmp_path):
+    out, copy = tmp_path / "bundle", tmp_path / "seal"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    done = bundle("--cpu", "--out", str(out), "--chunk-size", "60M", "--python", version)
+    assert done.returncode == 0, done.stderr
+    pieces = sorted(out.glob("chunk.*"))
+    assert len(pieces) > 5 and all(piece.stat().st_size <= PIECE for piece in pieces)
+    sums = dict(reversed(line.split()) for line in (out / "SHA256SUMS").read_text().splitlines())
+    assert sums == {piece.name: hashlib.sha256(piece.read_bytes()).hexdigest() for piece in pieces}
+
+    shutil.copytree(HOME, copy, ignore=shutil.ignore_patterns(".git", ".venv", "experiments", "__pycache__", "*.parquet"))
+    install = ["bash", str(out / "install_offline.sh")]
+    # No index can be reached by name or by settings: what is installed came from the bundle.
+    offline = {
+        **os.environ,
+        "PYTHON": sys.executable,
+        "PYTHONPATH": "",
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+        "no_proxy": "127.0.0.1,localhost",
+    }
+    options = {"cwd": copy, "env": offline, "capture_output": True, "text": True, "timeout": 3600, "check": False}
+    done = subprocess.run(install, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ready: torch" in done.stdout
+
+    with pieces[-1].open("r+b") as piece:
+        piece.write(b"damaged")
+    done = subprocess.run(install, **options)
+    assert done.returncode == 1 and pieces[-1].name in done.stdout + done.stderr
