@@ -7,10 +7,10 @@ WORKDIR /seal
 COPY env_service env_service
 COPY seal seal
 RUN PIP_NO_CACHE_DIR=1 BFCL_CONDA=0 PYTHON=python bash env_service/environments/bfcl/setup.sh \
-    && useradd --system service
+    && useradd --system --uid 1000 service
 
 # Model text runs simulators here: as a user who owns nothing.
-USER service
+USER 1000
 ENV BFCL_HOST=0.0.0.0 BFCL_PORT=8082
 EXPOSE 8082
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
