@@ -76,7 +76,7 @@ case $target in
   cuda) lock=$root/requirements.txt ;;
 esac
 "$python" -m venv "$work/venv"
-pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
 
 # `pip wheel` downloads wheels and builds the few packages that come as source alone.
 collect() { pip wheel --no-deps --wheel-dir "$work/wheels" "$@"; }
