@@ -34,9 +34,9 @@ lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 
-# On a CUDA machine, in the environment that install.sh made: conda's where it is active, else .venv.
+# On a CUDA machine, in the environment that install.sh made: .venv where it is there, else the one that is active.
 gpu-smoke:
-	$(if $(CONDA_PREFIX),python,$(PYTHON)) -m benchmarks.gpu
+	$(firstword $(wildcard $(PYTHON)) python) -m benchmarks.gpu
 
 # The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
 LOCK := requirements.txt

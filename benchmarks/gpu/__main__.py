@@ -35,7 +35,7 @@ RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
 RUN_DEADLINE_S = 2 * 3600
 OFFLINE_DEADLINE_S = 1800
-POLL_S = 0.5
+POLL_S = 1.0
 GIB = 1 << 30
 STAGES = {
     "gen": "rollout",
