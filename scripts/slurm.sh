@@ -46,9 +46,11 @@ gpus=${SLURM_GPUS_ON_NODE:-${GPUS:-}}
 cpus=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}
 ray_port=${RAY_PORT:-$((20000 + SLURM_JOB_ID % 5000))}
 bfcl_port=${BFCL_PORT:-$((25000 + SLURM_JOB_ID % 5000))}
-# The services listen on the network, so that they answer to this job alone.
-BFCL_TOKEN=${BFCL_TOKEN:-$("$python" -c 'import secrets; print(secrets.token_hex(16))')}
-export BFCL_TOKEN BFCL_HOST=0.0.0.0 BFCL_PORT=$bfcl_port
+# Ray and the services listen on the network, so that they answer to this job alone.
+secret() { "$python" -c 'import secrets; print(secrets.token_hex(32))'; }
+BFCL_TOKEN=${BFCL_TOKEN:-$(secret)}
+RAY_AUTH_TOKEN=${RAY_AUTH_TOKEN:-$(secret)}
+export BFCL_TOKEN RAY_AUTH_TOKEN RAY_AUTH_MODE=token BFCL_HOST=0.0.0.0 BFCL_PORT=$bfcl_port
 
 started=()
 launcher=
@@ -84,7 +86,8 @@ wait_for() { # WHAT SECONDS COMMAND...: until the command succeeds
   done
 }
 
-address=$(on "$head" hostname --ip-address | awk '{print $1}'):$ray_port
+# Ray's own choice among the node's addresses: the one that other machines reach.
+address=$(on "$head" "$python" -c 'import ray; print(ray.util.get_node_ip_address())' | tail -n 1):$ray_port
 echo "Ray at $address on $count nodes: ${nodes[*]}"
 on "$head" "$ray" start --head --block --disable-usage-stats --node-ip-address="${address%:*}" --port="$ray_port" \
   --num-gpus="$gpus" --num-cpus="$cpus" &
