@@ -1,5 +1,8 @@
 """A missing flash-attn costs speed and nothing else: CUDA recipes fall back to sdpa, and say so."""
 
+import subprocess
+import sys
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -62,3 +65,23 @@ def test_compilers_fit_the_cores_and_the_memory():
     assert compilers(cores=64, free_bytes=60 * gib) == 10
     assert compilers(cores=4, free_bytes=600 * gib) == 4
     assert compilers(cores=4, free_bytes=gib) == 1
+
+
+def install(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "seal.launch.flash_attn", *arguments]
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_where_no_wheel_fits_the_installation_goes_on_with_a_warning(problem, tmp_path):
+    done = install("--wheels", str(tmp_path))
+    assert done.returncode == 0 and done.stderr == ""
+    assert "warning: flash-attn is not installed" in done.stdout and FALLBACK in done.stdout
+
+
+def test_a_torch_without_cuda_is_named(problem):
+    import torch
+
+    if torch.version.cuda is not None:
+        pytest.skip("torch was built for CUDA here")
+    done = install()
+    assert done.returncode == 1 and "built without CUDA" in done.stdout and "Traceback" not in done.stderr
