@@ -2,7 +2,7 @@
 
 One line for each thing that a run needs: what is there, and where something is
 missing, what to type. Starts nothing and changes nothing. Without --conf it
-looks for what exp/SEAL.yaml needs where torch sees a CUDA device, else for what
+looks for what exp/SEAL.yaml needs where torch was built for CUDA, else for what
 exp/quickstart.yaml needs. Exit code 0 when nothing that is needed is missing.
 """
 
@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
 
     torch = Torch.probe()
-    recipe = Path(conf) if conf else HOME / "exp" / ("SEAL.yaml" if torch.gpus else "quickstart.yaml")
+    recipe = Path(conf) if conf else HOME / "exp" / ("SEAL.yaml" if torch.cuda else "quickstart.yaml")
     with console.status("looking"):
         findings = list(examine(recipe, overrides, torch))
     console.print(table(recipe, findings))
