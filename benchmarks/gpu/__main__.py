@@ -37,6 +37,7 @@ RUN_DEADLINE_S = 2 * 3600
 OFFLINE_DEADLINE_S = 1800
 POLL_S = 1.0
 GIB = 1 << 30
+PEAK = "peak_memory.json"
 STAGES = {
     "gen": "rollout",
     "old_log_prob": "old log-probs",
@@ -100,12 +101,13 @@ class Arm:
     peak_bytes: int
 
     @classmethod
-    def read(cls, name: str, run_dir: Path, peak_bytes: int) -> Arm:
+    def read(cls, name: str, run_dir: Path) -> Arm:
         log = run_dir / "seal_log"
         steps = tuple(_lines(log / "steps.jsonl"))
         files = [log / "trajectories" / f"{step['step']}.jsonl" for step in steps]
         tokens = tuple(sum(line["tokens"] for line in _lines(file)) for file in files)
-        return cls(name, steps, tokens, files[-1], peak_bytes)
+        peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))["peak_bytes"]
+        return cls(name, steps, tokens, files[-1], peak)
 
     @property
     def measured(self) -> range:
@@ -148,7 +150,8 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
             process.wait(120)
     if code != 0:
         raise SystemExit(f"{name} ended with code {code}; see {run_dir / 'train.log'}.")
-    return Arm.read(name, run_dir, peak.bytes)
+    (run_dir / PEAK).write_text(json.dumps({"peak_bytes": peak.bytes}), encoding="utf-8")
+    return Arm.read(name, run_dir)
 
 
 def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
@@ -247,6 +250,9 @@ def main() -> int:
     parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
     parser.add_argument("--steps", type=int, default=10, help="training steps of each of the two runs")
     parser.add_argument("--policy", type=Path, help="a policy folder to use in place of the one made here")
+    parser.add_argument(
+        "--runs", nargs=2, type=Path, metavar=("VANILLA", "SEAL"), help="runs of an earlier call, in place of new ones"
+    )
     parser.add_argument("--out", type=Path, help="Markdown file to write (default on CUDA: benchmarks/gpu.md)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the recipe, for both runs")
     options = parser.parse_args()
@@ -270,7 +276,10 @@ def main() -> int:
     if policy is not None:
         overrides.append(f"actor_rollout_ref.model.path={policy.resolve()}")
 
-    arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
+    if options.runs:
+        arms = [Arm.read(name, run) for name, run in zip(ARMS, options.runs, strict=True)]
+    else:
+        arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
     offline = run_offline(options.backend, arms[-1].last_trajectories, overrides)
     command = " ".join(["python -m benchmarks.gpu", *sys.argv[1:]])
     text = page(options.backend, command, machine(options.backend), arms, offline)

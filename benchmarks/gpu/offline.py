@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from seal.launch.recipe import compose_recipe
 
 ENGINE = (
@@ -51,7 +53,7 @@ def engine_arguments(config) -> dict[str, Any]:
     rollout = config.actor_rollout_ref.rollout
     arguments = {key: rollout[key] for key in ENGINE if rollout.get(key) is not None}
     arguments |= {"tensor_parallel_size": rollout.tensor_model_parallel_size}
-    return arguments | dict(rollout.engine_kwargs.get("vllm") or {})
+    return arguments | OmegaConf.to_container(rollout.engine_kwargs).get("vllm", {})
 
 
 def measure(config, lines: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -72,6 +72,8 @@ def test_the_offline_engine_is_the_recipe_s(recipe):
     assert arguments["dtype"] == config.actor_rollout_ref.rollout.dtype
     assert arguments["max_model_len"] == 1536 and arguments["enable_prefix_caching"]
     assert ("kv_cache_memory_bytes" in arguments) == (recipe == "quickstart")
+    # vLLM checks the types: nothing of OmegaConf may reach it.
+    assert json.loads(json.dumps(arguments)) == arguments
 
 
 def write_run(folder, seconds):
@@ -82,16 +84,18 @@ def write_run(folder, seconds):
         for i, gen in enumerate(seconds)
     ]
     (log / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    (folder / "peak_memory.json").write_text(json.dumps({"peak_bytes": 3 << 30}))
     for step in steps:
         (log / "trajectories" / f"{step['step']}.jsonl").write_text(json.dumps(TRAJECTORY) + "\n")
 
 
 def test_the_page_leaves_out_the_first_step_and_says_where_it_has_not_run(tmp_path):
     write_run(tmp_path / "run", seconds=[100.0, 2.0, 4.0])
-    arm = Arm.read("SEAL", tmp_path / "run", peak_bytes=3 << 30)
+    arm = Arm.read("SEAL", tmp_path / "run")
     assert arm.seconds("gen") == 3.0 and arm.seconds("step") == 6.0 and arm.seconds("ref") is None
     assert arm.tokens_per_s == pytest.approx(16 / 6)
     offline = {"requests": 2, "tokens": 8, "seconds": 1.0, "tokens_per_s": 8.0}
     text = page("cpu", "command", "machine", [arm], offline)
     assert "has not been run on a CUDA machine" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
+    assert "| peak memory, GiB | 3.0 |" in text
     assert "has not been run" not in page("cuda", "command", "machine", [arm], offline)
