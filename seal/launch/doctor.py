@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -123,7 +123,9 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
     target = config.trainer.device
     yield from _engines(target, torch)
     if target == "cuda":
-        yield _gpus(torch)
+        # A run that joins a cluster uses that one's GPUs.
+        here = config.ray_kwargs.ray_init.get("address") in (None, "local")
+        yield replace(_gpus(torch), needed=here)
         yield _flash_attn()
     yield _registrations(target)
     yield _memory(target)

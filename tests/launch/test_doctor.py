@@ -62,6 +62,9 @@ def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypa
     assert findings["torch"].stops and "--cuda" in findings["torch"].mend
     assert findings["GPUs"].stops and findings["devices"].stops
     assert not findings["flash-attn"].stops
+    joined = ["++ray_kwargs.ray_init.address=10.0.0.1:6379"]
+    findings = examine(HOME / "exp" / "SEAL.yaml", joined, Torch(cuda="13.0"))
+    assert not next(finding for finding in findings if finding.what == "GPUs").stops
 
 
 def test_gpus_are_named_with_their_memory():
