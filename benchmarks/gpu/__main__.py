@@ -175,7 +175,7 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
             "",
         ]
     steps = len(arms[0].steps)
-    counted = "the only step" if steps == 1 else f"median of steps 2 to {steps}"
+    counted = {1: "the only step", 2: "step 2"}.get(steps, f"median of steps 2 to {steps}")
     lines += [
         f"    {command}",
         "",
