@@ -257,7 +257,7 @@ def _checks(config) -> Iterator[Finding]:
             yield Finding(name, found.get(name, ""), str(error))
         else:
             mend = _hub(found[name]) if name == "model" else ""
-            yield Finding(name, found.get(name, "fit together"), mend)
+            yield Finding(name, found.get(name, "in order"), mend)
 
 
 def _hub(model: str) -> str:
