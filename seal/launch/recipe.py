@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from seal.launch.errors import LaunchError
 
 HOME = Path(__file__).resolve().parents[2]
+DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
+OPEN = ("seal.process_env.", "seal.reweighting.rho.")
+"""Blocks of ours that hold any key."""
 
 
 def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
@@ -33,15 +36,39 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
             )
     try:
         config = _compose(path, overrides)
+        if OmegaConf.is_missing(config.seal, "name"):
+            config.seal.name = path.stem
+        _refuse_unknown(path, config, overrides)
+        _anchor(config)
         OmegaConf.resolve(config)
     except MissingConfigException as error:
-        raise LaunchError(f"{path} cannot be composed: {_first_line(error)}.") from error
+        raise LaunchError(f"{path} cannot be composed: {_missing_sentence(error)}.") from error
     except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
         raise LaunchError(_override_sentence(path, overrides, error)) from error
     missing = sorted(key for key in OmegaConf.missing_keys(config) if key.startswith(("trainer.", "seal.")))
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
     return config
+
+
+def _refuse_unknown(path: Path, config: DictConfig, overrides: Sequence[str]) -> None:
+    """LaunchError for a key of our blocks that no default declares: misspelt in a file, it would be ignored."""
+    declared = set(_flat(OmegaConf.to_container(OmegaConf.load(DEFAULTS))))
+    added = tuple(override.split("=", 1)[0].lstrip("+") for override in overrides if override.startswith("+"))
+    blocks = {name: config[name] for name in ("seal", "env_service")}
+    for key in _flat(OmegaConf.to_container(OmegaConf.create(blocks), resolve=False)):
+        if key not in declared and not key.startswith((*OPEN, *added)):
+            raise LaunchError(f"{path} sets {key}, which is no key{_nearest(key, declared)}")
+
+
+def _anchor(config: DictConfig) -> None:
+    """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere."""
+    config.seal.run_dir = str(HOME / config.seal.run_dir)
+    agent = config.actor_rollout_ref.rollout.agent
+    agent.agent_loop_config_path = str(HOME / agent.agent_loop_config_path)
+    model = config.actor_rollout_ref.model
+    if not OmegaConf.is_missing(model, "path") and (HOME / model.path).exists():
+        model.path = str(HOME / model.path)
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
@@ -58,14 +85,23 @@ def _verl_config() -> Path:
     return Path(spec.origin).parent / "trainer" / "config"
 
 
+def _missing_sentence(error: MissingConfigException) -> str:
+    known = f"; choose one of {', '.join(error.options)}" if error.options else ""
+    return _first_line(error) + known
+
+
 def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -> str:
     for override in overrides:
         key = override.split("=", 1)[0].lstrip("+~")
         if key in str(error) or key in str(error.__cause__ or ""):
-            near = difflib.get_close_matches(key, _known_keys(path), n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; put + before it to add a new key on purpose."
+            hint = _nearest(key, _known_keys(path), "; put + before it to add a new key on purpose.")
             return f"The override {override!r} does not fit {path}: {_first_line(error.__cause__ or error)}{hint}"
     return f"{path} cannot be composed: {_first_line(error.__cause__ or error)}"
+
+
+def _nearest(key: str, known: Iterable[str], otherwise: str = ".") -> str:
+    near = difflib.get_close_matches(key, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else otherwise
 
 
 def _known_keys(path: Path) -> list[str]:

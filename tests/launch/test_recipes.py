@@ -1,12 +1,17 @@
 """Recipes compose, say what is wrong in one sentence, and differ only where they say."""
 
 from dataclasses import asdict, fields
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
+from transformers.utils.chat_template_utils import render_jinja_template
 
+from env_service.environments.bfcl.catalog import available_tools, load_tasks
+from env_service.environments.bfcl.formats import get_format
 from seal.data.selection import Selection
+from seal.interface.cues import catalogue
 from seal.interface.evolve import EvolveSettings
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME, compose_recipe
@@ -14,18 +19,138 @@ from seal.reweighting import ReweightSettings
 from seal.rollout.settings import RolloutSettings
 from seal.training.closed_loop import LoopSettings
 
-RECIPES = sorted((HOME / "exp").glob("*.yaml")) + sorted((HOME / "exp" / "ablations").glob("*.yaml"))
-QUICKSTART = HOME / "exp" / "quickstart.yaml"
+EXP = HOME / "exp"
+RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
+ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
+QUICKSTART = EXP / "quickstart.yaml"
+
+STATIC_CUES = [
+    "schema_required",
+    "schema_types",
+    "schema_values",
+    "schema_format",
+    "feedback_error",
+    "feedback_tools",
+    "feedback_answer",
+]
+
+every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
+@lru_cache
+def composed(recipe: Path) -> DictConfig:
+    """A recipe as it is; do not change it."""
+    return compose_recipe(recipe, [])
+
+
+@every_recipe
 def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
-    config = compose_recipe(recipe, [])
+    config = composed(recipe)
     settings = OmegaConf.to_container(config.seal)
     LoopSettings.from_config(settings)
     RolloutSettings(**settings["rollout"])
     assert config.trainer.v1.trainer_mode == "seal"
-    assert config.data.train_batch_size % config.actor_rollout_ref.actor.ppo_mini_batch_size == 0
+
+
+@every_recipe
+def test_every_recipe_is_accepted_by_verls_own_configuration_classes(recipe):
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+    from verl.workers.config import HFModelConfig
+
+    config = composed(recipe).copy()
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    reference = omega_conf_to_dataclass(as_verl_reads_the_reference(config))
+    for block in ("algorithm", "distillation", "skip"):
+        omega_conf_to_dataclass(config[block])
+    # The weights are not here, so the model's block is read with the small policy's.
+    config.actor_rollout_ref.model.path = str(HOME / "data" / "quickstart_policy")
+    model = omega_conf_to_dataclass(config.actor_rollout_ref.model, HFModelConfig)
+
+    assert actor.engine.strategy == reference.engine.strategy == "fsdp2"
+    assert not actor.engine.forward_only and reference.engine.forward_only
+    assert actor.use_dynamic_bsz and model.use_remove_padding
+    assert rollout.name == "vllm" and rollout.calculate_log_probs
+    assert need_reference_policy(config) and not need_critic(config)
+
+
+def as_verl_reads_the_reference(config: DictConfig) -> DictConfig:
+    """The reference's block as verl's worker renames it before it reads it."""
+    reference = config.actor_rollout_ref.ref.copy()
+    with open_dict(reference):
+        reference.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
+        reference.ppo_micro_batch_size = reference.pop("log_prob_micro_batch_size")
+        reference.ppo_micro_batch_size_per_gpu = reference.pop("log_prob_micro_batch_size_per_gpu")
+        reference.use_dynamic_bsz = reference.pop("log_prob_use_dynamic_bsz")
+        reference.ppo_max_token_len_per_gpu = reference.pop("log_prob_max_token_len_per_gpu")
+    return reference
+
+
+def test_the_gpu_recipes_run_verls_fast_path():
+    config = composed(EXP / "SEAL.yaml")
+    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
+    assert (rollout.name, rollout.mode, rollout.dtype) == ("vllm", "async", "bfloat16")
+    assert rollout.enable_prefix_caching and rollout.enable_chunked_prefill and rollout.free_cache_engine
+    assert (rollout.gpu_memory_utilization, rollout.tensor_model_parallel_size) == (0.6, 1)
+    assert model.override_config.attn_implementation == "flash_attention_2"
+    assert model.use_remove_padding and model.enable_gradient_checkpointing
+    assert config.actor_rollout_ref.actor.use_dynamic_bsz
+    assert config.actor_rollout_ref.ref.fsdp_config.param_offload
+    assert config.trainer.device == "cuda" and config.ray_kwargs.ray_init.address == "local"
+
+
+def test_one_gpu_makes_the_same_updates_as_four():
+    four, one = composed(EXP / "SEAL.yaml").copy(), composed(EXP / "SEAL_1gpu.yaml").copy()
+    assert (one.trainer.n_gpus_per_node, four.trainer.n_gpus_per_node) == (1, 4)
+    assert one.actor_rollout_ref.actor.fsdp_config.offload_policy
+    for config in (one, four):
+        del config.trainer, config.reward, config.seal.name, config.seal.run_dir, config.seal.process_env
+        del config.actor_rollout_ref.actor.fsdp_config, config.actor_rollout_ref.ref.fsdp_config
+        del config.actor_rollout_ref.rollout.n_gpus_per_node, config.actor_rollout_ref.rollout.trace
+        del config.data.train_files, config.data.val_files
+    assert one == four
+
+
+def test_the_released_recipe_is_the_public_releases():
+    config = composed(EXP / "SEAL_released.yaml").seal
+    loop = LoopSettings.from_config(OmegaConf.to_container(config))
+    assert config.diagnosis.taxonomy == "release"
+    assert loop.evolve.initial_omega().cues == ("schema_required", "schema_types", "schema_values", "schema_format")
+    assert not loop.evolve.enabled and loop.reweighting.dynamic and loop.closed_loop
+    assert {config.data.train.scheme, *(part.scheme for part in config.data.val)} == {"released_ids"}
+
+
+def test_low_rank_adapters_start_from_loaded_weights():
+    config = composed(EXP / "SEAL_lora.yaml").actor_rollout_ref
+    assert config.model.lora_rank == 32 and config.rollout.load_format == "safetensors"
+
+
+def test_the_toolace_template_writes_what_the_package_sends():
+    """Plain Llama headers, results under the role ipython; verl's token builder calls that role `tool`."""
+    config = composed(EXP / "backbones" / "toolace_2_llama_3_1_8b.yaml")
+    form = get_format(config.env_service.prompt_mode)
+    task = load_tasks()["multi_turn_base_0"]
+    messages = [
+        {"role": "system", "content": form.system(task, available_tools(task, 0))},
+        {"role": "user", "content": form.user(task, 0)},
+        {"role": "assistant", "content": "[ls()]"},
+        *form.results(["a", "b"]),
+    ]
+    expected = "<|begin_of_text|>" + "".join(
+        f"<|start_header_id|>{each['role']}<|end_header_id|>\n\n{each['content']}<|eot_id|>" for each in messages
+    )
+    expected += "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    for result in ("tool", "ipython"):
+        dialogue = [{**each, "role": result if each["role"] == "ipython" else each["role"]} for each in messages]
+        rendered, _ = render_jinja_template(
+            [dialogue],
+            chat_template=config.actor_rollout_ref.model.custom_chat_template,
+            add_generation_prompt=True,
+            bos_token="<|begin_of_text|>",
+        )
+        assert rendered == [expected]
 
 
 def test_the_shared_recipe_shows_every_setting_with_its_default():
@@ -56,6 +181,7 @@ def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():
     ("recipe", "overrides", "named"),
     [
         (Path("exp/none.yaml"), [], "exp/none.yaml"),
+        (QUICKSTART, ["ablation=nothing"], "without_closed_loop"),
         (QUICKSTART, ["trainer.n_gpus=3"], "did you mean trainer.n_gpus_per_node"),
         (QUICKSTART, ["seal.reweighting.alfa=3"], "seal.reweighting.alfa"),
         (QUICKSTART, ["alpha"], "key=value"),
@@ -83,30 +209,70 @@ def test_paper_settings_are_the_shared_defaults():
     assert asdict(ReweightSettings())["w_max"] == config.seal.reweighting.w_max == 2.0
 
 
+CHANGES = {
+    "vanilla": {"enabled": False},
+    "without_environment": {"interface": {"enabled": False}},
+    "without_reweighting": {"reweighting": {"enabled": False}},
+    "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"initial": STATIC_CUES}}},
+    "random_labels": {"diagnosis": {"source": "random"}},
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("recipe", [EXP / "SEAL.yaml", QUICKSTART], ids=lambda path: path.stem)
+def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
+    ablated = compose_recipe(recipe, [f"ablation={name}"])
+    assert ablated.trainer.experiment_name == f"{recipe.stem}-{name}"
+    expected = compose_recipe(recipe, [f"trainer.experiment_name={recipe.stem}-{name}"])
+    expected.seal = OmegaConf.merge(expected.seal, CHANGES[name])
+    assert ablated == expected
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_has_a_recipe_of_its_own(name):
+    ablated = compose_recipe(EXP / "ablations" / f"{name}.yaml", [])
+    assert ablated == compose_recipe(EXP / "SEAL.yaml", [f"ablation={name}"])
+
+
+def test_an_ablation_of_a_backbone_keeps_both():
+    config = compose_recipe(EXP / "backbones" / "qwen2_5_3b.yaml", ["ablation=vanilla"])
+    assert config.trainer.experiment_name == "SEAL-qwen2_5_3b-vanilla"
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-3B-Instruct" and not config.seal.enabled
+
+
+def test_without_the_closed_loop_the_interface_is_there_and_stays():
+    settings = OmegaConf.to_container(compose_recipe(EXP / "ablations" / "without_closed_loop.yaml", []).seal)
+    cues = LoopSettings.from_config(settings).evolve.initial_omega().cues
+    assert {catalogue()[name].kind for name in cues} == {"schema", "feedback"}
+    assert len(cues) == sum(cue.kind != "guideline" for cue in catalogue().values())
+
+
+def test_a_run_is_named_after_its_recipe_and_its_paths_start_from_the_repository(tmp_path, monkeypatch):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("defaults: [quickstart, _self_]\n")
+    monkeypatch.chdir(tmp_path)
+    config = compose_recipe(mine, [])
+    assert config.trainer.experiment_name == "mine"
+    assert config.seal.run_dir == str(HOME / "experiments" / "mine")
+    assert config.trainer.default_local_dir == str(HOME / "experiments" / "mine" / "checkpoints")
+    assert Path(config.actor_rollout_ref.model.path) == HOME / "data" / "quickstart_policy"
+    assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
+
+
 @pytest.mark.parametrize(
-    ("name", "path", "value"),
+    ("text", "named"),
     [
-        ("vanilla", ("enabled",), False),
-        ("without_environment", ("interface", "enabled"), False),
-        ("without_reweighting", ("reweighting", "enabled"), False),
-        ("without_closed_loop", ("closed_loop",), False),
-        ("random_labels", ("diagnosis", "source"), "random"),
+        ("seal: {enabeld: false}", "did you mean seal.enabled?"),
+        ("seal: {interface: {evolve: {prevalance: 0.2}}}", "did you mean seal.interface.evolve.prevalence?"),
+        ("env_service: {prompt_mod: compact}", "did you mean env_service.prompt_mode?"),
     ],
 )
-def test_an_ablation_differs_from_the_main_run_in_one_setting(name, path, value):
-    full = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []))
-    ablated = OmegaConf.to_container(
-        compose_recipe(HOME / "exp" / "ablations" / f"{name}.yaml", ["trainer.experiment_name=SEAL"])
-    )
-    block = ablated["seal"]
-    for key in path[:-1]:
-        block = block[key]
-    assert block[path[-1]] == value
-    reference = full["seal"]
-    for key in path[:-1]:
-        reference = reference[key]
-    block[path[-1]] = reference[path[-1]]
-    assert ablated == full
+def test_a_misspelt_key_in_a_recipe_file_is_named(tmp_path, text, named):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"defaults: [quickstart, _self_]\n{text}\n")
+    with pytest.raises(LaunchError) as error:
+        compose_recipe(mine, [])
+    assert named in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_main_run_has_the_papers_sizes():
