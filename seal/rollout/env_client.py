@@ -41,6 +41,9 @@ EVALUATED = (
 CODES = {"no_episode": "lost", "episode_broken": "broken"}
 """Refusals that the service marks with a code, and the cause that each becomes."""
 
+ROLES = {"ipython": "tool"}
+"""Roles that verl's token builder knows by another name; the policy's chat template writes its own."""
+
 
 class EnvironmentFault(RuntimeError):
     """The service could not answer.
@@ -192,4 +195,7 @@ def _evaluation(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _messages(data: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [{"role": message["role"], "content": message["content"]} for message in data["state"]]
+    return [
+        {"role": ROLES.get(message["role"], message["role"]), "content": message["content"]}
+        for message in data["state"]
+    ]
