@@ -49,6 +49,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
         help="continue from the last checkpoint (auto), start over (never), or from a global_step_N folder",
     )
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
+    parser.add_argument("--print-plan", action="store_true", help="print a step's rows, batches and budgets and stop")
     return parser.parse_args(own), overrides
 
 
@@ -85,7 +86,7 @@ def run(
     from seal.launch.lock import locked
     from seal.launch.processes import adopt_orphans, stop_descendants
     from seal.launch.recipe import HOME, compose_recipe
-    from seal.launch.service import Service, require_service
+    from seal.launch.service import Service, require_services, service_urls
     from seal.training.log import RunLog
 
     replayed = None
@@ -98,12 +99,16 @@ def run(
     if arguments.print_config:
         console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
         return exits.FINISHED
+    if arguments.print_plan:
+        console.print(preflight.plan_table(config))
+        return exits.FINISHED
     if arguments.resume not in ("auto", "never"):
         arguments.resume = str(Path(arguments.resume).resolve())
     os.chdir(HOME)
     preflight.check(config)
     if warning := attention.fall_back(config):
         console.print(f"[yellow]warning:[/yellow] {warning}", highlight=False, soft_wrap=True)
+    urls = service_urls(config, to_start=arguments.with_bfcl)
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         composed = copy.deepcopy(config)
@@ -123,14 +128,14 @@ def run(
         folder = record.write_record(composed, config, recipe, overrides, [sys.executable, "launcher.py", *argv])
 
         adopt_orphans()
-        service = Service(config.env_service.env_url, run_dir / "service.log")
+        service = Service(urls[0], run_dir / "service.log")
         try:
             if arguments.with_bfcl:
                 started = service.start()
                 console.print(
                     f"environment service {'started' if started else 'found'} at {service.url}", highlight=False
                 )
-            version = require_service(service.url)
+            version = require_services(urls)
             require_agreement(service.url, version)
             record.add_service(folder, version)
             if replayed is not None:
@@ -151,11 +156,13 @@ def run(
 
 def train(config, resolved: Path, run_dir: Path, service, lock: int, console: Console, interrupt: Interrupt) -> None:
     """Run the training process to its end; LaunchError or KeyboardInterrupt when it does not end by itself."""
+    from seal.launch import cluster
     from seal.launch.follow import failure_reason, follow
     from seal.launch.processes import start, stop_tree
     from seal.launch.recipe import HOME
     from seal.training.stop import StopRequest
 
+    joining = cluster.authentication() if cluster.joins(config) else {}
     log = run_dir / "train.log"
     log.unlink(missing_ok=True)
     stages = run_dir / "seal_log" / "stages.jsonl"
@@ -166,7 +173,7 @@ def train(config, resolved: Path, run_dir: Path, service, lock: int, console: Co
         [sys.executable, "-m", "seal.training.main", str(resolved)],
         log=log,
         cwd=HOME,
-        env={key: str(value) for key, value in config.seal.process_env.items()},
+        env={**joining, **{key: str(value) for key, value in config.seal.process_env.items()}},
         keep=[lock],
     )
 

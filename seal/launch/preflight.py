@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
 
+from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
 from seal.data.selection import Selection
+from seal.launch.cluster import KEY, Cluster, joins, look_at
 from seal.launch.errors import LaunchError
+from seal.launch.plan import PlanError, StepPlan, step_plan
 from seal.launch.recipe import HOME
+from seal.launch.service import is_loopback, service_urls
 from seal.rollout.rewards import RewardSettings
 from seal.rollout.settings import RolloutSettings
 from seal.training.checkpoints import Retention
@@ -39,6 +47,14 @@ def check(config: DictConfig) -> None:
     """Raise LaunchError for the first thing that would make the run fail later."""
     for check_one in CHECKS.values():
         check_one(config)
+
+
+def plan_table(config: DictConfig) -> Table:
+    """The step plan of a recipe for the console; LaunchError where there is none."""
+    table = Table(box=None, show_header=False, title=f"A training step of {config.trainer.experiment_name}")
+    for what, amount in _plan(config).lines():
+        table.add_row(what, amount)
+    return table
 
 
 def write_data(config: DictConfig) -> tuple[int, int]:
@@ -74,36 +90,35 @@ def _settings(config: DictConfig) -> None:
         raise LaunchError(f"{error}") from error
 
 
-def _batch(config: DictConfig) -> None:
-    batch, mini = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
-    devices = config.trainer.n_gpus_per_node * config.trainer.nnodes
-    if batch % mini:
-        raise LaunchError(
-            f"data.train_batch_size={batch} is no multiple of actor_rollout_ref.actor.ppo_mini_batch_size={mini}: "
-            "change one of them."
-        )
-    rollouts = mini * config.actor_rollout_ref.rollout.n
-    if rollouts % devices:
-        raise LaunchError(
-            f"actor_rollout_ref.actor.ppo_mini_batch_size x actor_rollout_ref.rollout.n = {rollouts} trajectories do "
-            f"not divide among {devices} devices (trainer.n_gpus_per_node x trainer.nnodes): change one of them."
-        )
-    room = config.data.max_prompt_length + config.data.max_response_length
-    if config.actor_rollout_ref.rollout.max_model_len and room > config.actor_rollout_ref.rollout.max_model_len:
-        raise LaunchError(
-            f"data.max_prompt_length + data.max_response_length = {room} exceed "
-            f"actor_rollout_ref.rollout.max_model_len={config.actor_rollout_ref.rollout.max_model_len}: raise it, or "
-            "lower one of the former."
-        )
+def _prompt_mode(config: DictConfig) -> None:
+    if config.env_service.env_type != "bfcl":
+        return
+    try:
+        get_format(config.env_service.prompt_mode)
+    except ValueError as error:
+        raise LaunchError(f"env_service.prompt_mode: {error}") from error
+
+
+def _plan(config: DictConfig) -> StepPlan:
+    try:
+        return step_plan(config)
+    except PlanError as error:
+        raise LaunchError(f"{error}") from error
 
 
 def _model(config: DictConfig) -> None:
+    adapter = config.actor_rollout_ref.model.lora_adapter_path
+    if adapter is not None and not (HOME / adapter).is_dir():
+        raise LaunchError(
+            f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
+        )
     path = config.actor_rollout_ref.model.path
     local = Path(path).expanduser()
     local = local if local.is_absolute() else HOME / local
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"actor_rollout_ref.model.path={path} holds no config.json: name a Hugging Face folder.")
+        _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
         return
     is_hub_id = HUB_ID.fullmatch(path) and not (HOME / path.split("/")[0]).is_dir()
     if not is_hub_id or config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
@@ -117,19 +132,73 @@ def _model(config: DictConfig) -> None:
         )
 
 
+def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
+    """Whether the engine's length and the parallel sizes fit a model's own configuration."""
+    text = model.get("text_config", model)
+    positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
+    length = _plan(config).model
+    if positions and length > positions:
+        raise LaunchError(
+            f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
+            "actor_rollout_ref.model.path: lower it, with data.max_prompt_length and data.max_response_length."
+        )
+    for key in ("rollout.tensor_model_parallel_size", "actor.ulysses_sequence_parallel_size"):
+        parts = OmegaConf.select(config.actor_rollout_ref, key)
+        if heads and heads % parts:
+            raise LaunchError(
+                f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
+                "actor_rollout_ref.model.path: choose a divisor."
+            )
+
+
 def _devices(config: DictConfig) -> None:
-    if config.trainer.device != "cuda" or config.ray_kwargs.ray_init.get("address") not in (None, "local"):
+    wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
+    if joins(config):
+        _cluster(config, look_at(config.ray_kwargs.ray_init.address))
         return
-    wanted = config.trainer.n_gpus_per_node
-    listing = shutil.which("nvidia-smi")
-    found = 0
-    if listing:
-        done = subprocess.run([listing, "-L"], capture_output=True, text=True, timeout=60, check=False)
-        found = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    if nodes > 1:
+        raise LaunchError(
+            f"trainer.nnodes={nodes} needs a Ray cluster over as many machines: start one, and name its head with "
+            "RAY_ADDRESS or ray_kwargs.ray_init.address."
+        )
+    if config.trainer.device != "cuda":
+        return
+    found = _visible_gpus()
     if found < wanted:
         raise LaunchError(
             f"trainer.n_gpus_per_node={wanted} and this machine has {found} CUDA devices: lower it, or use "
             "exp/quickstart.yaml, which needs none."
+        )
+
+
+def _visible_gpus() -> int:
+    listing = shutil.which("nvidia-smi")
+    if listing is None:
+        return 0
+    done = subprocess.run([listing, "-L"], capture_output=True, text=True, timeout=60, check=False)
+    found = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return found if visible is None else min(found, len([each for each in visible.split(",") if each.strip()]))
+
+
+def _cluster(config: DictConfig, cluster: Cluster) -> None:
+    address, wanted, nodes = config.ray_kwargs.ray_init.address, config.trainer.n_gpus_per_node, config.trainer.nnodes
+    if cluster.taken:
+        raise LaunchError(
+            f"Another run is using the Ray cluster at {address}, and verl keeps one queue a cluster: wait for its end, "
+            f"or name another ({KEY})."
+        )
+    able = sum(node.gpus >= wanted for node in cluster.nodes)
+    if able < nodes:
+        raise LaunchError(
+            f"trainer.nnodes={nodes} x trainer.n_gpus_per_node={wanted} are wanted and {able} of {len(cluster.nodes)} "
+            f"nodes of the Ray cluster at {address} have so many GPUs: lower one of them, or add nodes."
+        )
+    loopback = [url for url in service_urls(config) if is_loopback(url)]
+    if cluster.machines > 1 and loopback:
+        raise LaunchError(
+            f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
+            "the service with BFCL_HOST and BFCL_TOKEN, and name its address."
         )
 
 
@@ -167,10 +236,12 @@ def _loggers(config: DictConfig) -> None:
             )
 
 
-CHECKS: dict[str, Callable[[DictConfig], None]] = {
+CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": _settings,
-    "batch": _batch,
+    "prompt mode": _prompt_mode,
+    "step plan": _plan,
     "model": _model,
+    "service address": service_urls,
     "devices": _devices,
     "disk": _disk,
     "checkpoints": _checkpoints,

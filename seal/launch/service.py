@@ -6,15 +6,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
 from dotenv import dotenv_values
+from omegaconf import DictConfig
 
 from seal.launch.errors import LaunchError
 from seal.launch.processes import start, stop_tree
 from seal.launch.recipe import HOME
+from seal.rollout.services import addresses
 
 PROBE_TIMEOUT_S = 3.0
 START_DEADLINE_S = 120.0
@@ -34,6 +37,49 @@ def probe(url: str) -> dict | None:
     except (requests.RequestException, ValueError):
         return {}
     return {}
+
+
+def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
+    """The addresses that env_service.env_url names, one or a list.
+
+    LaunchError for one that is no HTTP address, and for several that the launcher
+    is to start.
+    """
+    urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LaunchError(f"env_service.env_url={url} is no address: write http://HOST:PORT.")
+    if not urls or len(set(urls)) < len(urls):
+        raise LaunchError("env_service.env_url must hold one address, or a list of different ones.")
+    if to_start and len(urls) > 1:
+        raise LaunchError(
+            f"--with-bfcl starts one service and env_service.env_url names {len(urls)}: start them with "
+            "`bash env_service/launch_script/bfcl.sh` and leave --with-bfcl out."
+        )
+    return urls
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine alone."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def require_services(urls: Sequence[str]) -> dict:
+    """The version answer that all running services give; LaunchError when one is missing or differs."""
+    first, *others = urls
+    version = require_service(first)
+    for url in others:
+        other = require_service(url)
+        differing = [key for key in version if other.get(key) != version[key]]
+        if differing:
+            key = differing[0]
+            raise LaunchError(
+                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run one "
+                "version of both, or take one out of env_service.env_url."
+            )
+    return version
 
 
 def require_service(url: str) -> dict:
@@ -66,6 +112,11 @@ class Service:
         if probe(self.url) is not None:
             require_service(self.url)
             return False
+        if not is_loopback(self.url):
+            raise LaunchError(
+                f"--with-bfcl starts a service on this machine's loopback and env_service.env_url={self.url} is "
+                "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and leave --with-bfcl out."
+            )
         self._launch()
         return True
 

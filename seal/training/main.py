@@ -14,6 +14,7 @@ import sys
 from omegaconf import OmegaConf
 
 from seal import exits
+from seal.launch import cluster
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from seal.training.liveness import TRAINER, Liveness
 
+    cluster.prepare(config)
     auto_set_device(config)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     liveness = Liveness()

@@ -1,0 +1,143 @@
+"""A Ray cluster that is there already: what it holds, and what a run must bring to its nodes.
+
+`ray_kwargs.ray_init.address` names the cluster, RAY_ADDRESS where the recipe does
+not; `local` starts one for the run alone. A joined cluster is left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig, open_dict
+
+from seal.launch.errors import LaunchError
+from seal.launch.recipe import HOME
+
+LOCAL = "local"
+DEADLINE_S = 60.0
+KEY = "ray_kwargs.ray_init.address"
+
+OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
+"""Arguments of ray.init that size a cluster; Ray refuses them for one that is there already."""
+
+AUTHENTICATION = "RAY_AUTH_MODE"
+
+FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN")
+FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
+"""Variables of the launching shell that workers on other nodes need; their nodes know nothing of it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of a cluster: its address and the processors and GPUs that Ray counts there."""
+
+    ip: str
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a Ray cluster holds; taken: a run is using it (verl keeps one queue of trajectories a cluster)."""
+
+    nodes: tuple[Node, ...]
+    taken: bool
+
+    @property
+    def machines(self) -> int:
+        """Distinct addresses of its nodes."""
+        return len({node.ip for node in self.nodes})
+
+
+def joins(config: DictConfig) -> bool:
+    """Whether the recipe joins a cluster that is there already."""
+    return config.ray_kwargs.ray_init.address != LOCAL
+
+
+def look_at(address: str) -> Cluster:
+    """What is at `address`, found by a process of its own within a deadline; LaunchError when no cluster answers."""
+    if "://" in address:
+        raise LaunchError(
+            f"{KEY}={address} is no address of a cluster's head: give HOST:PORT (the port of `ray start --head`), not "
+            "the dashboard's or a client's."
+        )
+    command = [sys.executable, "-m", "seal.launch.cluster", address]
+    environment = {**os.environ, **authentication()}
+    try:
+        done = subprocess.run(
+            command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"No Ray cluster answered at {address} within {DEADLINE_S:.0f} s: {_mend()}") from error
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        reason = f" ({said[-1].rstrip('.')})" if said else ""
+        raise LaunchError(f"No Ray cluster can be joined at {address}{reason}: {_mend()}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Cluster(tuple(Node(**node) for node in found["nodes"]), found["taken"])
+
+
+def _mend() -> str:
+    return f"start one with `ray start --head`, correct {KEY} or RAY_ADDRESS, or set {KEY}={LOCAL}."
+
+
+def authentication(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a process that joins must set to show Ray's token, where there is one.
+
+    `ray start` guards a cluster with the token of `~/.ray`, which every `ray.init` of
+    a local cluster makes; Ray 2.60 shows it only when told to, and a cluster without
+    a guard does not mind.
+    """
+    has_token = any(name in environment for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if AUTHENTICATION in environment or not (has_token or (Path.home() / ".ray" / "auth_token").is_file()):
+        return {}
+    return {AUTHENTICATION: "token"}
+
+
+def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
+    """Fit a recipe's ray.init arguments to a cluster that is joined: no sizes, and the environment for its workers."""
+    if not joins(config):
+        return
+    with open_dict(config.ray_kwargs.ray_init) as arguments:
+        for name in OF_A_NEW_CLUSTER:
+            arguments.pop(name, None)
+        arguments.runtime_env.env_vars = worker_environment(config, environment)
+
+
+def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of the run's workers on every node."""
+    kept = {
+        name: value for name, value in environment.items() if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)
+    }
+    path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
+    settings = {name: str(value) for name, value in config.seal.process_env.items()}
+    return {**kept, **settings, "PYTHONPATH": path}
+
+
+def main() -> int:
+    """`python -m seal.launch.cluster ADDRESS`: prints what look_at reads."""
+    import ray
+
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    nodes = [
+        Node(node["NodeManagerAddress"], node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    try:
+        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+        taken = True
+    except ValueError:
+        taken = False
+    sys.stdout.write(json.dumps({"nodes": [asdict(node) for node in nodes], "taken": taken}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

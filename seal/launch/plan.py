@@ -1,0 +1,226 @@
+"""The step plan: what one training step of a recipe does, by arithmetic, before anything starts.
+
+Pure: a resolved configuration in, rows, batches and token budgets out. What does
+not divide, and budgets that contradict each other, are refused here with one
+sentence; the launcher's checks, `--print-plan` and the tests share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omegaconf import DictConfig, OmegaConf
+
+_ACTOR = "actor_rollout_ref.actor"
+_ROLLOUT = "actor_rollout_ref.rollout"
+
+
+class PlanError(ValueError):
+    """A step that cannot be cut as the recipe says; the text names the keys and the mend."""
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """One training step, in rows (trajectories), devices and tokens.
+
+    ranks: data-parallel parts of the actor; engines: rollout replicas. Rows by
+    rank are those of one mini-batch. packed: tokens of one micro-batch, None where
+    micro-batches hold a fixed number of rows. longest: tokens that a training row
+    can reach; prompt, message, response, model: the budgets of a first prompt, an
+    assistant message, everything after the prompt, and the engine. most_micro_batches:
+    of one mini-batch on one rank, when every row is as long as it can be.
+    in_flight: trajectories under way at a time.
+    """
+
+    prompts: int
+    samples: int
+    devices: int
+    ranks: int
+    engines: int
+    mini_batches: int
+    optimizer_steps: int
+    rows_per_rank: int
+    most_micro_batches: int
+    rows_per_micro_batch: int | None
+    prompt: int
+    message: int
+    response: int
+    model: int
+    packed: int | None
+    longest: int
+    in_flight: int
+    engine_slots: int
+
+    @property
+    def rows(self) -> int:
+        """Trajectories of a step."""
+        return self.prompts * self.samples
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The plan for people: what, and how much of it."""
+        micro = (
+            f"of {self.rows_per_micro_batch} rows: {self.most_micro_batches} on each rank"
+            if self.packed is None
+            else f"of {self.packed:,} tokens: at most {self.most_micro_batches} on each rank"
+        )
+        waiting = "" if self.in_flight == self.rows else f" of {self.rows}"
+        per_engine = -(-self.in_flight // self.engines)
+        return [
+            ("trajectories", f"{self.prompts} prompts x {self.samples} samples = {self.rows}"),
+            ("devices", f"{self.devices}: {self.ranks} data-parallel ranks, {self.engines} rollout engines"),
+            (
+                "in flight",
+                f"{self.in_flight}{waiting}, {per_engine} an engine, which runs {self.engine_slots} at a time",
+            ),
+            ("mini-batches", f"{self.mini_batches} of {self.rows // self.mini_batches} trajectories"),
+            ("optimizer steps", f"{self.optimizer_steps}"),
+            ("rows by rank", f"{self.rows_per_rank * self.mini_batches}, {self.rows_per_rank} of each mini-batch"),
+            ("micro-batches", micro),
+            ("tokens of a first prompt", f"{self.prompt:,}"),
+            ("tokens of a message", f"{self.message:,}"),
+            ("tokens after the prompt", f"{self.response:,}"),
+            ("tokens of the engine", f"{self.model:,}"),
+            ("tokens of a training row", f"{self.longest:,}{self._cut()}"),
+        ]
+
+    def _cut(self) -> str:
+        if self.packed is not None and self.longest == self.packed < min(self.prompt + self.response, self.model):
+            return f" (cut there by {_ACTOR}.ppo_max_token_len_per_gpu)"
+        return ""
+
+
+def step_plan(config: DictConfig) -> StepPlan:
+    """The plan of a resolved configuration; PlanError for the first thing that does not fit."""
+    prompts, samples = _count(config, "data.train_batch_size"), _count(config, f"{_ROLLOUT}.n")
+    mini = _count(config, f"{_ACTOR}.ppo_mini_batch_size")
+    if prompts % mini:
+        raise PlanError(
+            f"data.train_batch_size={prompts} is no multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one of "
+            "them."
+        )
+    devices, ranks, engines = _devices(config)
+    if mini * samples % ranks:
+        raise PlanError(
+            f"{_ACTOR}.ppo_mini_batch_size x {_ROLLOUT}.n = {mini * samples} trajectories do not divide among {ranks} "
+            "data-parallel ranks (trainer.n_gpus_per_node x trainer.nnodes, over "
+            f"{_ACTOR}.ulysses_sequence_parallel_size): change one of them."
+        )
+    rows_per_rank = mini * samples // ranks
+    prompt, message, response, model = _budgets(config)
+    packed = _packed(config, message)
+    longest = min(prompt + response, model, packed or model)
+    fixed = None if packed else _fixed_rows(config, rows_per_rank)
+    at_once = fixed or packed // longest
+    workers = _count(config, f"{_ROLLOUT}.agent.num_workers") * _count(config, "seal.rollout.concurrency")
+    return StepPlan(
+        prompts=prompts,
+        samples=samples,
+        devices=devices,
+        ranks=ranks,
+        engines=engines,
+        mini_batches=prompts // mini,
+        optimizer_steps=prompts // mini * _count(config, f"{_ACTOR}.ppo_epochs"),
+        rows_per_rank=rows_per_rank,
+        most_micro_batches=-(-rows_per_rank // at_once),
+        rows_per_micro_batch=fixed,
+        prompt=prompt,
+        message=message,
+        response=response,
+        model=model,
+        packed=packed,
+        longest=longest,
+        in_flight=min(prompts * samples, workers),
+        engine_slots=_count(config, f"{_ROLLOUT}.max_num_seqs"),
+    )
+
+
+def _devices(config: DictConfig) -> tuple[int, int, int]:
+    """Devices, data-parallel ranks of the actor, rollout engines."""
+    per_node, nodes = _count(config, "trainer.n_gpus_per_node"), _count(config, "trainer.nnodes")
+    devices = per_node * nodes
+    ulysses = _count(config, f"{_ACTOR}.ulysses_sequence_parallel_size")
+    tensor = _count(config, f"{_ROLLOUT}.tensor_model_parallel_size")
+    engine = tensor * _count(config, f"{_ROLLOUT}.data_parallel_size")
+    if devices % ulysses:
+        raise PlanError(
+            f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} does not divide the {devices} devices "
+            "(trainer.n_gpus_per_node x trainer.nnodes): change one of them."
+        )
+    if ulysses > 1 and not config.actor_rollout_ref.model.use_remove_padding:
+        raise PlanError(
+            f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} needs packed batches: set "
+            "actor_rollout_ref.model.use_remove_padding=true."
+        )
+    if devices % engine or engine % min(per_node, engine):
+        raise PlanError(
+            f"{_ROLLOUT}.tensor_model_parallel_size={tensor} does not divide the {devices} devices of {nodes} nodes "
+            "(trainer.n_gpus_per_node x trainer.nnodes) into engines: change one of them."
+        )
+    return devices, devices // ulysses, devices // engine
+
+
+def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
+    """Tokens of a first prompt, of a message, after the prompt, and of the engine."""
+    prompt, response = _count(config, "data.max_prompt_length"), _count(config, "data.max_response_length")
+    message = _count(config, "seal.rollout.max_message_tokens")
+    model = prompt + response
+    if config.actor_rollout_ref.rollout.max_model_len is not None:
+        model = _count(config, f"{_ROLLOUT}.max_model_len")
+    if message > response:
+        raise PlanError(
+            f"seal.rollout.max_message_tokens={message} is more than data.max_response_length={response}, the "
+            "budget of a whole trajectory: lower the former or raise the latter."
+        )
+    if prompt + response > model:
+        raise PlanError(
+            f"data.max_prompt_length + data.max_response_length = {prompt + response} exceed "
+            f"{_ROLLOUT}.max_model_len={model}: raise it, or lower one of the former."
+        )
+    batched = _count(config, f"{_ROLLOUT}.max_num_batched_tokens")
+    if not config.actor_rollout_ref.rollout.enable_chunked_prefill and batched < model:
+        raise PlanError(
+            f"{_ROLLOUT}.max_num_batched_tokens={batched} is less than {_ROLLOUT}.max_model_len={model}, and without "
+            f"chunked prefill a prompt is read at once: raise the former or set {_ROLLOUT}.enable_chunked_prefill=true."
+        )
+    return prompt, message, response, model
+
+
+def _packed(config: DictConfig, message: int) -> int | None:
+    """Tokens of one micro-batch, None where it holds a fixed number of rows."""
+    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
+        return None
+    ulysses = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
+    packed = _count(config, f"{_ACTOR}.ppo_max_token_len_per_gpu") * ulysses
+    if packed <= message:
+        raise PlanError(
+            f"{_ACTOR}.ppo_max_token_len_per_gpu={packed // ulysses} leaves no room for a prompt beside a message of "
+            f"seal.rollout.max_message_tokens={message}: raise the former or lower the latter."
+        )
+    for part in ("rollout", "ref"):
+        key = f"actor_rollout_ref.{part}.log_prob_max_token_len_per_gpu"
+        if _count(config, key) * ulysses < packed:
+            raise PlanError(
+                f"{key}={OmegaConf.select(config, key)} is less than {_ACTOR}.ppo_max_token_len_per_gpu="
+                f"{packed // ulysses}, which bounds a training row: raise it."
+            )
+    return packed
+
+
+def _fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
+    key = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
+    rows = _count(config, key)
+    if rows_per_rank % rows:
+        raise PlanError(
+            f"{key}={rows} does not divide the {rows_per_rank} trajectories of a mini-batch on each device: change it, "
+            f"{_ACTOR}.ppo_mini_batch_size or {_ROLLOUT}.n."
+        )
+    for part in ("rollout", "ref"):
+        _count(config, f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu")
+    return rows
+
+
+def _count(config: DictConfig, key: str) -> int:
+    value = OmegaConf.select(config, key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PlanError(f"{key}={value} must be a whole number of at least 1.")
+    return value

@@ -1,0 +1,176 @@
+"""What a launcher refuses before anything starts: one sentence that names the key and the mend."""
+
+import json
+import threading
+from contextlib import contextmanager
+from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch import preflight
+from seal.launch.cluster import OF_A_NEW_CLUSTER, Cluster, Node, authentication, prepare
+from seal.launch.errors import LaunchError
+from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.service import require_services, service_urls
+
+POLICY = HOME / "data" / "quickstart_policy"
+MODEL = "actor_rollout_ref.model"
+
+
+@lru_cache
+def _quickstart():
+    return compose_recipe(HOME / "exp" / "quickstart.yaml", [])
+
+
+@pytest.fixture
+def config():
+    return _quickstart().copy()
+
+
+def refused(config, check=preflight.check) -> str:
+    with pytest.raises(LaunchError) as error:
+        check(config)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def policy(tmp_path, **changes):
+    """A folder with the small policy's configuration, changed."""
+    (tmp_path / "config.json").write_text(json.dumps(json.loads((POLICY / "config.json").read_text()) | changes))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        (f"{MODEL}.path", "/nowhere/Qwen2.5-7B", f"{MODEL}.path=/nowhere/Qwen2.5-7B"),
+        (f"{MODEL}.path", "models/of/mine", f"{MODEL}.path=models/of/mine"),
+        (f"{MODEL}.path", "data/mine", f"{MODEL}.path=data/mine"),
+        (f"{MODEL}.path", str(HOME / "data"), "holds no config.json"),
+        (f"{MODEL}.lora_adapter_path", "adapters/none", f"{MODEL}.lora_adapter_path=adapters/none"),
+        ("env_service.prompt_mode", "qwen", "bfcl_qwen_fc"),
+        ("env_service.env_url", "localhost:8082", "http://HOST:PORT"),
+        ("env_service.env_url", [], "env_service.env_url"),
+        ("env_service.env_url", ["http://a:1", "http://a:1/"], "a list of different ones"),
+        ("trainer.nnodes", 2, "RAY_ADDRESS"),
+        ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
+        ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
+    ],
+)
+def test_what_cannot_run_is_named(config, key, value, named):
+    OmegaConf.update(config, key, value)
+    assert named in refused(config)
+
+
+def test_a_model_id_of_the_hub_is_accepted_where_the_recipe_may_fetch_it(config):
+    OmegaConf.update(config, f"{MODEL}.path", "Qwen/Qwen2.5-7B-Instruct")
+    assert "HF_HUB_OFFLINE" in refused(config, preflight.CHECKS["model"])
+    config.seal.process_env.HF_HUB_OFFLINE = "0"
+    preflight.check(config)
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value", "named"),
+    [
+        ({"max_position_embeddings": 1024}, "trainer.nnodes", 1, "1024 positions"),
+        ({}, "actor_rollout_ref.rollout.tensor_model_parallel_size", 4, "rollout.tensor_model_parallel_size=4"),
+        ({}, "actor_rollout_ref.actor.ulysses_sequence_parallel_size", 4, "actor.ulysses_sequence_parallel_size=4"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_settings_is_named(config, tmp_path, model, key, value, named):
+    config.trainer.n_gpus_per_node = 4
+    OmegaConf.update(config, f"{MODEL}.path", policy(tmp_path, **model))
+    OmegaConf.update(config, key, value)
+    assert named in refused(config, preflight.CHECKS["model"])
+
+
+def test_one_address_and_a_list_are_services(config):
+    assert service_urls(config) == ("http://127.0.0.1:8082",)
+    config.env_service.env_url = ["http://a:1/", "https://b"]
+    assert service_urls(config) == ("http://a:1", "https://b")
+    with pytest.raises(LaunchError, match="--with-bfcl starts one service"):
+        service_urls(config, to_start=True)
+
+
+@contextmanager
+def service(**version):
+    """The two answers of an environment service that the launcher reads."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"OK" if self.path == "/healthz" else json.dumps(version).encode())
+
+        def log_message(self, *_):
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_services_must_answer_and_be_the_same():
+    with service(data_hash="a", protocol=1) as one, service(data_hash="a", protocol=1) as two:
+        assert require_services([one, two]) == {"data_hash": "a", "protocol": 1}
+        with service(data_hash="b", protocol=1) as other, pytest.raises(LaunchError) as error:
+            require_services([one, other])
+        assert "data_hash" in str(error.value) and other in str(error.value)
+        with pytest.raises(LaunchError, match="No environment service answers"):
+            require_services([one, "http://127.0.0.1:9"])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "named"),
+    [
+        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 8)), taken=True), "Another run"),
+        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 4)), taken=False), "trainer.nnodes=2"),
+        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 8)), taken=False), "env_service.env_url"),
+    ],
+)
+def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, named):
+    monkeypatch.setattr(preflight, "look_at", lambda address: cluster)
+    config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
+    config.trainer.nnodes, config.trainer.n_gpus_per_node = 2, 8
+    assert named in refused(config, preflight.CHECKS["devices"])
+    config.env_service.env_url = "http://10.0.0.1:8082"
+    if named == "env_service.env_url":
+        preflight.CHECKS["devices"](config)
+
+
+def test_the_shells_ray_address_is_the_recipes(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert compose_recipe(HOME / "exp" / "SEAL.yaml", []).ray_kwargs.ray_init.address == "10.0.0.1:6379"
+    mine = compose_recipe(HOME / "exp" / "SEAL.yaml", ["ray_kwargs.ray_init.address=local"])
+    assert mine.ray_kwargs.ray_init.address == "local"
+
+
+def test_rays_token_is_shown_where_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert authentication({}) == {}
+    assert authentication({"RAY_AUTH_TOKEN": "x"}) == {"RAY_AUTH_MODE": "token"}
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("x")
+    assert authentication({}) == {"RAY_AUTH_MODE": "token"}
+    assert authentication({"RAY_AUTH_MODE": "disabled"}) == {}
+
+
+def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(config):
+    alone = config.copy()
+    prepare(alone, {"HF_HOME": "/models"})
+    assert alone == config
+
+    config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
+    config.env_service.env_url = "http://10.0.0.1:8082"
+    shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
+    prepare(config, shell)
+    arguments = config.ray_kwargs.ray_init
+    assert not set(arguments) & set(OF_A_NEW_CLUSTER)
+    environment = dict(arguments.runtime_env.env_vars)
+    assert environment["PYTHONPATH"] == f"{HOME}:/extra"
+    assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
+    assert environment["VERL_PLATFORM"] == "cpu" and "SSH_TTY" not in environment
+    assert all(isinstance(value, str) for value in environment.values())
