@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow test-faults lint lock gpu-smoke
+.PHONY: setup quickstart quickstart-long policy test test-slow test-recipes test-faults lint lock gpu-smoke
 
 setup: .venv/ready
 
@@ -24,7 +24,10 @@ test: setup
 	$(PYTHON) -m pytest -q -m "not slow"
 
 test-slow: setup
-	$(PYTHON) -m pytest -q -m slow --ignore=tests/faults
+	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
+
+test-recipes: setup
+	$(PYTHON) -m pytest -q -m recipes
 
 # Kills, fills and corrupts what a run consists of: docs/reliability.md.
 test-faults: setup

@@ -69,9 +69,14 @@ class Run:
             self.command(*extra), cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def finish(self, *extra: str) -> subprocess.CompletedProcess:
+    def finish(self, *extra: str, deadline_s: float = START_DEADLINE_S) -> subprocess.CompletedProcess:
         process = self.start(*extra)
-        output, _ = process.communicate(timeout=START_DEADLINE_S)
+        try:
+            output, _ = process.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it stops what it started
+            process.communicate(timeout=90)
+            raise
         return subprocess.CompletedProcess(process.args, process.returncode, output)
 
     def lines(self, relative: str) -> list[dict]:

@@ -1,0 +1,109 @@
+"""Every prompt mode and every ablation trains for two steps with the small policy.
+
+One run covers a mode and an ablation. Prompts that show the tools' documents are
+some thousand tokens long, and without kernels attention grows with their square,
+so these runs are as small as a group-relative advantage allows.
+"""
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from env_service.environments.bfcl.formats import format_names
+from seal.launch.recipe import HOME
+
+pytestmark = [pytest.mark.slow, pytest.mark.recipes]
+
+# Scenarios 10 and 37 use one class of tools.
+TINY = (
+    "data.train_batch_size=1",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=1",
+    "actor_rollout_ref.rollout.n=2",
+    "actor_rollout_ref.model.enable_gradient_checkpointing=true",
+    "seal.rollout.max_message_tokens=48",
+    "seal.rollout.max_steps=2",
+    "seal.data.train={categories: [base], prefix_turns: [1], task_file: null, scenarios: [10, 37]}",
+    "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 1, classes: [GorillaFileSystem]}]",
+    "trainer.total_training_steps=2",
+    "trainer.val_before_train=false",
+    "trainer.test_freq=2",
+    "trainer.save_freq=-1",
+)
+LONG = (
+    "data.max_prompt_length=15360",
+    "data.max_response_length=1024",
+    "actor_rollout_ref.rollout.max_model_len=16384",
+    "actor_rollout_ref.rollout.max_num_batched_tokens=16384",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
+)
+STATIC = ("schema_required", "schema_types", "schema_values", "schema_format")
+RUNS = {
+    "bfcl_qwen_fc": "vanilla",
+    "toolace_official_prompt": "without_reweighting",
+    "compact": "without_closed_loop",
+    "llama31_official_fc": "random_labels",
+    "envtuning_fc": "without_environment",
+}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    """The small policy with room for long prompts, and tokens for the indentation of JSON documents."""
+    source, folder = HOME / "data" / "quickstart_policy", tmp_path_factory.mktemp("policy")
+    tokenizer, model = AutoTokenizer.from_pretrained(source), AutoModelForCausalLM.from_pretrained(source)
+    tokenizer.add_tokens([" " * width for width in range(4, 28, 4)])
+    tokenizer.model_max_length = model.config.max_position_embeddings = 16384
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_every_mode_and_every_ablation_has_its_run():
+    assert set(RUNS) == set(format_names())
+    assert set(RUNS.values()) == {path.stem for path in (HOME / "exp" / "ablation").glob("*.yaml")}
+
+
+@pytest.mark.parametrize(("mode", "ablation"), RUNS.items())
+def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
+    sizes = () if mode == "compact" else (*LONG, f"actor_rollout_ref.model.path={policy}")
+    run = make_run(*TINY, *sizes, f"env_service.prompt_mode={mode}", f"ablation={ablation}")
+    done = run.finish(deadline_s=1800)
+    assert done.returncode == 0, done.stdout
+    steps = run.lines("seal_log/steps.jsonl")
+    assert [step["step"] for step in steps] == [1, 2]
+    for step in steps:
+        assert not step["infra"] and step["logp_diff_max"] < 1e-4
+        trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
+        assert len(trajectories) == 2 and {each["prompt_mode"] for each in trajectories} == {mode}
+        assert all(each["tokens"] > 0 and each["labels"] for each in trajectories)
+    (validated,) = run.lines("validation_log/2.jsonl")
+    assert validated["prompt_mode"] == mode and validated["omega_version"] is None
+    ONLY[ablation](steps)
+
+
+def vanilla(steps):
+    assert all(step["w"]["min"] == step["w"]["max"] == 1 and step["omega"] is None for step in steps)
+
+
+def without_environment(steps):
+    assert all(step["omega"] is None and step["w"]["min"] >= 0.5 for step in steps)
+    assert steps[0]["rho"] != steps[1]["rho"]
+
+
+def without_reweighting(steps):
+    assert all(step["w"]["min"] == step["w"]["max"] == 1 and step["omega"] is not None for step in steps)
+
+
+def without_closed_loop(steps):
+    assert steps[0]["rho"] == steps[1]["rho"] and steps[0]["omega"] == steps[1]["omega"]
+    assert set(STATIC) < set(steps[0]["omega"]["cues"]) and not any(step["events"] for step in steps)
+
+
+def random_labels(steps):
+    assert all(step["omega"] is not None and step["label_counts"] for step in steps)
+
+
+ONLY = {
+    each.__name__: each
+    for each in (vanilla, without_environment, without_reweighting, without_closed_loop, random_labels)
+}
