@@ -26,6 +26,7 @@ test: setup
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
 
+# Every prompt mode and ablation, two steps each: docs/recipes.md.
 test-recipes: setup
 	$(PYTHON) -m pytest -q -m recipes
 
