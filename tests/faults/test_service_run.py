@@ -33,12 +33,14 @@ SMALL = (
 )
 
 
-def service_process(parent: int) -> psutil.Process:
-    """The service among the processes that descend from one, not its workers."""
+def service_process(parent: int, port: int) -> psutil.Process:
+    """The service at a port among the processes that descend from one, not its workers."""
     return next(
         child
         for child in psutil.Process(parent).children(recursive=True)
-        if child.cmdline()[-2:] == ["-m", "env_service"]
+        if child.status() != psutil.STATUS_ZOMBIE
+        and child.cmdline()[-2:] == ["-m", "env_service"]
+        and child.environ().get("BFCL_PORT") == str(port)
     )
 
 
@@ -49,13 +51,14 @@ def service_process(parent: int) -> psutil.Process:
 )
 def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_service, "MAX_RESTARTS", 1)
-    running = Service(f"http://127.0.0.1:{free_port()}", tmp_path / "service.log")
+    port = free_port()
+    running = Service(f"http://127.0.0.1:{port}", tmp_path / "service.log")
     try:
         assert running.start() and running.ensure_running() is None
-        service_process(os.getpid()).kill()
+        service_process(os.getpid(), port).kill()
         assert "code -9" in _when_noticed(running)
         assert launch_service.probe(running.url)
-        service_process(os.getpid()).kill()
+        service_process(os.getpid(), port).kill()
         with pytest.raises(LaunchError, match=r"started again 1 times already .*service\.log"):
             _when_noticed(running)
     finally:
@@ -78,7 +81,7 @@ def test_a_run_goes_on_when_its_service_is_killed_in_a_step():
             command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
         _wait_for_open_episodes(launcher, port)
-        os.kill(service_process(launcher.pid).pid, signal.SIGKILL)
+        os.kill(service_process(launcher.pid, port).pid, signal.SIGKILL)
         output, _ = launcher.communicate(timeout=DEADLINE_S)
         assert launcher.returncode == 0, output
         assert "ended with code -9" in output and "Started again (1 of 3 times)" in output
