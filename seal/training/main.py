@@ -65,8 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         logger.error("%s%s: %s", ENDED, type(cause).__name__, cause)
         return code
     except RayActorError as error:
-        reason = liveness.reason or f"A process of the run has died: {first_line(error)}"
-        logger.error("%s%s", ENDED, reason)
+        reason = liveness.reason or f"A process of the run has died ({first_line(error).rstrip('.')})."
+        logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
 
