@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seal import exits
-from seal.training.checkpoints import whole_steps
+from seal.training.checkpoints import SAVING, whole_steps
 from tests.support.launches import HOME, Run
 
 pytestmark = pytest.mark.slow
@@ -153,10 +153,16 @@ def test_the_training_process_is_killed(battered):
 )
 def test_the_trainer_dies_in_a_save(battered):
     before = battered.saved
-    code, error, run = strike(battered, "save", "ray::TaskRunner", "trainer", pause_s=0.002)
-    assert code == exits.INFRASTRUCTURE and "resume" in error
-    check_intact(run)
-    assert run.saved == before
+    launcher = battered.start()
+    battered.wait_for(launcher, lambda: battered.stage[0] == "update", "an update")
+    # Found before it saves: a save of so small a policy takes less time than looking for a process.
+    trainer = battered.process(launcher, "ray::TaskRunner")
+    battered.wait_for(launcher, (battered.checkpoints / SAVING).is_dir, "a save", 0.001)
+    trainer.kill()
+    output, _ = launcher.communicate(timeout=NOTICED_S)
+    assert launcher.returncode == exits.INFRASTRUCTURE and "resume" in error_of(output)
+    check_intact(battered)
+    assert battered.saved == before
 
 
 @pytest.mark.fault(
