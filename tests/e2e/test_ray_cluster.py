@@ -48,7 +48,7 @@ def test_it_joins_a_cluster_spreads_over_its_nodes_and_leaves_it_running(cluster
 
 
 def test_too_few_nodes_are_named(cluster, make_run):
-    run = make_run("trainer.nnodes=3")
+    run = make_run("trainer.nnodes=4")
     done = run.finish(f"ray_kwargs.ray_init.address={cluster.address}")
     assert done.returncode == 1
-    assert "trainer.nnodes=3" in done.stdout and "2 of 2 nodes" in done.stdout
+    assert "trainer.nnodes=4" in done.stdout and "2 of 2 nodes" in done.stdout

@@ -154,7 +154,7 @@ def test_the_training_process_is_killed(battered):
 def test_the_trainer_dies_in_a_save(battered):
     before = battered.saved
     launcher = battered.start()
-    battered.wait_for(launcher, lambda: battered.stage[0] == "update", "an update")
+    battered.wait_for(launcher, lambda: battered.processes(launcher, "ray::TaskRunner"), "the trainer")
     # Found before it saves: a save of so small a policy takes less time than looking for a process.
     trainer = battered.process(launcher, "ray::TaskRunner")
     battered.wait_for(launcher, (battered.checkpoints / SAVING).is_dir, "a save", 0.001)

@@ -98,6 +98,12 @@ class Run:
 
     def process(self, launcher: subprocess.Popen, title: str) -> psutil.Process:
         """The process of a running launch whose title or command line holds `title`."""
+        found = self.processes(launcher, title)
+        assert found, f"no process {title}"
+        return found[0]
+
+    def processes(self, launcher: subprocess.Popen, title: str) -> list[psutil.Process]:
+        """All such processes; none while they are not started yet."""
         found = []
         for process in psutil.Process(launcher.pid).children(recursive=True):
             try:
@@ -105,8 +111,7 @@ class Run:
                     found.append(process)
             except psutil.NoSuchProcess:
                 continue
-        assert found, f"no process {title}"
-        return found[0]
+        return found
 
     def family(self, launcher: subprocess.Popen) -> list[psutil.Process]:
         """Everything that a running launch has started."""
