@@ -162,7 +162,9 @@ def train(config, resolved: Path, run_dir: Path, service, lock: int, console: Co
     from seal.launch.recipe import HOME
     from seal.training.stop import StopRequest
 
-    joining = cluster.authentication() if cluster.joins(config) else {}
+    joining = {}
+    if cluster.joins(config):
+        joining[cluster.AUTHENTICATION] = cluster.look_at(config.ray_kwargs.ray_init.address).authentication
     log = run_dir / "train.log"
     log.unlink(missing_ok=True)
     stages = run_dir / "seal_log" / "stages.jsonl"

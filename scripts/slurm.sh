@@ -7,7 +7,7 @@
 #SBATCH --mem=0
 #SBATCH --time=24:00:00
 #SBATCH --output=slurm-%j.log
-#SBATCH --signal=B:TERM@180
+#SBATCH --signal=B:TERM@660
 # One run over all nodes of a Slurm job. Submit it from the repository, which all nodes must see:
 #   sbatch --nodes=4 --gpus-per-node=8 scripts/slurm.sh exp/SEAL.yaml [key=value ...]
 # Starts Ray on every node and the environment service on every node, runs launcher.py on the first, and ends what it

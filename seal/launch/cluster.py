@@ -44,10 +44,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a Ray cluster holds; taken: a run is using it (verl keeps one queue of trajectories a cluster)."""
+    """What a Ray cluster holds, and how it is joined.
+
+    taken: a run is using it (verl keeps one queue of trajectories a cluster).
+    authentication: the RAY_AUTH_MODE of a process that joins it.
+    """
 
     nodes: tuple[Node, ...]
     taken: bool
+    authentication: str = "disabled"
 
     @property
     def machines(self) -> int:
@@ -61,43 +66,66 @@ def joins(config: DictConfig) -> bool:
 
 
 def look_at(address: str) -> Cluster:
-    """What is at `address`, found by a process of its own within a deadline; LaunchError when no cluster answers."""
+    """What is at `address`, found within a deadline by a process that joins; LaunchError when none can.
+
+    Ray wants the same of both sides: a driver that shows a token demands one of a
+    cluster that has none, which then gives up its actors, and a guarded cluster
+    turns away a driver without. So each way that is left to try has an actor answer.
+    """
     if "://" in address:
         raise LaunchError(
             f"{KEY}={address} is no address of a cluster's head: give HOST:PORT (the port of `ray start --head`), not "
             "the dashboard's or a client's."
         )
-    command = [sys.executable, "-m", "seal.launch.cluster", address]
-    environment = {**os.environ, **authentication()}
-    try:
-        done = subprocess.run(
-            command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"No Ray cluster answered at {address} within {DEADLINE_S:.0f} s: {_mend()}") from error
+    reasons = []
+    for mode in authentication_modes():
+        try:
+            found = _ask(address, mode)
+        except subprocess.TimeoutExpired as error:
+            raise LaunchError(f"No Ray cluster answered at {address} within {DEADLINE_S:.0f} s: {_mend()}") from error
+        except _NotJoined as error:
+            reasons.append(f"{AUTHENTICATION}={mode}: {error}")
+        else:
+            return Cluster(tuple(Node(**node) for node in found["nodes"]), found["taken"], mode)
+    raise LaunchError(f"No Ray cluster can be joined at {address} ({'; '.join(reasons)}): {_mend()}")
+
+
+class _NotJoined(Exception):
+    """A process could not join; the message is the last line that it wrote."""
+
+
+def _ask(address: str, mode: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", "seal.launch.cluster", address],
+        cwd=HOME,
+        env={**os.environ, AUTHENTICATION: mode},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        reason = f" ({said[-1].rstrip('.')})" if said else ""
-        raise LaunchError(f"No Ray cluster can be joined at {address}{reason}: {_mend()}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    return Cluster(tuple(Node(**node) for node in found["nodes"]), found["taken"])
+        raise _NotJoined(said[-1].rstrip(".") if said else f"exit code {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _mend() -> str:
     return f"start one with `ray start --head`, correct {KEY} or RAY_ADDRESS, or set {KEY}={LOCAL}."
 
 
-def authentication(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a process that joins must set to show Ray's token, where there is one.
+def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The values of RAY_AUTH_MODE to try, the likeliest first.
 
     `ray start` guards a cluster with the token of `~/.ray`, which every `ray.init` of
-    a local cluster makes; Ray 2.60 shows it only when told to, and a cluster without
-    a guard does not mind.
+    a local cluster makes; the head does not say whether it is guarded.
     """
+    if AUTHENTICATION in environment:
+        return (environment[AUTHENTICATION],)
     has_token = any(name in environment for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    if AUTHENTICATION in environment or not (has_token or (Path.home() / ".ray" / "auth_token").is_file()):
-        return {}
-    return {AUTHENTICATION: "token"}
+    if has_token or (Path.home() / ".ray" / "auth_token").is_file():
+        return ("token", "disabled")
+    return ("disabled",)
 
 
 def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
@@ -120,11 +148,19 @@ def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> di
     return {**kept, **settings, "PYTHONPATH": path}
 
 
+class _Answer:
+    """An actor that shows that the cluster can start one for us."""
+
+    def ping(self) -> bool:
+        return True
+
+
 def main() -> int:
     """`python -m seal.launch.cluster ADDRESS`: prints what look_at reads."""
     import ray
 
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    ray.get(ray.remote(_Answer).options(num_cpus=0).remote().ping.remote())
     nodes = [
         Node(node["NodeManagerAddress"], node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
         for node in ray.nodes()

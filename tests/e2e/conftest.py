@@ -13,8 +13,8 @@ def make_run():
     """Make experiments that are removed after the test."""
     runs = []
 
-    def make(*overrides: str) -> Run:
-        run = Run(f"test-{uuid4().hex[:8]}", overrides)
+    def make(*overrides: str, **settings) -> Run:
+        run = Run(f"test-{uuid4().hex[:8]}", overrides, **settings)
         runs.append(run)
         return run
 

@@ -12,13 +12,12 @@ from uuid import uuid4
 
 import psutil
 import pytest
-import requests
 
 from seal.launch import service as launch_service
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME
 from seal.launch.service import Service
-from tests.support.rollout_play import free_port
+from tests.support.launches import free_port, has_open_episodes
 
 DEADLINE_S = 900
 SMALL = (
@@ -117,11 +116,7 @@ def _wait_for_open_episodes(launcher: subprocess.Popen, port: int) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         assert launcher.poll() is None, launcher.stdout.read()
-        try:
-            figures = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text
-        except requests.RequestException:
-            figures = ""
-        if "env_service_episodes_open" in figures and "env_service_episodes_open 0\n" not in figures:
+        if has_open_episodes(f"http://127.0.0.1:{port}"):
             return
         time.sleep(0.05)
     raise AssertionError("no episode was opened")

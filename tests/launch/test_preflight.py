@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.launch import preflight
-from seal.launch.cluster import OF_A_NEW_CLUSTER, Cluster, Node, authentication, prepare
+from seal.launch.cluster import OF_A_NEW_CLUSTER, Cluster, Node, authentication_modes, prepare
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME, compose_recipe
 from seal.launch.service import require_services, service_urls
@@ -148,14 +148,14 @@ def test_the_shells_ray_address_is_the_recipes(monkeypatch):
     assert mine.ray_kwargs.ray_init.address == "local"
 
 
-def test_rays_token_is_shown_where_there_is_one(tmp_path, monkeypatch):
+def test_a_token_is_tried_first_where_there_is_one(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert authentication({}) == {}
-    assert authentication({"RAY_AUTH_TOKEN": "x"}) == {"RAY_AUTH_MODE": "token"}
+    assert authentication_modes({}) == ("disabled",)
+    assert authentication_modes({"RAY_AUTH_TOKEN": "x"}) == ("token", "disabled")
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("x")
-    assert authentication({}) == {"RAY_AUTH_MODE": "token"}
-    assert authentication({"RAY_AUTH_MODE": "disabled"}) == {}
+    assert authentication_modes({}) == ("token", "disabled")
+    assert authentication_modes({"RAY_AUTH_MODE": "disabled"}) == ("disabled",)
 
 
 def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(config):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import requests
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600
@@ -21,6 +22,15 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def has_open_episodes(url: str) -> bool:
+    """Whether a service plays episodes now."""
+    try:
+        figures = requests.get(f"{url}/metrics", timeout=5).text
+    except requests.RequestException:
+        return False
+    return "env_service_episodes_open" in figures and "env_service_episodes_open 0\n" not in figures
+
+
 @dataclass
 class Run:
     """One experiment folder and the launches in it."""
@@ -28,6 +38,7 @@ class Run:
     name: str
     overrides: tuple[str, ...]
     prefix: tuple[str, ...] = ()
+    with_bfcl: bool = True
     port: int = field(default_factory=free_port)
 
     @property
@@ -60,7 +71,7 @@ class Run:
             f"env_service.env_url=http://127.0.0.1:{self.port}",
             "trainer.logger=[console]",
         )
-        recipe = ["--conf", "exp/quickstart.yaml", "--with-bfcl", "--"]
+        recipe = ["--conf", "exp/quickstart.yaml", *(["--with-bfcl"] if self.with_bfcl else []), "--"]
         return [*self.prefix, sys.executable, "launcher.py", *recipe, *own, *self.overrides, *extra]
 
     def start(self, *extra: str) -> subprocess.Popen:

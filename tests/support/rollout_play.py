@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,15 +26,10 @@ from seal.policy.dialogue import play_reference
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.record import TrajectoryRecord
 from seal.rollout.services import shared_services
+from tests.support.launches import free_port
 
 TASK = "multi_turn_base_0"
 START_DEADLINE_S = 120
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ServiceProcess:
