@@ -289,7 +289,11 @@ def _services(config) -> Iterator[Finding]:
     recorded = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]["data_hash"]
     urls = config.env_service.env_url
     for url in [urls] if isinstance(urls, str) else list(urls):
-        answer = probe(url.rstrip("/"))
+        try:
+            answer = probe(url.rstrip("/"))
+        except LaunchError as error:
+            yield Finding("service", f"{url}: guarded", str(error))
+            continue
         if answer:
             other = "Its data are not those of data/manifest.json: install the pinned bfcl-eval where it runs."
             mend = "" if answer["data_hash"] == recorded else other

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from seal.launch.errors import LaunchError
 from seal.launch.processes import start, stop_tree
 from seal.launch.recipe import HOME
+from seal.rollout.env_client import authorization
 from seal.rollout.services import addresses
 
 PROBE_TIMEOUT_S = 3.0
@@ -26,10 +27,18 @@ MAX_RESTARTS = 3
 
 
 def probe(url: str) -> dict | None:
-    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing."""
+    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing.
+
+    LaunchError for a service that asks for another token than BFCL_TOKEN holds here.
+    """
     try:
         health = requests.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S)
-        version = requests.get(f"{url}/version", timeout=PROBE_TIMEOUT_S)
+        version = requests.get(f"{url}/version", headers=authorization(), timeout=PROBE_TIMEOUT_S)
+        if health.ok and version.status_code == requests.codes.unauthorized:
+            raise LaunchError(
+                f"The environment service at {url} asks for its token: set BFCL_TOKEN here, or in .env, to the one "
+                "that it was started with."
+            )
         if health.ok and version.ok and "data_hash" in version.json():
             return version.json()
     except requests.ConnectionError:

@@ -182,12 +182,16 @@ class EnvironmentClient:
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
-            token = os.environ.get("BFCL_TOKEN")
-            headers = {"Authorization": f"Bearer {token}"} if token else None
             # One connection a trajectory at most; the service bounds the number of open episodes.
             connector = aiohttp.TCPConnector(limit=256)
-            self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector, headers=headers)
+            self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector, headers=authorization())
         return self._session
+
+
+def authorization() -> dict[str, str]:
+    """The header that a guarded service asks for: BFCL_TOKEN of the environment, nothing without one."""
+    token = os.environ.get("BFCL_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _evaluation(data: Mapping[str, Any]) -> dict[str, Any]:

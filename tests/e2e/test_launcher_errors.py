@@ -1,6 +1,5 @@
 """What cannot run says so in one sentence, exits with 1 and leaves nothing behind."""
 
-import socket
 import subprocess
 import sys
 import threading
@@ -8,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.support.launches import free_url
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -54,9 +55,7 @@ def test_a_port_taken_by_something_else(other_server, with_bfcl):
 
 
 def test_a_service_that_is_not_reachable():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    url = free_url()
     error = one_error(
         launch("--conf", "exp/quickstart.yaml", "--", f"env_service.env_url={url}", "trainer.experiment_name=test-none")
     )

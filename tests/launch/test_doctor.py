@@ -13,14 +13,9 @@ import pytest
 from seal.launch import doctor
 from seal.launch.doctor import Torch, examine
 from seal.launch.recipe import HOME, compose_recipe
+from tests.support.launches import free_url
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
-
-
-def free_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def run_doctor(*arguments: str) -> subprocess.CompletedProcess:

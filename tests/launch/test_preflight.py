@@ -13,7 +13,8 @@ from seal.launch import preflight
 from seal.launch.cluster import OF_A_NEW_CLUSTER, Cluster, Node, authentication_modes, prepare
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME, compose_recipe
-from seal.launch.service import require_services, service_urls
+from seal.launch.service import Service, require_services, service_urls
+from tests.support.launches import free_url
 
 POLICY = HOME / "data" / "quickstart_policy"
 MODEL = "actor_rollout_ref.model"
@@ -121,6 +122,19 @@ def test_services_must_answer_and_be_the_same():
         assert "data_hash" in str(error.value) and other in str(error.value)
         with pytest.raises(LaunchError, match="No environment service answers"):
             require_services([one, "http://127.0.0.1:9"])
+
+
+def test_a_guarded_service_is_shown_its_token(tmp_path, monkeypatch):
+    monkeypatch.setenv("BFCL_TOKEN", "secret")
+    guarded = Service(free_url(), tmp_path / "service.log")
+    try:
+        assert guarded.start() and not guarded.start()
+        assert require_services([guarded.url])["data_hash"]
+        monkeypatch.setenv("BFCL_TOKEN", "another")
+        with pytest.raises(LaunchError, match="set BFCL_TOKEN"):
+            require_services([guarded.url])
+    finally:
+        guarded.stop()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import requests
 
 from seal.interface.cues import Omega
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from tests.support.launches import free_port
 
 HOME = Path(__file__).resolve().parents[2]
 TASK = "multi_turn_base_0"
@@ -23,9 +23,7 @@ TASK = "multi_turn_base_0"
 
 @pytest.fixture(scope="module")
 def service():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     env = {**os.environ, "BFCL_HOST": "127.0.0.1", "BFCL_PORT": str(port), "BFCL_WORKERS": "1"}
     process = subprocess.Popen([sys.executable, "-m", "env_service"], cwd=HOME, env=env)
     url = f"http://127.0.0.1:{port}"

@@ -22,6 +22,10 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def free_url() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
 def has_open_episodes(url: str) -> bool:
     """Whether a service plays episodes now."""
     try:
