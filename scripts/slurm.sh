@@ -43,7 +43,9 @@ count=${#nodes[@]}
 head=${nodes[0]}
 gpus=${SLURM_GPUS_ON_NODE:-${GPUS:-}}
 [ -n "$gpus" ] || fail "the job has no GPUs: ask for them with sbatch --gpus-per-node=N."
+# Ray counts processors and reserves none: verl wants 3 a GPU and up to 9 for the data queue.
 cpus=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}
+slots=$((3 * gpus + 9 > cpus ? 3 * gpus + 9 : cpus))
 ray_port=${RAY_PORT:-$((20000 + SLURM_JOB_ID % 5000))}
 bfcl_port=${BFCL_PORT:-$((25000 + SLURM_JOB_ID % 5000))}
 # Ray and the services listen on the network, so that they answer to this job alone.
@@ -90,12 +92,12 @@ wait_for() { # WHAT SECONDS COMMAND...: until the command succeeds
 address=$(on "$head" "$python" -c 'import ray; print(ray.util.get_node_ip_address())' | tail -n 1):$ray_port
 echo "Ray at $address on $count nodes: ${nodes[*]}"
 on "$head" "$ray" start --head --block --disable-usage-stats --node-ip-address="${address%:*}" --port="$ray_port" \
-  --num-gpus="$gpus" --num-cpus="$cpus" &
+  --num-gpus="$gpus" --num-cpus="$slots" &
 started+=($!)
 wait_for "Ray's head" 180 "$ray" status --address "$address"
 for node in "${nodes[@]:1}"; do
   on "$node" "$ray" start --block --disable-usage-stats --address="$address" --num-gpus="$gpus" \
-    --num-cpus="$cpus" &
+    --num-cpus="$slots" &
   started+=($!)
 done
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
 from seal.data.selection import Selection
-from seal.launch.cluster import KEY, Cluster, joins, look_at
+from seal.launch.cluster import KEY, Cluster, joins, look_at, processors
 from seal.launch.errors import LaunchError
 from seal.launch.plan import PlanError, StepPlan, step_plan
 from seal.launch.recipe import HOME
@@ -161,6 +161,12 @@ def _devices(config: DictConfig) -> None:
             f"trainer.nnodes={nodes} needs a Ray cluster over as many machines: start one, and name its head with "
             "RAY_ADDRESS or ray_kwargs.ray_init.address."
         )
+    counted, needed = config.ray_kwargs.ray_init.num_cpus, processors(config).training
+    if counted is not None and counted < needed:
+        raise LaunchError(
+            f"ray_kwargs.ray_init.num_cpus={counted} and the run's processes need {needed}: raise it, which costs "
+            "nothing (Ray only counts them), or set it to null."
+        )
     if config.trainer.device != "cuda":
         return
     found = _visible_gpus()
@@ -193,6 +199,14 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
         raise LaunchError(
             f"trainer.nnodes={nodes} x trainer.n_gpus_per_node={wanted} are wanted and {able} of {len(cluster.nodes)} "
             f"nodes of the Ray cluster at {address} have so many GPUs: lower one of them, or add nodes."
+        )
+    needed = processors(config, len(cluster.nodes))
+    ready = sum(node.gpus >= wanted and node.cpus >= needed.training for node in cluster.nodes)
+    if ready < nodes or any(node.cpus < needed.every for node in cluster.nodes):
+        raise LaunchError(
+            f"The nodes of the Ray cluster at {address} count {[int(node.cpus) for node in cluster.nodes]} processors; "
+            f"the run's processes need {needed.training} on each of {nodes} with GPUs and {needed.every} on any other: "
+            f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
         )
     loopback = [url for url in service_urls(config) if is_loopback(url)]
     if cluster.machines > 1 and loopback:

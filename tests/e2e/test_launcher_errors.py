@@ -68,6 +68,7 @@ def test_a_service_that_is_not_reachable():
         ("seal.min_free_gb=10000000", "seal.min_free_gb"),
         ("actor_rollout_ref.model.path=/nowhere", "actor_rollout_ref.model.path"),
         ("data.train_batch_size=5", "data.train_batch_size"),
+        ("ray_kwargs.ray_init.num_cpus=4", "ray_kwargs.ray_init.num_cpus=4"),
         ("data.max_prompt_length=4000", "max_model_len"),
         ("trainer.n_gpus_per_nodes=2", "trainer.n_gpus_per_node"),
         ("seal.reward.mode=dense", "seal.reward.mode"),

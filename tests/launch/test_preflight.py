@@ -140,9 +140,14 @@ def test_a_guarded_service_is_shown_its_token(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("cluster", "named"),
     [
-        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 8)), taken=True), "Another run"),
-        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 4)), taken=False), "trainer.nnodes=2"),
-        (Cluster((Node("10.0.0.1", 8, 8), Node("10.0.0.2", 8, 8)), taken=False), "env_service.env_url"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8)), taken=True), "Another run"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 4)), taken=False), "trainer.nnodes=2"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 16, 8)), taken=False), "--num-cpus=26"),
+        (
+            Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8), Node("10.0.0.3", 0, 0)), taken=False),
+            "and 1 on any",
+        ),
+        (Cluster((Node("10.0.0.1", 26, 8), Node("10.0.0.2", 26, 8)), taken=False), "env_service.env_url"),
     ],
 )
 def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, named):
@@ -176,6 +181,9 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     alone = config.copy()
     prepare(alone, {"HF_HOME": "/models"})
     assert alone == config
+    alone.ray_kwargs.ray_init.num_cpus, alone.trainer.n_gpus_per_node = None, 1000
+    prepare(alone, {})
+    assert alone.ray_kwargs.ray_init.num_cpus == 3002
 
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.env_service.env_url = "http://10.0.0.1:8082"
