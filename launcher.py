@@ -112,7 +112,7 @@ def run(
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         composed = copy.deepcopy(config)
-        start = resume.prepare(config, arguments.resume)
+        start = resume.prepare(config, arguments.resume, preflight.total_steps(config))
         if start.notice:
             console.print(start.notice, highlight=False, soft_wrap=True)
         if start.complete:

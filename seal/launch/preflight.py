@@ -17,6 +17,7 @@ from rich.table import Table
 
 from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
+from seal.data.rows import TaskRow
 from seal.data.selection import Selection
 from seal.launch.cluster import KEY, Cluster, joins, look_at, processors
 from seal.launch.errors import LaunchError
@@ -24,9 +25,10 @@ from seal.launch.plan import PlanError, StepPlan, step_plan
 from seal.launch.recipe import HOME
 from seal.launch.service import is_loopback, service_urls
 from seal.rollout.rewards import RewardSettings
-from seal.rollout.settings import RolloutSettings
+from seal.rollout.settings import RolloutSettings, ServiceSettings
 from seal.training.checkpoints import Retention
 from seal.training.closed_loop import LoopSettings
+from seal.training.watch import InfrastructureWatch
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
@@ -60,16 +62,31 @@ def plan_table(config: DictConfig) -> Table:
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
     data = OmegaConf.to_container(config.seal.data)
-    train = _rows("seal.data.train", lambda: Selection.from_config(data["train"]).rows())
-    val = [row for part in data["val"] for row in _rows("seal.data.val", Selection.from_config(part).rows)]
+    train = _training_rows(config)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: widen the selection or lower the batch size."
         )
+    if not data["val"]:
+        raise LaunchError("seal.data.val is empty, and verl wants a task: [{split: eval, limit: 1}] is the least.")
+    val = [row for part in data["val"] for row in _rows("seal.data.val", Selection.from_config(part).rows)]
     write_rows(train, HOME / config.data.train_files)
     write_rows(val, HOME / config.data.val_files)
     return len(train), len(val)
+
+
+def total_steps(config: DictConfig) -> int:
+    """The step with which a run ends; verl drops what an epoch leaves of a batch."""
+    trainer = config.trainer
+    return trainer.total_training_steps or (
+        len(_training_rows(config)) // config.data.train_batch_size * trainer.total_epochs
+    )
+
+
+def _training_rows(config: DictConfig) -> tuple[TaskRow, ...]:
+    selection = OmegaConf.to_container(config.seal.data.train)
+    return _rows("seal.data.train", lambda: Selection.from_config(selection).rows())
 
 
 def _rows(key: str, select: Callable):
@@ -86,13 +103,24 @@ def _settings(config: DictConfig) -> None:
         RolloutSettings(**settings["rollout"])
         RewardSettings(**settings["reward"])
         Retention(**settings["checkpoints"])
+        InfrastructureWatch(settings["infra_limit"])
+        ServiceSettings.from_config(config.env_service)
     except (ValueError, TypeError) as error:
         raise LaunchError(f"{error}") from error
 
 
+def _engines(config: DictConfig) -> None:
+    """The parts that SEAL's hooks are made for; others would run and not be what the recipe says."""
+    for key, only, reason in (
+        ("env_service.env_type", "bfcl", "the selection of tasks, validation and statistics know BFCL alone"),
+        ("actor_rollout_ref.rollout.name", "vllm", "rollouts and the checks on them are made for vLLM"),
+    ):
+        found = OmegaConf.select(config, key)
+        if found != only:
+            raise LaunchError(f"{key}={found}: {reason}, so it must be {only}.")
+
+
 def _prompt_mode(config: DictConfig) -> None:
-    if config.env_service.env_type != "bfcl":
-        return
     try:
         get_format(config.env_service.prompt_mode)
     except ValueError as error:
@@ -252,6 +280,7 @@ def _loggers(config: DictConfig) -> None:
 
 CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": _settings,
+    "engines": _engines,
     "prompt mode": _prompt_mode,
     "step plan": _plan,
     "model": _model,

@@ -41,6 +41,7 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
         _refuse_unknown(path, config, overrides)
         _anchor(config)
         OmegaConf.resolve(config)
+        _refuse_mistyped(path, config)
     except MissingConfigException as error:
         raise LaunchError(f"{path} cannot be composed: {_missing_sentence(error)}.") from error
     except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
@@ -59,6 +60,22 @@ def _refuse_unknown(path: Path, config: DictConfig, overrides: Sequence[str]) ->
     for key in _flat(OmegaConf.to_container(OmegaConf.create(blocks), resolve=False)):
         if key not in declared and not key.startswith((*OPEN, *added)):
             raise LaunchError(f"{path} sets {key}, which is no key{_nearest(key, declared)}")
+
+
+def _refuse_mistyped(path: Path, config: DictConfig) -> None:
+    """LaunchError for a text where the defaults have a switch or a number: `off` is a text and would count as true."""
+    defaults = dict(_leaves(OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)))
+    for key, value in _leaves(OmegaConf.to_container(config)):
+        default = defaults.get(key)
+        if isinstance(default, bool):
+            right, wanted = isinstance(value, bool), "true or false"
+        elif isinstance(default, int | float):
+            right, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        else:
+            continue
+        ours = key.startswith(("seal.", "env_service."))
+        if not right and (ours or value is not None):
+            raise LaunchError(f"{path} or an override sets {key} to {value!r}: it takes {wanted}.")
 
 
 def _anchor(config: DictConfig) -> None:
@@ -113,6 +130,14 @@ def _flat(tree: dict, prefix: str = ""):
         yield f"{prefix}{key}"
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
+
+
+def _leaves(tree: dict, prefix: str = ""):
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _first_line(error: BaseException) -> str:

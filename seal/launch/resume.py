@@ -25,10 +25,10 @@ class Start:
     notice: str = ""
 
 
-def prepare(config: DictConfig, mode: str) -> Start:
+def prepare(config: DictConfig, mode: str, last: int) -> Start:
     """Set the recipe's resume keys for `--resume auto|never|PATH`, after reading the checkpoint through.
 
-    Raises LaunchError for a checkpoint that cannot be resumed from.
+    last: the step with which the run ends. Raises LaunchError for a checkpoint that cannot be resumed from.
     """
     checkpoints = HOME / config.trainer.default_local_dir
     run_dir = HOME / config.seal.run_dir
@@ -41,7 +41,7 @@ def prepare(config: DictConfig, mode: str) -> Start:
         config.trainer.resume_mode = "disable"
         return Start(0)
     if mode != "auto":
-        return _from_path(config, Path(mode).resolve(), mode, checkpoints, run_dir)
+        return _from_path(config, Path(mode).resolve(), mode, last)
     step = last_step(checkpoints)
     if step is None:
         if any(checkpoints.glob("global_step_*")):
@@ -54,32 +54,32 @@ def prepare(config: DictConfig, mode: str) -> Start:
     _require_whole(checkpoints / f"global_step_{step}")
     mended = mend_tracker(checkpoints, step)
     notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
-    return Start(step, _go_on(config, run_dir, step), notice if mended else "")
+    return Start(step, _go_on(config, step, last), notice if mended else "")
 
 
-def _from_path(config: DictConfig, folder: Path, mode: str, checkpoints: Path, run_dir: Path) -> Start:
+def _from_path(config: DictConfig, folder: Path, mode: str, last: int) -> Start:
     step = step_of(folder)
     if step is None or not folder.is_dir():
         raise LaunchError(f"--resume {mode} is no checkpoint: name a global_step_N folder, auto or never.")
     _require_whole(folder)
     config.trainer.resume_mode = "resume_path"
     config.trainer.resume_from_path = str(folder)
-    if folder.parent != checkpoints.resolve():
+    if folder.parent != (HOME / config.trainer.default_local_dir).resolve():
         return Start(step)
-    return Start(step, _go_on(config, run_dir, step))
+    return Start(step, _go_on(config, step, last))
 
 
-def _go_on(config: DictConfig, run_dir: Path, step: int) -> bool:
+def _go_on(config: DictConfig, step: int, last: int) -> bool:
     """Have a resumed run validate only what its log lacks; True when nothing at all is left to do."""
     trainer = config.trainer
-    last = trainer.total_training_steps and step >= trainer.total_training_steps
-    due = trainer.test_freq > 0 and (last or step % trainer.test_freq == 0)
-    lacking = due and not (run_dir / "validation_log" / f"{step}.jsonl").exists()
+    ended = step >= last
+    due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
+    lacking = due and not (HOME / config.seal.run_dir / "validation_log" / f"{step}.jsonl").exists()
     if trainer.val_only:
         return False
     trainer.val_before_train = bool(lacking)
-    trainer.val_only = bool(last and lacking)
-    return bool(last and not lacking)
+    trainer.val_only = bool(ended and lacking)
+    return bool(ended and not lacking)
 
 
 def _require_whole(checkpoint: Path) -> None:

@@ -31,7 +31,7 @@ from seal.rollout.episode import Episode
 from seal.rollout.record import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.rewards import RewardSettings, terminal_reward
 from seal.rollout.services import Services, addresses, shared_services
-from seal.rollout.settings import RolloutSettings
+from seal.rollout.settings import RolloutSettings, ServiceSettings
 from seal.rollout.token_path import Sampled, TokenPathError, check, drift
 
 logger = logging.getLogger(__name__)
@@ -92,11 +92,7 @@ class SEALAgentLoop(AgentLoopBase):
         service = self.config.env_service
         self.prompt_mode = service.prompt_mode
         self.services: Services = shared_services(
-            addresses(service.env_url),
-            service.env_type,
-            float(service.timeout_s),
-            int(service.attempts),
-            float(service.restart_wait_s),
+            addresses(service.env_url), service.env_type, ServiceSettings.from_config(service)
         )
         self.response_budget = self.rollout_config.response_length
         self.model_length = self.rollout_config.max_model_len or (

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from seal.rollout.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +95,7 @@ class Services:
 
 
 @functools.cache
-def shared_services(
-    urls: tuple[str, ...], env_type: str, timeout_s: float, attempts: int, restart_wait_s: float
-) -> Services:
+def shared_services(urls: tuple[str, ...], env_type: str, settings: ServiceSettings) -> Services:
     """The process's services; the agent loops of one worker share connections and what they know of failures."""
-    return Services([EnvironmentClient(url, env_type, timeout_s, attempts) for url in urls], restart_wait_s)
+    clients = [EnvironmentClient(url, env_type, settings.timeout_s, settings.attempts) for url in urls]
+    return Services(clients, settings.restart_wait_s)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -41,3 +43,30 @@ class RolloutSettings:
         for name in ("deadline_s", "generation_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be positive.")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How a rollout waits for its environment service (`env_service` of the recipe).
+
+    timeout_s: for one answer. attempts: how often a request is sent before its
+    service counts as failed. restart_wait_s: how long an episode waits while no
+    service answers.
+    """
+
+    timeout_s: float = 30.0
+    attempts: int = 4
+    restart_wait_s: float = 120.0
+
+    def __post_init__(self):
+        if self.attempts < 1:
+            raise ValueError(f"env_service.attempts is {self.attempts}; it must be at least 1.")
+        if self.timeout_s <= 0:
+            raise ValueError(f"env_service.timeout_s is {self.timeout_s}; it must be positive.")
+        if self.restart_wait_s < 0:
+            raise ValueError(f"env_service.restart_wait_s is {self.restart_wait_s}; it must not be negative.")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> ServiceSettings:
+        """Build from the recipe's block, which holds other keys too; ValueError for a wrong value."""
+        return cls(float(config["timeout_s"]), int(config["attempts"]), float(config["restart_wait_s"]))

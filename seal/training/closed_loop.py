@@ -12,6 +12,7 @@ from typing import Any
 
 from seal.diagnosis.labels import EXCLUDED
 from seal.diagnosis.profile import Profile, Trajectory
+from seal.diagnosis.rules import rules
 from seal.diagnosis.sources import SOURCES, relabel
 from seal.interface.cues import Omega
 from seal.interface.evolve import Event, EvolveSettings, evolve
@@ -45,6 +46,12 @@ class LoopSettings:
         diagnosis, interface = config["diagnosis"], config["interface"]
         if diagnosis["source"] not in SOURCES:
             raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
+        try:
+            rules(diagnosis["taxonomy"])
+        except ValueError as error:
+            raise ValueError(f"seal.diagnosis.taxonomy: {error}.") from error
+        if diagnosis["window"] < 1:
+            raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
         return cls(
             enabled=bool(config["enabled"]),
             source=diagnosis["source"],
