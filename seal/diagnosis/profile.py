@@ -179,9 +179,13 @@ class Profile:
         steps = dict(self.steps)
         for step, tally in other.steps:
             steps[step] = steps[step] + tally if step in steps else tally
-        oldest = max(steps, default=0) - self.window
-        kept = tuple((step, steps[step]) for step in sorted(steps) if step > oldest)
-        return Profile(self.window, kept, self.totals + other.totals)
+        every = tuple((step, steps[step]) for step in sorted(steps))
+        return Profile(self.window, every, self.totals + other.totals).within(self.window)
+
+    def within(self, window: int) -> Profile:
+        """The same profile with another window; steps that a smaller one has left behind cannot come back."""
+        oldest = max((step for step, _ in self.steps), default=0) - window
+        return Profile(window, tuple((step, tally) for step, tally in self.steps if step > oldest), self.totals)
 
     def recent(self) -> Tally:
         """The tally of the last ``window`` steps, counted back from the latest step seen."""

@@ -62,6 +62,12 @@ def _errors() -> Mapping[str, Mapping[str, str]]:
     return _data()[0]["errors"]
 
 
+def wording() -> tuple[str, ...]:
+    """Every text of the data file: what cues say of themselves, whatever the task."""
+    texts = [text for cue in catalogue().values() for text in (cue.text, cue.compact)]
+    return (*texts, *(text for error in _errors().values() for text in error.values()))
+
+
 @dataclass(frozen=True)
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.

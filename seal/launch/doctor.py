@@ -31,7 +31,6 @@ HOME = Path(__file__).resolve().parents[2]
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
 PROBE_DEADLINE_S = 600
-HUB_DEADLINE_S = 10
 GIB = 1 << 30
 MEMORY_GIB = {"cpu": 12, "cuda": 64}
 SHARED_MEMORY = Path("/dev/shm")
@@ -256,30 +255,7 @@ def _checks(config) -> Iterator[Finding]:
         except LaunchError as error:
             yield Finding(name, found.get(name, ""), str(error))
         else:
-            mend = _hub(found[name]) if name == "model" else ""
-            yield Finding(name, found.get(name, "in order"), mend)
-
-
-def _hub(model: str) -> str:
-    """What to do where a model is neither a folder, nor in the cache, nor to be fetched; else nothing."""
-    import requests
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    folder = HOME / Path(model).expanduser()
-    if folder.is_dir() or isinstance(try_to_load_from_cache(model, "config.json"), str):
-        return ""
-    try:
-        answer = requests.head(f"{constants.ENDPOINT}/{model}/resolve/main/config.json", timeout=HUB_DEADLINE_S)
-    except requests.RequestException:
-        said = "does not answer"
-    else:
-        if answer.status_code < 400:
-            return ""
-        said = f"answers {answer.status_code}"
-    return (
-        f"It is not in the cache and {constants.ENDPOINT} {said}: name a folder that holds it with "
-        "actor_rollout_ref.model.path=/path, or another endpoint with HF_ENDPOINT."
-    )
+            yield Finding(name, found.get(name, "in order"))
 
 
 def _services(config) -> Iterator[Finding]:

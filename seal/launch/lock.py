@@ -25,14 +25,23 @@ def locked(run_dir: Path) -> Iterator[int]:
     Raises LaunchError when another launcher, or what is left of its training
     process, works in the folder. A file without a living holder is no obstacle.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
     path = run_dir / LOCK_FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LaunchError(
+            f"{path} cannot be written ({error.strerror}): set seal.run_dir to another folder."
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LaunchError(_in_use(run_dir, path)) from None
+        except OSError as error:
+            raise LaunchError(
+                f"{path} cannot be locked ({error.strerror}): set seal.run_dir to a file system that knows flock."
+            ) from error
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)

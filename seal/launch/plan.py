@@ -141,6 +141,7 @@ def _devices(config: DictConfig) -> tuple[int, int, int]:
     ulysses = _count(config, f"{_ACTOR}.ulysses_sequence_parallel_size")
     tensor = _count(config, f"{_ROLLOUT}.tensor_model_parallel_size")
     engine = tensor * _count(config, f"{_ROLLOUT}.data_parallel_size")
+    engine *= _count(config, f"{_ROLLOUT}.pipeline_model_parallel_size")
     if devices % ulysses:
         raise PlanError(
             f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} does not divide the {devices} devices "
@@ -153,8 +154,9 @@ def _devices(config: DictConfig) -> tuple[int, int, int]:
         )
     if devices % engine or engine % min(per_node, engine):
         raise PlanError(
-            f"{_ROLLOUT}.tensor_model_parallel_size={tensor} does not divide the {devices} devices of {nodes} nodes "
-            "(trainer.n_gpus_per_node x trainer.nnodes) into engines: change one of them."
+            f"An engine of {engine} devices ({_ROLLOUT}.tensor_model_parallel_size={tensor}, times data_parallel_size "
+            f"and pipeline_model_parallel_size) does not divide the {devices} devices of {nodes} nodes "
+            "(trainer.n_gpus_per_node x trainer.nnodes): change one of them."
         )
     return devices, devices // ulysses, devices // engine
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +18,9 @@ from seal.data.parquet import write_rows
 from seal.data.rows import TaskRow
 from seal.data.selection import Selection
 from seal.launch.cluster import KEY, Cluster, joins, look_at, processors
+from seal.launch.doctor import Torch
 from seal.launch.errors import LaunchError
+from seal.launch.hub import hub_configuration
 from seal.launch.plan import PlanError, StepPlan, step_plan
 from seal.launch.recipe import HOME
 from seal.launch.service import is_loopback, service_urls
@@ -148,16 +148,14 @@ def _model(config: DictConfig) -> None:
             raise LaunchError(f"actor_rollout_ref.model.path={path} holds no config.json: name a Hugging Face folder.")
         _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
         return
-    is_hub_id = HUB_ID.fullmatch(path) and not (HOME / path.split("/")[0]).is_dir()
-    if not is_hub_id or config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
+    if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
+        raise LaunchError(f"actor_rollout_ref.model.path={path} does not exist: name a folder with a model.")
+    if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
         raise LaunchError(
-            f"actor_rollout_ref.model.path={path} does not exist: name a folder with a model"
-            + (
-                " (this recipe works offline; `make policy` makes the small one)."
-                if is_hub_id is None or not is_hub_id
-                else " or unset seal.process_env.HF_HUB_OFFLINE to fetch it."
-            )
+            f"actor_rollout_ref.model.path={path} does not exist and this recipe works offline: name a folder with a "
+            "model (`make policy` makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to fetch it."
         )
+    _fits(config, hub_configuration(path))
 
 
 def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
@@ -197,22 +195,13 @@ def _devices(config: DictConfig) -> None:
         )
     if config.trainer.device != "cuda":
         return
-    found = _visible_gpus()
-    if found < wanted:
+    torch = Torch.probe()
+    if len(torch.gpus) < wanted:
         raise LaunchError(
-            f"trainer.n_gpus_per_node={wanted} and this machine has {found} CUDA devices: lower it, or use "
+            f"trainer.n_gpus_per_node={wanted} and torch finds {len(torch.gpus)} CUDA devices"
+            f"{f' ({torch.problem})' if torch.problem else ''}: lower it, ask `python launcher.py doctor`, or use "
             "exp/quickstart.yaml, which needs none."
         )
-
-
-def _visible_gpus() -> int:
-    listing = shutil.which("nvidia-smi")
-    if listing is None:
-        return 0
-    done = subprocess.run([listing, "-L"], capture_output=True, text=True, timeout=60, check=False)
-    found = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return found if visible is None else min(found, len([each for each in visible.split(",") if each.strip()]))
 
 
 def _cluster(config: DictConfig, cluster: Cluster) -> None:
@@ -245,13 +234,16 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
 
 
 def _disk(config: DictConfig) -> None:
-    run_dir = HOME / config.seal.run_dir
-    existing = next(folder for folder in (run_dir, *run_dir.parents) if folder.exists())
-    free = shutil.disk_usage(existing).free / GIB
+    """Room for checkpoints; those of an earlier launch count as room, for they make way."""
+    folder = HOME / config.trainer.default_local_dir
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    kept = sum(path.stat().st_size for path in folder.glob("global_step_*/**/*") if path.is_file())
+    free = (shutil.disk_usage(existing).free + kept) / GIB
     if free < config.seal.min_free_gb:
         raise LaunchError(
-            f"{existing} has {free:.1f} GiB free and seal.min_free_gb={config.seal.min_free_gb} are wanted for "
-            "checkpoints: free some, or set seal.run_dir to another disk."
+            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={config.seal.min_free_gb} are wanted: "
+            "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
+            "fewer, with a lower seal.min_free_gb."
         )
 
 

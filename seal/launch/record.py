@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 import shlex
 import subprocess
@@ -17,6 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal.data.files import file_sha256
 from seal.launch.recipe import HOME
+
+logger = logging.getLogger(__name__)
 
 WHOLE_HASH = 1 << 30
 HEAD = 1 << 20
@@ -89,5 +92,9 @@ def add_service(folder: Path, version: dict) -> None:
 
 def _git(*arguments: str) -> str:
     # A copy without its history is no reason not to train; the record then says nothing of a commit.
-    done = subprocess.run(["git", *arguments], cwd=HOME, capture_output=True, text=True, timeout=30, check=False)
+    try:
+        done = subprocess.run(["git", *arguments], cwd=HOME, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        logger.warning("the record of this launch says nothing of `git %s`: %s", shlex.join(arguments), error)
+        return ""
     return done.stdout

@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
-from dotenv import dotenv_values
 from omegaconf import DictConfig
 
 from seal.launch.errors import LaunchError
@@ -31,9 +30,11 @@ def probe(url: str) -> dict | None:
 
     LaunchError for a service that asks for another token than BFCL_TOKEN holds here.
     """
+    session = requests.Session()
+    session.trust_env = False  # no proxy: rollouts use none either
     try:
-        health = requests.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S)
-        version = requests.get(f"{url}/version", headers=authorization(), timeout=PROBE_TIMEOUT_S)
+        health = session.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S)
+        version = session.get(f"{url}/version", headers=authorization(), timeout=PROBE_TIMEOUT_S)
         if health.ok and version.status_code == requests.codes.unauthorized:
             raise LaunchError(
                 f"The environment service at {url} asks for its token: set BFCL_TOKEN here, or in .env, to the one "
@@ -133,7 +134,7 @@ class Service:
         """Start the process and wait until it is well."""
         address = urlsplit(self.url)
         env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
-        script = dotenv_values(HOME / ".env").get("BFCL_SCRIPT") or os.environ.get("BFCL_SCRIPT")
+        script = os.environ.get("BFCL_SCRIPT")
         if script:
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
         else:

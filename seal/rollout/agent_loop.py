@@ -14,7 +14,7 @@ import functools
 import logging
 import time
 import zlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
@@ -26,6 +26,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from verl.utils.tokenizer import normalize_token_ids
 from verl.workers.rollout.replica import TokenOutput
 
+from seal.interface.cues import Omega
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode
 from seal.rollout.record import CUTS, FINAL, TrajectoryRecord
@@ -155,6 +156,7 @@ class SEALAgentLoop(AgentLoopBase):
         try:
             with _Clock(dialogue, "environment_s"):
                 messages, dialogue.info = await episode.create()
+            _require_wording(row.get("omega"), dialogue.info)
             dialogue.messages = list(messages)
             dialogue.ids = await _on_token_path(self.ct_build_initial_tokens(dialogue.messages))
             dialogue.prompt_length = len(dialogue.ids)
@@ -267,10 +269,10 @@ class SEALAgentLoop(AgentLoopBase):
         """The budget that binds the next message, by its name in CUTS, and the tokens that it leaves."""
         rooms = {
             "message_length": self.settings.max_message_tokens,
-            "trajectory_length": self.response_budget - response,
             "model_length": self.model_length - total,
         }
-        if training:
+        if training:  # validation has the benchmark's own limits, and what the engine holds
+            rooms["trajectory_length"] = self.response_budget - response
             rooms["actor_length"] = self.actor_length - total
         return min(rooms.items(), key=lambda item: item[1])
 
@@ -380,7 +382,6 @@ class SEALAgentLoop(AgentLoopBase):
             "infra_message": message,
             "omega_version": (info.get("omega") or {}).get("version"),
             "prompt_mode": self.prompt_mode,
-            "service_hash": str(info.get("service_hash", "")),
             "data_hash": str(info.get("data_hash", "")),
             "messages": tuple(dialogue.messages),
         }
@@ -405,6 +406,17 @@ class SEALAgentLoop(AgentLoopBase):
 def _slots(concurrency: int) -> asyncio.Semaphore:
     """The places of this worker; a whole validation at once would outgrow the service and the engine's queue."""
     return asyncio.Semaphore(concurrency)
+
+
+def _require_wording(omega: Mapping[str, Any] | None, info: Mapping[str, Any]) -> None:
+    """EnvironmentFault when the service words the cues otherwise than this SEAL, or leaves them out."""
+    sent = Omega.from_json(omega).digest if omega is not None else None
+    used = (info.get("omega") or {}).get("digest")
+    if used != sent:
+        raise EnvironmentFault(
+            "refused",
+            f"the service's cues have the wording {used} and this SEAL's {sent}: start the service from this version",
+        )
 
 
 async def _on_token_path(step: Awaitable[Result]) -> Result:

@@ -65,7 +65,6 @@ class TrajectoryRecord:
     infra_message: str = ""
     omega_version: int | None = None
     prompt_mode: str = ""
-    service_hash: str = ""
     data_hash: str = ""
     messages: tuple[dict[str, str], ...] = field(default=())
 

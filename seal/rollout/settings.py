@@ -36,8 +36,9 @@ class RolloutSettings:
 
     def __post_init__(self):
         for name in ("max_steps", "max_message_tokens", "attempts", "concurrency"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"seal.rollout.{name} is {getattr(self, name)}; it must be at least 1.")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"seal.rollout.{name} is {value}; it must be a whole number of at least 1.")
         if not 0 <= self.leak_guard_share <= 1:
             raise ValueError(f"seal.rollout.leak_guard_share is {self.leak_guard_share}; it is a share from 0 to 1.")
         for name in ("deadline_s", "generation_timeout_s"):

@@ -100,6 +100,7 @@ class StepReport:
     events: tuple[Event, ...]
     profile: Mapping[str, Any]
     logp_diff_max: float = 0.0
+    logp_diff_mean: float = 0.0
     seal_seconds: float = 0.0
 
     def with_figures(self, **figures: float) -> StepReport:
@@ -154,6 +155,7 @@ class StepReport:
             "seconds": dict(seconds),
             "seal_seconds": round(self.seal_seconds, 4),
             "logp_diff_max": self.logp_diff_max,
+            "logp_diff_mean": self.logp_diff_mean,
             "token_drift": self.token_drift,
             "episodes_rebuilt": self.rebuilt,
             "infra": dict(self.infra),
@@ -267,10 +269,11 @@ class ClosedLoop:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint's state."""
-        self._profile = Profile.from_json(state["profile"])
-        self._observed = Profile.from_json(state["observed"])
-        self._rho = dict(state["rho"])
+        """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
+        self._profile = Profile.from_json(state["profile"]).within(self._settings.window)
+        self._observed = Profile.from_json(state["observed"]).within(self._settings.window)
+        if self._settings.closed_loop:
+            self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
 
     def _token_weights(

@@ -15,13 +15,15 @@ sample, and a batch is trained in the order of its prompts, not of their ending
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 import transfer_queue as tq
@@ -48,6 +50,13 @@ POLL_INTERVAL_S = 0.05
 """How often the trainer asks for finished groups; verl's 2 s would round up every step and validation."""
 
 
+class Agreement(NamedTuple):
+    """Absolute difference of the engine's and the actor's log-probs, over the sampled tokens of a step."""
+
+    largest: float
+    mean: float
+
+
 @register_trainer("seal")
 class SEALTrainer(PPOTrainerSync):
     """GRPO with diagnosis-guided advantages and an evolving learning interface."""
@@ -66,7 +75,6 @@ class SEALTrainer(PPOTrainerSync):
         self._loop = ClosedLoop(LoopSettings.from_config(settings))
         self._log = RunLog(Path(config.seal.run_dir))
         self._watch = InfrastructureWatch(limit=config.seal.infra_limit)
-        self._logprob_tolerance = config.seal.logprob_tolerance
         self._report: StepReport | None = None
         self._stop = StopRequest(Path(config.seal.run_dir))
         self._checkpoints = Checkpoints(
@@ -143,7 +151,8 @@ class SEALTrainer(PPOTrainerSync):
         fields = ["advantages", "response_mask", "rollout_log_probs", "old_log_probs"]
         data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
         masks = [mask.bool() for mask in data["response_mask"].unbind()]
-        metrics["seal/logp_diff_max"] = difference = self._agreement(data, masks)
+        agreement = self._agreement(data, masks)
+        metrics["seal/logp_diff_max"], metrics["seal/logp_diff_mean"] = agreement.largest, agreement.mean
         advantages = list(data["advantages"].unbind())
         signs = [
             _sign(advantage[mask]) if group.counts else 0
@@ -163,13 +172,15 @@ class SEALTrainer(PPOTrainerSync):
         )
         self._log.trajectories(self.global_steps, records)
         self._report = self._report.with_figures(
-            logp_diff_max=difference, seal_seconds=spent + time.perf_counter() - started
+            logp_diff_max=agreement.largest,
+            logp_diff_mean=agreement.mean,
+            seal_seconds=spent + time.perf_counter() - started,
         )
         metrics.update(self._report.metrics())
         return batch
 
     def _set_apart(self, partition_id: str, keys: list[str], groups: list[Group]) -> None:
-        """Give trajectories that are lost or excluded a group of their own, out of the others' baseline."""
+        """Give what is lost or excluded a group of its own, and what does not count no part in any loss term."""
         apart = [(key, f"{key}-apart") for key, group in zip(keys, groups, strict=True) if group.apart]
         if apart:
             tq.kv_batch_put(
@@ -177,29 +188,48 @@ class SEALTrainer(PPOTrainerSync):
                 partition_id=partition_id,
                 fields=tu.list_of_dict_to_tensordict([{"uid": uid} for _, uid in apart]),
             )
+        silent = [key for key, group in zip(keys, groups, strict=True) if not group.counts]
+        if silent:
+            data = tq.kv_batch_get(keys=silent, partition_id=partition_id, select_fields=["response_mask"])
+            nothing = torch.nested.as_nested_tensor(
+                [torch.zeros_like(mask) for mask in data["response_mask"].unbind()], layout=torch.jagged
+            )
+            fields = TensorDict({"response_mask": nothing, "loss_mask": nothing}, batch_size=len(silent))
+            tq.kv_batch_put(keys=silent, partition_id=partition_id, fields=fields)
 
-    def _agreement(self, data: TensorDict, masks: list[torch.Tensor]) -> float:
-        """Largest difference between the engine's and the actor's log-probs of the sampled tokens.
+    def _agreement(self, data: TensorDict, masks: list[torch.Tensor]) -> Agreement:
+        """How far the engine's and the actor's log-probs of the sampled tokens differ.
 
-        Raises RuntimeError beyond `seal.logprob_tolerance`: then the engine does
-        not run the weights that are being trained, and no gradient means anything.
+        Raises RuntimeError beyond `seal.logprob_tolerance` (the largest difference)
+        or `seal.logprob_mean_tolerance`, and for one that is no number: then the engine
+        does not run the weights that are being trained, and no gradient means anything.
         """
         if "rollout_log_probs" not in data or "old_log_probs" not in data:
-            return float("nan")
-        differences = [
-            (rollout - old)[mask].abs().max().item()
-            for rollout, old, mask in zip(
-                data["rollout_log_probs"].unbind(), data["old_log_probs"].unbind(), masks, strict=True
-            )
-            if mask.any()
-        ]
-        worst = max(differences, default=0.0)
-        if self._logprob_tolerance is not None and worst > self._logprob_tolerance:
+            return Agreement(math.nan, math.nan)
+        differences = torch.cat(
+            [
+                (rollout - old)[mask].abs().float().cpu()
+                for rollout, old, mask in zip(
+                    data["rollout_log_probs"].unbind(), data["old_log_probs"].unbind(), masks, strict=True
+                )
+            ]
+        )
+        if not len(differences):
+            return Agreement(0.0, 0.0)
+        found = Agreement(differences.max().item(), differences.mean().item())
+        if not math.isfinite(found.mean):
             raise RuntimeError(
-                f"After the weight sync of step {self.global_steps} rollout and actor log-probs differ by {worst:.2e}, "
-                f"more than seal.logprob_tolerance={self._logprob_tolerance:.0e}: the engine's weights are stale."
+                f"Log-probs of step {self.global_steps} are not finite: the weights have diverged. Resume from an "
+                "earlier checkpoint with a smaller actor_rollout_ref.actor.optim.lr."
             )
-        return worst
+        for value, key in ((found.largest, "logprob_tolerance"), (found.mean, "logprob_mean_tolerance")):
+            limit = self.config.seal[key]
+            if limit is not None and value > limit:
+                raise RuntimeError(
+                    f"After the weight sync of step {self.global_steps} rollout and actor log-probs differ by "
+                    f"{value:.2e}, more than seal.{key}={limit:.0e}: the engine's weights are stale."
+                )
+        return found
 
     # --------------------------------------------------------------- checkpoint
 
@@ -334,11 +364,29 @@ class SEALTrainer(PPOTrainerSync):
             self._validated = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
             # A task that the settings cannot hold costs its own result; it does not end a training run.
             self._watch.check([record for record in self._validated if record.infra not in FATAL])
+            if not any(record.infra is None for record in self._validated):
+                self._watch.check(self._validated)
         super()._dump_generations(reward_extra_infos_dict=reward_extra_infos_dict, **rest)
 
+    def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **rest):
+        """verl's figures of a validation, over what infrastructure did not fail."""
+        infra = [json.loads(text)["infra"] for text in reward_extra_infos_dict["seal"]]
+        kept = [i for i, cause in enumerate(infra) if cause is None]
+
+        def of_kept(values):
+            return [values[i] for i in kept]
+
+        infos = {name: of_kept(values) for name, values in reward_extra_infos_dict.items()}
+        figures = super()._val_metrics_update(
+            of_kept(data_sources), of_kept(sample_uids), infos, of_kept(sample_turns), **rest
+        )
+        return figures | {"seal/val/infra": len(infra) - len(kept)}
+
     def _write_generations(self, inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path, global_steps):
-        """Write a validation as one JSON line a trajectory, whole or not at all."""
-        del inputs, outputs, gts, scores
+        """Write a validation as one JSON line a trajectory, whole or not at all; verl's own dumps as verl does."""
+        if "seal" not in reward_extra_infos_dict:
+            super()._write_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path, global_steps)
+            return
         records = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
         self._log.validation(Path(dump_path), global_steps, records)
 

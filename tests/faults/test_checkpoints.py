@@ -29,6 +29,8 @@ from seal.training.checkpoints import (
 from seal.training.state import STATE_FILE
 from tests.support.checkpoints import write_step
 
+LAST = 32
+"""The step with which the resumed run would end."""
 MODEL = "actor/model_world_size_1_rank_0.pt"
 
 FILL = """
@@ -159,7 +161,7 @@ def test_a_damaged_tracker_is_mended(checkpoints, folder, config, text):
     (folder / TRACKER).unlink()
     if text is not None:
         (folder / TRACKER).write_text(text)
-    start = resume.prepare(config, "auto")
+    start = resume.prepare(config, "auto", LAST)
     assert start.step == 2 and "names step 2" in start.notice
     assert (folder / TRACKER).read_text() == "2"
 
@@ -167,9 +169,9 @@ def test_a_damaged_tracker_is_mended(checkpoints, folder, config, text):
 def test_a_damaged_last_checkpoint_stops_the_launch_and_an_earlier_one_starts_it(checkpoints, folder, config):
     damage(folder / "global_step_2" / MODEL, "cut short")
     with pytest.raises(LaunchError, match=r"--resume \S*global_step_1") as raised:
-        resume.prepare(config, "auto")
+        resume.prepare(config, "auto", LAST)
     assert raised.value.code == 5
-    assert resume.prepare(config, str(folder / "global_step_1")).step == 1
+    assert resume.prepare(config, str(folder / "global_step_1"), LAST).step == 1
     assert config.trainer.resume_from_path == str(folder / "global_step_1")
 
 
@@ -178,7 +180,7 @@ def test_damage_to_all_checkpoints_is_no_new_beginning(checkpoints, folder, conf
         damage(folder / f"global_step_{step}" / FILES, "removed")
     (folder / TRACKER).write_text("")
     with pytest.raises(LaunchError, match="none of them is whole"):
-        resume.prepare(config, "auto")
+        resume.prepare(config, "auto", LAST)
 
 
 def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(checkpoints, folder):

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from seal.launch import resume
+from seal.launch import preflight, resume
 from seal.launch.errors import LaunchError
 from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.processes import start, stop_tree
@@ -93,6 +93,10 @@ def test_stopping_a_process_stops_what_it_started(tmp_path):
     assert all(not child.is_running() or child.status() == psutil.STATUS_ZOMBIE for child in children)
 
 
+LAST = 32
+"""Steps of the quickstart."""
+
+
 @pytest.fixture
 def config(tmp_path):
     config = compose_recipe(HOME / "exp" / "quickstart.yaml", [f"seal.run_dir={tmp_path}/run"])
@@ -113,40 +117,46 @@ def validated(tmp_path, step):
 
 
 def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, tmp_path, saved):
-    assert resume.prepare(config, "auto") == Start(0) and config.trainer.val_before_train
+    assert resume.prepare(config, "auto", LAST) == Start(0) and config.trainer.val_before_train
     saved(10)
-    assert resume.prepare(config, "auto") == Start(10) and not config.trainer.val_before_train
+    assert resume.prepare(config, "auto", LAST) == Start(10) and not config.trainer.val_before_train
 
 
 def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
     config.trainer.test_freq = 10
     saved(10)
-    assert resume.prepare(config, "auto") == Start(10) and config.trainer.val_before_train
+    assert resume.prepare(config, "auto", LAST) == Start(10) and config.trainer.val_before_train
     validated(tmp_path, 10)
-    assert resume.prepare(config, "auto") == Start(10) and not config.trainer.val_before_train
+    assert resume.prepare(config, "auto", LAST) == Start(10) and not config.trainer.val_before_train
 
 
 def test_a_complete_run_is_not_trained_again(config, tmp_path, saved):
-    last = config.trainer.total_training_steps
-    saved(last)
-    assert not resume.prepare(config, "auto").complete and config.trainer.val_only
+    assert preflight.total_steps(config) == LAST
+    saved(LAST)
+    assert not resume.prepare(config, "auto", LAST).complete and config.trainer.val_only
     config.trainer.val_only = False
-    validated(tmp_path, last)
-    assert resume.prepare(config, "auto").complete
+    validated(tmp_path, LAST)
+    assert resume.prepare(config, "auto", LAST).complete
     with pytest.raises(LaunchError, match="holds a run already"):
-        resume.prepare(config, "never")
+        resume.prepare(config, "never", LAST)
+
+
+def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
+    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
+    assert config.trainer.total_training_steps is None
+    assert preflight.total_steps(config) == 400 // 32 * 6
 
 
 def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     other = tmp_path / "other"
     write_step(Checkpoints(other, Retention()), 4)
-    assert resume.prepare(config, str(other / "global_step_4")) == Start(4)
+    assert resume.prepare(config, str(other / "global_step_4"), LAST) == Start(4)
     assert (config.trainer.resume_mode, config.trainer.val_before_train) == ("resume_path", True)
 
 
 def test_a_path_that_is_no_checkpoint_is_named(config):
     with pytest.raises(LaunchError, match="--resume nowhere is no checkpoint"):
-        resume.prepare(config, "nowhere")
+        resume.prepare(config, "nowhere", LAST)
 
 
 def test_the_selfcheck_finds_this_environment_ready():

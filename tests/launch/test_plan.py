@@ -37,7 +37,7 @@ def test_the_papers_step():
     plan = step_plan(SEAL)
     assert (plan.rows, plan.mini_batches, plan.optimizer_steps) == (256, 4, 4)
     assert (plan.devices, plan.ranks, plan.engines, plan.rows_per_rank) == (4, 4, 4, 16)
-    assert (plan.message, plan.response, plan.model, plan.packed, plan.longest) == (1024, 4096, 16384, 16384, 12288)
+    assert (plan.message, plan.response, plan.model, plan.packed, plan.longest) == (1024, 4096, 16384, 16384, 13312)
     assert plan.most_micro_batches == 16 and plan.in_flight == 256
 
 

@@ -58,6 +58,15 @@ def policy(tmp_path, **changes):
         ("trainer.nnodes", 2, "RAY_ADDRESS"),
         ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
+        ("seal.diagnosis.taxonomy", "papper", "choose one of: paper, release"),
+        ("seal.diagnosis.window", 0, "seal.diagnosis.window is 0"),
+        ("seal.infra_limit", 0, "seal.infra_limit is 0"),
+        ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5"),
+        ("env_service.attempts", 0, "env_service.attempts is 0"),
+        ("env_service.timeout_s", 0, "env_service.timeout_s is 0"),
+        ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
+        ("env_service.env_type", "counter", "env_service.env_type=counter"),
+        ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name=sglang"),
     ],
 )
 def test_what_cannot_run_is_named(config, key, value, named):
@@ -65,11 +74,41 @@ def test_what_cannot_run_is_named(config, key, value, named):
     assert named in refused(config)
 
 
-def test_a_model_id_of_the_hub_is_accepted_where_the_recipe_may_fetch_it(config):
-    OmegaConf.update(config, f"{MODEL}.path", "Qwen/Qwen2.5-7B-Instruct")
+def test_a_model_of_the_hub_is_looked_at_before_the_start(config, monkeypatch):
+    OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
     assert "HF_HUB_OFFLINE" in refused(config, preflight.CHECKS["model"])
     config.seal.process_env.HF_HUB_OFFLINE = "0"
-    preflight.check(config)
+    model = {"max_position_embeddings": 2048, "num_attention_heads": 4}
+    with hub({"/Somebody/small/resolve/main/config.json": model}) as url:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+        preflight.check(config)
+        model["max_position_embeddings"] = 1024
+        assert "1024 positions" in refused(config, preflight.CHECKS["model"])
+        OmegaConf.update(config, f"{MODEL}.path", "Somebody/smal")
+        assert "answers 404" in refused(config, preflight.CHECKS["model"])
+    assert "does not answer" in refused(config, preflight.CHECKS["model"])
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE is set" in refused(config, preflight.CHECKS["model"])
+
+
+@contextmanager
+def hub(files: dict):
+    """A place that serves JSON files, as the Hugging Face hub does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path in files else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(files.get(self.path)).encode())
+
+        def log_message(self, *_):
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -124,8 +163,9 @@ def test_services_must_answer_and_be_the_same():
             require_services([one, "http://127.0.0.1:9"])
 
 
-def test_a_guarded_service_is_shown_its_token(tmp_path, monkeypatch):
+def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("BFCL_TOKEN", "secret")
+    monkeypatch.setenv("http_proxy", free_url())
     guarded = Service(free_url(), tmp_path / "service.log")
     try:
         assert guarded.start() and not guarded.start()

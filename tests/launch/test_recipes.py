@@ -97,7 +97,7 @@ def test_the_gpu_recipes_run_verls_fast_path():
     assert model.override_config.attn_implementation == "flash_attention_2"
     assert model.use_remove_padding and model.enable_gradient_checkpointing
     assert config.actor_rollout_ref.actor.use_dynamic_bsz
-    assert config.actor_rollout_ref.ref.fsdp_config.param_offload
+    assert config.actor_rollout_ref.ref.fsdp_config.model_dtype == "bf16"
     assert config.trainer.device == "cuda" and config.ray_kwargs.ray_init.address == "local"
 
 
@@ -195,16 +195,38 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("seal.enabled=off", "true or false"),
+        ("seal.closed_loop=no", "true or false"),
+        ("seal.checkpoints.keep_best=1", "true or false"),
+        ("seal.enabled=null", "true or false"),
+        ("actor_rollout_ref.actor.use_kl_loss=yes", "true or false"),
+        ("actor_rollout_ref.actor.optim.lr=fast", "a number"),
+        ("seal.seed=abc", "a number"),
+        ("trainer.total_epochs=true", "a number"),
+    ],
+)
+def test_a_text_is_no_switch_and_no_number(override, wanted):
+    with pytest.raises(LaunchError) as error:
+        compose_recipe(HOME / "exp" / "SEAL.yaml", [override])
+    assert override.split("=")[0] in str(error.value) and wanted in str(error.value)
+
+
+def test_one_clip_ratio_is_both():
+    config = compose_recipe(HOME / "exp" / "SEAL.yaml", ["actor_rollout_ref.actor.clip_ratio=0.1"])
+    actor = config.actor_rollout_ref.actor
+    assert actor.clip_ratio_low == actor.clip_ratio_high == 0.1
+
+
 def test_paper_settings_are_the_shared_defaults():
     config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    assert (actor.kl_loss_coef, actor.kl_loss_type, actor.clip_ratio, actor.clip_ratio_c) == (
-        0.001,
-        "low_var_kl",
-        0.2,
-        10,
-    )
-    assert (actor.grad_clip, actor.loss_agg_mode, actor.entropy_coeff) == (1.0, "token-mean", 0)
+    assert (actor.kl_loss_coef, actor.kl_loss_type) == (0.001, "low_var_kl")
+    # The keys that verl's loss and engine read: it falls back to clip_ratio only where these are null.
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.2, 10)
+    assert (actor.optim.clip_grad, actor.loss_agg_mode, actor.entropy_coeff) == (1.0, "token-mean", 0)
     assert (rollout.n, rollout.temperature, rollout.val_kwargs.temperature) == (8, 1.0, 0)
     assert asdict(ReweightSettings())["w_max"] == config.seal.reweighting.w_max == 2.0
 
@@ -278,7 +300,7 @@ def test_a_misspelt_key_in_a_recipe_file_is_named(tmp_path, text, named):
 def test_the_main_run_has_the_papers_sizes():
     config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (32, 8)
-    assert (config.data.max_prompt_length, config.data.max_response_length) == (8192, 4096)
+    assert (config.data.max_prompt_length, config.data.max_response_length) == (8192 + 1024, 4096)
     assert config.actor_rollout_ref.rollout.max_model_len == 16384
     assert (config.trainer.n_gpus_per_node, config.trainer.total_epochs, config.trainer.test_freq) == (4, 6, 10)
     assert config.actor_rollout_ref.actor.optim.lr == 1e-6
