@@ -73,7 +73,8 @@ trap 'exit 143' TERM INT
 on() { # NODE COMMAND...: runs there, beside what else the job runs there
   local node=$1
   shift
-  srun --overlap --nodes=1 --ntasks=1 --nodelist="$node" "$@"
+  # A step does not inherit the job's --cpus-per-task, and Ray's workers would share the one core it is bound to.
+  srun --overlap --nodes=1 --ntasks=1 --cpus-per-task="$cpus" --cpu-bind=none --nodelist="$node" "$@"
 }
 
 wait_for() { # WHAT SECONDS COMMAND...: until the command succeeds
@@ -113,7 +114,7 @@ sys.exit(sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]))'
 wait_for "all $count nodes in Ray" 300 "$python" -c "$all_nodes" "$address" "$count"
 for node in "${nodes[@]}"; do
   wait_for "the service on $node" 300 "$python" -c \
-    "from urllib.request import urlopen; urlopen('http://$node:$bfcl_port/healthz', timeout=5)"
+    "from urllib.request import *; build_opener(ProxyHandler({})).open('http://$node:$bfcl_port/healthz', timeout=5)"
 done
 
 "$python" launcher.py --conf "$recipe" -- "ray_kwargs.ray_init.address=$address" "env_service.env_url=[$urls]" \

@@ -3,6 +3,7 @@
 import pytest
 from ray.exceptions import RayActorError
 
+from seal.interface.cues import Omega
 from seal.rollout.record import CUTS
 from seal.training.group import groups_dropped, mark_groups
 from tests.support.rollout_play import (
@@ -95,6 +96,19 @@ def test_the_recipe_decides_what_a_cut_trajectory_earns(url):
     assert all(record.excluded and record.labels == ("pass",) for record in records)
     groups = mark_groups(["a", "a"], records)
     assert not any(group.counts for group in groups) and groups_dropped(groups) == 1
+
+
+def test_validation_is_not_cut_by_the_budgets_of_training(url):
+    tight = ["data.max_response_length=200", "seal.rollout.max_steps=1"]
+    ((_, record),) = roll_out([url], ScriptedEngine(reference_texts()), *tight, training=False)
+    assert record.stop == "completed" and record.score == 1.0
+
+
+def test_a_service_that_words_the_cues_otherwise_is_refused(url, monkeypatch):
+    monkeypatch.setattr(Omega, "digest", "another wording")
+    omega = {"version": 1, "cues": {"*": ["schema_types"]}}
+    ((_, record),) = roll_out([url], ScriptedEngine(reference_texts()), omega=omega)
+    assert record.infra == "environment_refused" and "another wording" in record.infra_message
 
 
 def test_validation_is_judged_by_the_verifier_alone(url):

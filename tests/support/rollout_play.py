@@ -144,6 +144,7 @@ def roll_out(
     task_id: str = TASK,
     training: bool = True,
     trajectories: int = 1,
+    omega: dict[str, Any] | None = None,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
     """Play a task so many times at once; the outputs in the order of their session ids."""
     config = recipe(
@@ -174,6 +175,7 @@ def roll_out(
             "index": 0,
             "session_id": session_id,
             "training": training,
+            "omega": omega,
         }
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
 
