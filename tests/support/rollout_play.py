@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import psutil
 import requests
