@@ -1,6 +1,6 @@
 """Benchmark items that are reported or found to be wrong or unsolvable.
 
-``data/suspected_items.json`` lists each with its reason and a link. Figures are
+``data/suspected_items.json`` lists each with its reason, reported ones with a link. Figures are
 printed with and without them; nothing else treats them differently.
 """
 
@@ -17,12 +17,12 @@ DEFAULT_PATH = Path(__file__).resolve().parents[2] / "data" / "suspected_items.j
 
 @dataclass(frozen=True)
 class SuspectedItem:
-    """One item, why it is suspected, and where that was said or measured; turn (from 0) is the one at fault."""
+    """One item, why it is suspected, and where it was reported; turn (from 0) is the one at fault."""
 
     task_id: str
     turn: int
     reason: str
-    link: str
+    link: str | None = None
 
     def concerns(self, prefix: int) -> bool:
         """Whether a prefix of so many turns (-1: the whole task) contains the turn at fault."""
@@ -41,8 +41,8 @@ def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]
     items = []
     for number, entry in enumerate(entries):
         try:
-            items.append(SuspectedItem(entry["task_id"], int(entry["turn"]), entry["reason"], entry["link"]))
+            items.append(SuspectedItem(entry["task_id"], int(entry["turn"]), entry["reason"], entry.get("link")))
             parse_task_id(entry["task_id"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}, item {number}: needs task_id, turn, reason and link ({error}).") from error
+            raise ValueError(f"{path}, item {number}: needs task_id, turn and reason ({error}).") from error
     return tuple(items)

@@ -44,11 +44,13 @@ def test_the_unsolvable_item_needs_a_withheld_tool_before_it_is_revealed():
     assert used & set(tools)
 
 
-def test_every_item_has_a_reason_and_a_link():
+def test_every_item_has_a_reason_and_a_reported_one_a_link():
     items = load_suspected()
     assert "multi_turn_miss_func_49" in {item.task_id for item in items}
     assert len({item.task_id for item in items}) == len(items)
-    assert all(item.reason and item.link.startswith("https://") for item in items)
+    assert all(item.reason for item in items)
+    reported = {item["task_id"] for item in ITEMS if item["origin"] == "reported"}
+    assert reported <= {item.task_id for item in items if item.link and item.link.startswith("https://")}
 
 
 @pytest.mark.parametrize(
