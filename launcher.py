@@ -22,7 +22,10 @@ try:
     from dotenv import load_dotenv
     from rich.console import Console
 except ImportError:
-    sys.exit(f"{sys.executable} lacks SEAL's packages: run `bash install.sh` and activate the environment it names.")
+    sys.exit(
+        f"{sys.executable} lacks SEAL's packages: activate the environment (`source .venv/bin/activate` or "
+        "`conda activate seal`), or make one (`bash install.sh`, without a GPU `bash install.sh --cpu`)."
+    )
 
 from seal import exits
 from seal.launch.errors import LaunchError
