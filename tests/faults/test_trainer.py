@@ -76,7 +76,7 @@ def test_a_batch_is_in_the_order_of_prompts_and_samples_however_rollouts_ended(t
 
 
 @pytest.mark.fault(
-    event="A session of an agent-loop worker raises an error that is none of infrastructure",
+    event="A trajectory's task in an agent-loop worker raises an error that is none of infrastructure",
     user_sees="K of N trajectories of step S never came back from the agent-loop workers; their errors are in the log",
     outcome="the run ends with code 4 instead of training on a batch filled up with padding",
 )

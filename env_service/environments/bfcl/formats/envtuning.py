@@ -1,6 +1,6 @@
 """envtuning_fc: thinking, Python calls between <tool_call> tags, or an answer between <answer> tags.
 
-The wording is this project's own; only the shape of the messages follows the
+The wording is SEAL's own; only the shape of the messages follows the
 environment-tuning line of work.
 """
 
