@@ -63,8 +63,14 @@ def _refuse_unknown(path: Path, config: DictConfig, overrides: Sequence[str]) ->
 
 
 def _refuse_mistyped(path: Path, config: DictConfig) -> None:
-    """LaunchError for a text where the defaults have a switch or a number: `off` is a text and would count as true."""
-    defaults = dict(_leaves(OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)))
+    """LaunchError for a block that nothing reads, and for a text where the defaults have a switch or a number.
+
+    `off` is a text and would count as true.
+    """
+    composed = OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)
+    if added := sorted(set(config) - set(composed)):
+        raise LaunchError(f"{path} or an override adds {added[0]}, which is no block{_nearest(added[0], composed)}")
+    defaults = dict(_leaves(composed))
     for key, value in _leaves(OmegaConf.to_container(config)):
         default = defaults.get(key)
         if isinstance(default, bool):
