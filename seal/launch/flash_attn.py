@@ -60,7 +60,10 @@ def install(wheels: str | None, console: Console) -> bool:
 
 
 def ways(wheels: str | None) -> list[tuple[str, Sequence[str], int]]:
-    """In words, pip's arguments and the compilers at a time (0: nothing is compiled) of each way, in order."""
+    """In words, pip's arguments and the compilers at a time (0: nothing is compiled) of each way, in order.
+
+    Raises RuntimeError where MAX_JOBS is no number, or torch was built without CUDA.
+    """
     own = os.environ.get("FLASH_ATTN_WHEEL")
     found: list[tuple[str, Sequence[str], int]] = [(own, [own], 0)] if own else []
     package, place = [f"flash-attn=={VERSION}"], "its source"
@@ -72,7 +75,9 @@ def ways(wheels: str | None) -> list[tuple[str, Sequence[str], int]]:
         url = Build.installed().url()
         found.append((url, [url], 0))
     if has_nvcc():
-        jobs = int(os.environ.get("MAX_JOBS") or compilers(os.cpu_count() or 1, psutil.virtual_memory().available))
+        asked = os.environ.get("MAX_JOBS") or str(compilers(os.cpu_count() or 1, psutil.virtual_memory().available))
+        if not asked.isdigit() or (jobs := int(asked)) == 0:
+            raise RuntimeError(f"MAX_JOBS={asked} is no number of compilers: set it to 1 or more, or unset it.")
         source = [*package, "--no-build-isolation", "--no-binary", "flash-attn"]
         found.append((f"{place}, {jobs} compilers at a time (MAX_JOBS)", source, jobs))
     return found
@@ -110,7 +115,7 @@ def _version() -> str:
 
 
 def main() -> int:
-    """Install and say how it went; 0 also where SEAL has to run without it, 1 where torch has no CUDA."""
+    """Install and say how it went; 0 also where SEAL has to run without it, 1 where it cannot be tried."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", metavar="DIR", help="take it from this folder and nothing from the network")
     console = Console()

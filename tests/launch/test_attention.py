@@ -143,6 +143,16 @@ def test_without_a_compiler_a_folder_s_source_is_not_tried(monkeypatch, tmp_path
     assert jobs == 0 and "--only-binary" in arguments and "--no-index" in arguments
 
 
+def test_a_wrong_number_of_compilers_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(flash_attn, "has_nvcc", lambda: True)
+    for wrong in ("many", "0", "-1"):
+        monkeypatch.setenv("MAX_JOBS", wrong)
+        with pytest.raises(RuntimeError, match=f"MAX_JOBS={wrong} "):
+            flash_attn.ways(str(tmp_path))
+    monkeypatch.setenv("MAX_JOBS", "3")
+    assert [jobs for *_, jobs in flash_attn.ways(str(tmp_path))] == [0, 3]
+
+
 def test_a_torch_without_cuda_is_named(problem):
     import torch
 
