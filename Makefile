@@ -38,9 +38,9 @@ lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 
-# On a CUDA machine, in the environment that install.sh made: .venv where it is there, else the one that is active.
+# On a CUDA machine, in what `bash install.sh` made there: conda's `seal` where that is active, else .venv.
 gpu-smoke:
-	$(firstword $(wildcard $(PYTHON)) python) -m benchmarks.gpu
+	$(if $(filter seal,$(CONDA_DEFAULT_ENV)),python,$(firstword $(wildcard $(PYTHON)) python)) -m benchmarks.gpu
 
 # The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
 LOCK := requirements.txt

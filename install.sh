@@ -120,7 +120,7 @@ trap finish EXIT
 if exists; then
   other=$(held)
   [ -z "$other" ] || [ "$other" = "$target" ] ||
-    fail "$place was set up with --$other; remove it to set it up with --$target."
+    fail "$place was set up with --$other, and the two do not mix: remove it to set it up with --$target (make's targets use --cpu), or do that in a second copy of the repository."
 else
   [ -n "$dry_run" ] || unfinished=1
   create

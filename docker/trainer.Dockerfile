@@ -1,6 +1,7 @@
 # The trainer with CUDA: verl, vLLM, Ray, flash-attn and the environment service.
 #   docker build -f docker/trainer.Dockerfile -t seal-trainer .
-#   docker run --rm --gpus all --ipc=host -v "$PWD/experiments:/seal/experiments" \
+#   docker run --rm --gpus all --ipc=host --stop-timeout 660 \
+#     -v "$PWD/experiments:/seal/experiments" -v "$PWD/launcher_record:/seal/launcher_record" \
 #     -v "$HOME/.cache/huggingface:/root/.cache/huggingface" seal-trainer --conf exp/SEAL.yaml --with-bfcl
 # The base has the CUDA compiler, for flash-attn where no wheel fits.
 ARG BASE=nvidia/cuda:13.0.2-devel-ubuntu24.04
@@ -20,5 +21,6 @@ ARG MAX_JOBS="4"
 RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 bash install.sh --cuda
 
 ENV PATH=/seal/.venv/bin:$PATH
+# Without a shell around it: `docker stop` signals the launcher itself, which saves a checkpoint (seal.stop_grace_s).
 ENTRYPOINT ["python", "launcher.py"]
 CMD ["doctor"]

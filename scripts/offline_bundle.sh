@@ -8,7 +8,7 @@ usage() {
 usage: bash scripts/offline_bundle.sh [--cuda | --cpu] --out DIR [--chunk-size SIZE] [--python 3.11]
 
 Writes to DIR, for Linux on x86-64:
-  chunk.NNN           every wheel of the lock, in pieces of at most SIZE
+  chunk.NNN           every wheel of the lock and flash-attn, as wheel or source, in pieces of at most SIZE
   SHA256SUMS          of the pieces
   install_offline.sh  verifies them, puts them together and runs install.sh with them
 
@@ -76,7 +76,8 @@ case $target in
   cuda) lock=$root/requirements.txt ;;
 esac
 "$python" -m venv "$work/venv"
-pip() { "$work/venv/bin/python" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
+python=$work/venv/bin/python
+pip() { "$python" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
 
 # `pip wheel` downloads wheels and builds the few packages that come as source alone.
 collect() { pip wheel --no-deps --wheel-dir "$work/wheels" "$@"; }
@@ -87,10 +88,28 @@ if [ "$target" = cpu ]; then
 fi
 grep -v -E '^torch==.*\+cpu' "$lock" >"$work/requirements.txt"
 collect --requirement "$work/requirements.txt"
+
+# pip asks a source for its metadata. flash-attn's setup.py imports torch for that and uses it for compiling alone: an
+# empty stand-in spares this machine torch and CUDA.
+collect_source() {
+  mkdir -p "$work/stand-in/torch/utils"
+  printf '%s\n' 'BuildExtension = CppExtension = CUDAExtension = object' 'CUDA_HOME = ROCM_HOME = None' \
+    'IS_HIP_EXTENSION = False' >"$work/stand-in/torch/utils/cpp_extension.py"
+  pip install --upgrade --no-index --find-links "$work/wheels" --no-deps setuptools packaging psutil ninja &&
+    PYTHONPATH="$work/stand-in" FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
+      pip download --no-deps --no-build-isolation --no-binary flash-attn --dest "$work/wheels" "$1"
+}
 if [ "$target" = cuda ]; then
-  # Only if a wheel for this torch is published; it is compiled on the other machine, or done without, where not.
+  # Only if a wheel for this torch is published; it is compiled on the other machine where not.
   url=${FLASH_ATTN_WHEEL:-$(cd "$root" && "$python" -m seal.launch.wheel requirements.txt "cp${version/./}")}
-  collect "$url" 2>/dev/null || printf 'there is no flash-attn wheel at %s: left out\n' "$url"
+  release=$(cd "$root" && "$python" -c 'from seal.launch.wheel import VERSION; print(VERSION)')
+  if collect "$url" 2>/dev/null; then
+    printf 'flash-attn: the wheel %s\n' "$url"
+  elif collect_source "flash-attn==$release"; then
+    printf 'flash-attn: its source, which needs nvcc on the other machine; there is no wheel at %s\n' "$url"
+  else
+    printf 'flash-attn: left out; there is neither a wheel at %s nor its source in the index\n' "$url"
+  fi
 fi
 
 count=$(find "$work/wheels" -name '*.whl' | wc -l)

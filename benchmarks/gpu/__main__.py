@@ -4,7 +4,7 @@ Trains N steps of vanilla GRPO and of SEAL through the launcher, from the same
 policy with the same seed, and reads their logs: seconds a step by stage, tokens
 a second of the rollout beside vLLM's own offline throughput on the same prompts,
 the log-prob difference between engine and trainer after each weight sync, and
-the peak memory. On CUDA: exp/gpu_smoke.yaml with a policy of 100M parameters
+the peak memory (`benchmarks/gpu/memory.py`). On CUDA: exp/gpu_smoke.yaml with a policy of 100M parameters
 made here (`benchmarks/gpu/grow.py`); on the CPU: exp/quickstart.yaml.
 """
 
@@ -14,15 +14,15 @@ import argparse
 import json
 import os
 import platform
-import shutil
+import re
+import signal
 import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,16 @@ from typing import Any
 import psutil
 from rich.console import Console
 
+from benchmarks.gpu.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
+from seal.launch.selfcheck import built_for
+
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
 RUN_DEADLINE_S = 2 * 3600
 OFFLINE_DEADLINE_S = 1800
-POLL_S = 1.0
+STOP_GRACE_S = 60
+STOP_DEADLINE_S = STOP_GRACE_S + 120
 GIB = 1 << 30
 PEAK = "peak_memory.json"
 STAGES = {
@@ -48,57 +52,22 @@ STAGES = {
     "step": "whole step",
 }
 """verl's names of the stages, in words."""
-
-
-class PeakMemory:
-    """Watches a process and all it starts while it runs: device memory on CUDA, else what they share and own."""
-
-    def __init__(self, pid: int, backend: str):
-        self.bytes = 0
-        self._pid, self._read = pid, self._device if backend == "cuda" else self._processes
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> PeakMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join(timeout=60)
-
-    def _watch(self) -> None:
-        while not self._done.wait(POLL_S):
-            self.bytes = max(self.bytes, self._read())
-
-    def _device(self) -> int:
-        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-        return max((int(line) << 20 for line in done.stdout.split()), default=0)
-
-    def _processes(self) -> int:
-        total = 0
-        try:
-            family = [psutil.Process(self._pid), *psutil.Process(self._pid).children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return 0
-        for process in family:
-            try:
-                total += process.memory_full_info().pss
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return total
+ALLOCATED = re.compile(r"actor/perf/max_memory_allocated_gb:([\d.]+)")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A finished run: its steps as logged, the tokens that each sampled, and the peak memory in bytes."""
+    """A finished run: its steps as logged, the tokens that each sampled, and its peak memory.
+
+    trainer_gib: what verl logged as the trainer's own peak; None where it did not.
+    """
 
     name: str
     steps: tuple[dict[str, Any], ...]
     tokens: tuple[int, ...]
     last_trajectories: Path
-    peak_bytes: int
+    peak: Peak
+    trainer_gib: float | None
 
     @classmethod
     def read(cls, name: str, run_dir: Path) -> Arm:
@@ -106,8 +75,10 @@ class Arm:
         steps = tuple(_lines(log / "steps.jsonl"))
         files = [log / "trajectories" / f"{step['step']}.jsonl" for step in steps]
         tokens = tuple(sum(line["tokens"] for line in _lines(file)) for file in files)
-        peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))["peak_bytes"]
-        return cls(name, steps, tokens, files[-1], peak)
+        peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))
+        allocated = ALLOCATED.findall((run_dir / "train.log").read_text(encoding="utf-8", errors="replace"))
+        largest = max(map(float, allocated), default=None)
+        return cls(name, steps, tokens, files[-1], Peak(**peak | {"gpus": tuple(peak["gpus"])}), largest)
 
     @property
     def measured(self) -> range:
@@ -140,24 +111,38 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
     console.print(f"{name}: {' '.join(command[1:])}", highlight=False, soft_wrap=True, markup=False)
     process = subprocess.Popen(command, cwd=ROOT)
     try:
-        with PeakMemory(process.pid, backend) as peak:
+        with PeakMemory(process.pid, backend) as watch:
             code = process.wait(RUN_DEADLINE_S)
     except subprocess.TimeoutExpired:
         raise SystemExit(f"{name} was not done within {RUN_DEADLINE_S} s; see {run_dir / 'train.log'}.") from None
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(120)
+        _end(process)
     if code != 0:
         raise SystemExit(f"{name} ended with code {code}; see {run_dir / 'train.log'}.")
-    (run_dir / PEAK).write_text(json.dumps({"peak_bytes": peak.bytes}), encoding="utf-8")
+    (run_dir / PEAK).write_text(json.dumps(asdict(watch.peak)), encoding="utf-8")
     return Arm.read(name, run_dir)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Have a launcher that still runs stop what it started; the kernel does so where it has to be killed."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
     """vLLM's offline throughput on a step's prompts, in a process of its own so that its memory is given back."""
     command = [sys.executable, "-m", "benchmarks.gpu.offline", RECIPES[backend], str(trajectories), *overrides]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=OFFLINE_DEADLINE_S, check=False)
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": OFFLINE_DEADLINE_S}
+    try:
+        done = subprocess.run(command, check=False, **options)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"vLLM offline was not done within {OFFLINE_DEADLINE_S} s.") from None
     if done.returncode != 0:
         raise SystemExit(f"vLLM offline ended with code {done.returncode}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -187,8 +172,7 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         _row("---", *("---" for _ in names)),
     ]
     for stage, words in STAGES.items():
-        seconds = [arm.seconds(stage) for arm in arms]
-        lines.append(_row(words, *("-" if value is None else f"{value:.2f}" for value in seconds)))
+        lines.append(_row(words, *(_or_dash(arm.seconds(stage), ".2f") for arm in arms)))
     lines += [
         "",
         _row("", *names),
@@ -196,7 +180,8 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         _row("sampled tokens a step", *(f"{statistics.mean(arm.tokens):.0f}" for arm in arms)),
         _row("rollout, tokens/s, environment included", *(f"{arm.tokens_per_s:.0f}" for arm in arms)),
         _row("largest log-prob difference after a sync", *(f"{max(arm.differences):.1e}" for arm in arms)),
-        _row("peak memory, GiB", *(f"{arm.peak_bytes / GIB:.1f}" for arm in arms)),
+        _row("peak memory, GiB", *(_or_dash(arm.peak.gib, ".1f") for arm in arms)),
+        _row("the trainer's own peak, as verl logs it, GiB", *(_or_dash(arm.trainer_gib, ".1f") for arm in arms)),
         "",
         f"vLLM offline on the prompts of SEAL's last step, {offline['requests']} requests at once, as many tokens",
         f"each: {offline['tokens_per_s']:.0f} tokens/s.",
@@ -205,21 +190,23 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         "",
     ]
     lines += [f"- {arm.name}: {', '.join(f'{value:.1e}' for value in arm.differences)}" for arm in arms]
-    memory = "of the device" if backend == "cuda" else "of all processes together (proportional set size)"
-    lines += ["", f"Peak memory is {memory}, read every {POLL_S} s.", ""]
+    notes = dict.fromkeys(arm.peak.note for arm in arms)
+    lines += ["", *(f"Peak memory, read every {POLL_S:.0f} s: {note}." for note in notes), ""]
     return "\n".join(lines)
 
 
-def machine(backend: str) -> str:
+def gpu_names() -> dict[str, str]:
+    """What each GPU is, by UUID."""
+    rows = query("gpu", "uuid", "name", "memory.total", "driver_version")
+    return {uuid: f"{name}, {mib} MiB, driver {driver}" for uuid, name, mib, driver in rows}
+
+
+def machine(gpus: Sequence[str]) -> str:
     """What the figures were measured on."""
     packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "verl", "vllm", "ray", "flash-attn"))
     memory = psutil.virtual_memory().total / GIB
     host = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}; {packages}"
-    if backend == "cpu":
-        return f"no GPU, {host}"
-    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return f"{'; '.join(done.stdout.strip().splitlines())}; {host}"
+    return f"{'; '.join(gpus) or 'no GPU'}, {host}"
 
 
 def _version(name: str) -> str:
@@ -233,6 +220,10 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -241,6 +232,44 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def benchmark(options: argparse.Namespace, console: Console) -> None:
+    """Train both arms and write the page; SystemExit with a sentence where that cannot be."""
+    built = built_for()
+    if built != options.backend:
+        raise SystemExit(
+            f"{sys.executable} was set up for --{built} and --backend {options.backend} is asked for: activate what "
+            f"`bash install.sh --{options.backend}` set up, or pass --backend {built}."
+        )
+    names = gpu_names() if options.backend == "cuda" else {}
+    policy = options.policy
+    if policy is None and options.backend == "cuda":
+        # Deferred: it imports torch.
+        from benchmarks.gpu.grow import grow
+
+        policy = ROOT / "experiments" / "gpu_smoke_policy"
+        parameters = grow(ROOT / "data" / "quickstart_policy", policy)
+        console.print(f"policy of {parameters / 1e6:.0f}M parameters in {policy}", highlight=False)
+    overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
+    overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", f"seal.stop_grace_s={STOP_GRACE_S}"]
+    overrides += options.overrides
+    if policy is not None:
+        overrides.append(f"actor_rollout_ref.model.path={policy.resolve()}")
+
+    if options.runs:
+        arms = [Arm.read(name, run) for name, run in zip(ARMS, options.runs, strict=True)]
+    else:
+        arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
+    offline = run_offline(options.backend, arms[-1].last_trajectories, overrides)
+    command = " ".join(["python -m benchmarks.gpu", *sys.argv[1:]])
+    used = {gpu for arm in arms for gpu in arm.peak.gpus} or names
+    text = page(options.backend, command, machine([names[gpu] for gpu in names if gpu in used]), arms, offline)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    out = options.out or (ROOT / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
+    if out:
+        out.write_text(text, encoding="utf-8")
+        console.print(f"written to {out}", highlight=False)
 
 
 def main() -> int:
@@ -257,37 +286,13 @@ def main() -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the recipe, for both runs")
     options = parser.parse_args()
     console = Console()
-    if options.backend == "cuda" and shutil.which("nvidia-smi") is None:
-        console.print(
-            "[red]error:[/red] there is no nvidia-smi here: pass --backend cpu, or look at launcher.py doctor."
-        )
-        return 1
-
-    policy = options.policy
-    if policy is None and options.backend == "cuda":
-        # Deferred: it imports torch.
-        from benchmarks.gpu.grow import grow
-
-        policy = ROOT / "experiments" / "gpu_smoke_policy"
-        parameters = grow(ROOT / "data" / "quickstart_policy", policy)
-        console.print(f"policy of {parameters / 1e6:.0f}M parameters in {policy}", highlight=False)
-    overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
-    overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", *options.overrides]
-    if policy is not None:
-        overrides.append(f"actor_rollout_ref.model.path={policy.resolve()}")
-
-    if options.runs:
-        arms = [Arm.read(name, run) for name, run in zip(ARMS, options.runs, strict=True)]
-    else:
-        arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
-    offline = run_offline(options.backend, arms[-1].last_trajectories, overrides)
-    command = " ".join(["python -m benchmarks.gpu", *sys.argv[1:]])
-    text = page(options.backend, command, machine(options.backend), arms, offline)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-    out = options.out or (ROOT / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
-    if out:
-        out.write_text(text, encoding="utf-8")
-        console.print(f"written to {out}", highlight=False)
+    try:
+        benchmark(options, console)
+    except NoAnswer as error:
+        raise SystemExit(f"{error}: pass --backend cpu, or look at `python launcher.py doctor`.") from error
+    except KeyboardInterrupt:
+        console.print("interrupted: what was started is stopped", highlight=False)
+        return 128 + signal.SIGINT
     return 0
 
 

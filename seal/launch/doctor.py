@@ -31,8 +31,9 @@ HOME = Path(__file__).resolve().parents[2]
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
 PROBE_DEADLINE_S = 600
+DRIVER_DEADLINE_S = 60
 GIB = 1 << 30
-MEMORY_GIB = {"cpu": 12, "cuda": 64}
+GB = 10**9
 SHARED_MEMORY = Path("/dev/shm")
 TORCH_FACTS = """
 import json, torch
@@ -127,7 +128,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         yield replace(_gpus(torch), needed=here)
         yield _flash_attn()
     yield _registrations(target)
-    yield _memory(target)
+    yield _memory(config)
     yield _shared_memory(config)
     yield from _checks(config)
     yield from _services(config)
@@ -169,7 +170,11 @@ def _engines(target: str, torch: Torch) -> Iterator[Finding]:
 
 
 def _gpus(torch: Torch) -> Finding:
-    driver = _driver()
+    try:
+        driver = _driver()
+    except subprocess.TimeoutExpired as error:
+        mend = f"It gave no answer within {error.timeout:.0f} s: the driver or a GPU hangs; `dmesg` may say why."
+        return Finding("GPUs", "a silent nvidia-smi", mend)
     if torch.gpus:
         names = ", ".join(f"{name} {size / GIB:.0f} GiB" for name, size in torch.gpus)
         return Finding("GPUs", f"{len(torch.gpus)}: {names}; driver {driver}")
@@ -190,7 +195,7 @@ def _driver() -> str | None:
     if program is None:
         return None
     command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_DEADLINE_S, check=False)
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else "not answering"
 
 
@@ -213,15 +218,15 @@ def _registrations(target: str) -> Finding:
     return Finding("plugins", "not complete", mend)
 
 
-def _memory(target: str) -> Finding:
+def _memory(config) -> Finding:
     import psutil
 
-    memory = psutil.virtual_memory()
-    found = f"{memory.total / GIB:.0f} GiB, {memory.available / GIB:.0f} GiB of it free"
-    wanted = MEMORY_GIB[target]
-    if memory.total / GIB >= 0.9 * wanted:
+    memory, wanted = psutil.virtual_memory(), config.seal.min_memory_gb
+    found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
+    if memory.total >= wanted * GB:
         return Finding("memory", found)
-    return Finding("memory", found, f"{wanted} GiB are usual for this: expect to run out.", needed=False)
+    mend = f"The recipe takes about seal.min_memory_gb={wanted} of each machine: expect to run out."
+    return Finding("memory", found, mend, needed=False)
 
 
 def _shared_memory(config) -> Finding:

@@ -1,14 +1,21 @@
 """The GPU benchmark's parts that need no GPU: the grown policy, the workload, the page."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 
+from benchmarks.gpu import __main__ as program
+from benchmarks.gpu import memory
 from benchmarks.gpu.__main__ import Arm, page
 from benchmarks.gpu.grow import LARGE, grow, grown
 from benchmarks.gpu.offline import engine_arguments, workload
 from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.selfcheck import built_for
 from seal.policy.model import SIZES, Size, new_model
 
 SMALL = SIZES["tiny"]
@@ -84,7 +91,11 @@ def write_run(folder, seconds):
         for i, gen in enumerate(seconds)
     ]
     (log / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    (folder / "peak_memory.json").write_text(json.dumps({"peak_bytes": 3 << 30}))
+    (folder / "peak_memory.json").write_text(json.dumps({"bytes": 3 << 30, "gpus": ["GPU-a"], "note": memory.OWN}))
+    logged = "".join(
+        f"step:{i} - actor/perf/max_memory_allocated_gb:{gib} - x:1\n" for i, gib in enumerate((1.5, 2.25))
+    )
+    (folder / "train.log").write_text(logged)
     for step in steps:
         (log / "trajectories" / f"{step['step']}.jsonl").write_text(json.dumps(TRAJECTORY) + "\n")
 
@@ -97,5 +108,99 @@ def test_the_page_leaves_out_the_first_step_and_says_where_it_has_not_run(tmp_pa
     offline = {"requests": 2, "tokens": 8, "seconds": 1.0, "tokens_per_s": 8.0}
     text = page("cpu", "command", "machine", [arm], offline)
     assert "has not been run on a CUDA machine" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
-    assert "| peak memory, GiB | 3.0 |" in text
+    assert "| peak memory, GiB | 3.0 |" in text and "as verl logs it, GiB | 2.2 |" in text and memory.OWN in text
     assert "has not been run" not in page("cuda", "command", "machine", [arm], offline)
+
+
+@pytest.fixture
+def smi(monkeypatch, tmp_path):
+    """A folder that `nvidia-smi` answers from: `apps` and `gpus`; it fails where the file is missing."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        f"#!/bin/sh\ncd {tmp_path}\necho >>calls\n"
+        'case "$1" in *compute-apps*) exec cat apps ;; *) exec cat gpus ;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(memory, "POLL_S", 0.01)
+    (tmp_path / "calls").touch()
+    return tmp_path
+
+
+def say(smi, name: str, text: str) -> None:
+    """Answer so from now on; whole or not at all, as the watcher reads all the time."""
+    (smi / "new").write_text(text)
+    (smi / "new").rename(smi / name)
+
+
+def be_read(smi) -> None:
+    """Wait until what nvidia-smi says now has been read."""
+    calls = smi / "calls"
+    enough = calls.stat().st_size + 5
+    while calls.stat().st_size < enough:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def process():
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_the_peak_is_that_of_the_run_s_own_processes(smi, process):
+    say(smi, "gpus", "GPU-a, 70000\nGPU-b, 9000\n")
+    say(smi, "apps", f"GPU-a, {process.pid}, 1000\nGPU-a, 1, 60000\nGPU-b, 1, 9000\n")
+    with memory.PeakMemory(process.pid, "cuda") as watch:
+        be_read(smi)
+        say(smi, "apps", f"GPU-a, {process.pid}, 3000\nGPU-a, 1, 10\n")
+        be_read(smi)
+        say(smi, "apps", "")
+        be_read(smi)
+    assert watch.peak == memory.Peak(3000 << 20, ("GPU-a",), memory.OWN)
+
+
+def test_where_processes_are_hidden_the_peak_is_the_device_s_growth_and_says_so(smi, process):
+    say(smi, "gpus", "GPU-a, 500\nGPU-b, 9000\n")
+    say(smi, "apps", f"GPU-a, {process.pid}, [N/A]\n")
+    with memory.PeakMemory(process.pid, "cuda") as watch:
+        say(smi, "gpus", "GPU-a, 2500\nGPU-b, 9001\n")
+        be_read(smi)
+        say(smi, "gpus", "GPU-a, [N/A]\nGPU-b, 9000\n")
+        be_read(smi)
+    assert watch.peak == memory.Peak(2000 << 20, ("GPU-a",), memory.BEYOND)
+
+
+def test_a_reading_that_fails_costs_that_reading_alone(smi, process):
+    say(smi, "gpus", "GPU-a, 500\n")
+    with memory.PeakMemory(process.pid, "cuda") as watch:
+        be_read(smi)
+        assert watch.peak.bytes is None and memory.UNKNOWN in watch.peak.note
+        say(smi, "apps", f"GPU-a, {process.pid}, 700\n")
+        be_read(smi)
+    assert watch.peak.bytes == 700 << 20 and "readings failed" in watch.peak.note
+
+
+def test_without_nvidia_smi_there_is_one_sentence(monkeypatch, smi, process):
+    with pytest.raises(memory.NoAnswer, match="gives no answer"):
+        memory.PeakMemory(process.pid, "cuda")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(memory.NoAnswer, match="there is no nvidia-smi"):
+        memory.PeakMemory(process.pid, "cuda")
+
+
+def test_an_environment_of_the_other_backend_is_refused_in_one_sentence():
+    other = {"cpu": "cuda", "cuda": "cpu"}[built_for()]
+    command = [sys.executable, "-m", "benchmarks.gpu", "--backend", other]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"bash install.sh --{other}" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_launcher_that_does_not_end_is_killed(monkeypatch):
+    monkeypatch.setattr(program, "STOP_DEADLINE_S", 0.5)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        program._end(process)
+        assert process.returncode < 0

@@ -1,9 +1,12 @@
 """The images are made of files that exist, and of nothing that belongs to one machine."""
 
+import json
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "docker").glob("*.Dockerfile"))
@@ -37,3 +40,21 @@ def test_the_service_s_image_holds_neither_the_trainer_nor_its_lock():
     text = (HOME / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
     assert set(copied(HOME / "docker" / "service.Dockerfile")) == {"env_service", "seal"}
     assert "environments/bfcl/setup.sh" in text and "install.sh" not in text
+
+
+def test_what_a_run_leaves_and_saves_outlives_its_container():
+    base = OmegaConf.load(HOME / "exp" / "base" / "seal.yaml")
+    for path in (HOME / "docker" / "trainer.Dockerfile", HOME / "docs" / "install.md"):
+        text = path.read_text(encoding="utf-8")
+        assert all(f'-v "$PWD/{folder}:/seal/{folder}"' in text for folder in ("experiments", "launcher_record")), path
+        (seconds,) = re.findall(r"--stop-timeout (\d+)", text)
+        assert int(seconds) > base.seal.stop_grace_s
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_no_shell_stands_between_a_signal_and_what_an_image_runs(dockerfile):
+    lines = [line.split(maxsplit=1) for line in dockerfile.read_text(encoding="utf-8").splitlines()]
+    started = [json.loads(words[1]) for words in lines if words[:1] in (["ENTRYPOINT"], ["CMD"])]
+    assert started
+    for script in (HOME / word for words in started for word in words if word.endswith(".sh")):
+        assert script.read_text(encoding="utf-8").splitlines()[-1].startswith("exec ")

@@ -76,20 +76,6 @@ def test_a_lock_names_no_index_and_no_place(lock):
     assert not any(word in text for word in ("://", "--index", "--extra-index", "--find-links", "/home", "/root"))
 
 
-def uv(*arguments: str, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "uv", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
-
-
-@pytest.fixture(scope="module")
-def package_index():
-    """Skips where no package index answers: a lock can be compiled nowhere else."""
-    assert uv("--version").returncode == 0, "uv is not installed; run `make setup`."
-    probe = uv("pip", "compile", "-", "--no-deps", "--quiet", "--no-cache", input="packaging\n", cwd=HOME)
-    if probe.returncode != 0:
-        pytest.skip(f"no package index can be reached to compile the lock against: {probe.stderr.strip()}")
-
-
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_compiling_again_gives_the_lock(package_index, tmp_path, python):
     again = tmp_path / "requirements.txt"

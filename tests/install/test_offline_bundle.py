@@ -1,21 +1,25 @@
 """A machine without a network gets everything in pieces, and installs from them alone."""
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+
+from seal.launch.wheel import VERSION
 
 HOME = Path(__file__).resolve().parents[2]
 PIECE = 60 * 2**20
 
 
-def bundle(*arguments: str) -> subprocess.CompletedProcess:
-    command = ["bash", str(HOME / "scripts" / "offline_bundle.sh"), *arguments]
-    environment = {**os.environ, "PYTHON": sys.executable}
+def bundle(*arguments: str, home: Path = HOME, **variables: str) -> subprocess.CompletedProcess:
+    command = ["bash", str(home / "scripts" / "offline_bundle.sh"), *arguments]
+    environment = {**os.environ, "PYTHON": sys.executable, **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3600, check=False)
 
 
@@ -34,6 +38,27 @@ def test_a_wrong_option_is_named_in_one_sentence(tmp_path, arguments, named):
     assert done.returncode == 1 and done.stdout == ""
     assert named in done.stderr and len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "bundle").exists()
+
+
+def test_where_no_wheel_of_flash_attn_fits_a_bundle_holds_its_source(package_index, tmp_path):
+    """With a lock of what flash-attn's source needs to name itself, as the whole one is gigabytes."""
+    home, out = tmp_path / "seal", tmp_path / "bundle"
+    for name in ("scripts/offline_bundle.sh", "seal/__init__.py", "seal/launch/__init__.py", "seal/launch/wheel.py"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HOME / name, home / name)
+    pins = (HOME / "requirements.txt").read_text().splitlines()
+    needed = [pin for pin in pins if pin.split("==")[0] in ("setuptools", "packaging", "psutil", "ninja")]
+    (home / "requirements.txt").write_text("\n".join(needed) + "\n")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wheel = str(tmp_path / "flash_attn-0-py3-none-any.whl")
+    done = bundle("--cuda", "--out", str(out), "--python", version, home=home, FLASH_ATTN_WHEEL=wheel)
+    assert done.returncode == 0, done.stderr
+    assert "its source" in done.stdout and wheel in done.stdout
+    with tarfile.open(
+        fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in sorted(out.glob("chunk.*"))))
+    ) as held:
+        names = {name.removeprefix("wheels/") for name in held.getnames()}
+    assert f"flash_attn-{VERSION}.tar.gz" in names and len(names) == 2 + len(needed)
 
 
 @pytest.mark.slow

@@ -68,6 +68,26 @@ def test_gpus_are_named_with_their_memory():
     assert "2: NVIDIA H100 80 GiB" in finding.found and not finding.mend
 
 
+def test_a_driver_that_hangs_is_a_finding(monkeypatch, tmp_path):
+    """nvidia-smi waits for ever where a GPU has fallen off the bus."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(doctor, "DRIVER_DEADLINE_S", 0.5)
+    finding = doctor._gpus(Torch(cuda="13.0"))
+    assert finding.stops and "nvidia-smi" in finding.found and "no answer" in finding.mend
+
+
+def test_memory_is_measured_against_the_recipe_s_own_figure():
+    recipes = [HOME / "exp" / f"{name}.yaml" for name in ("SEAL_1gpu", "SEAL", "quickstart")]
+    one_gpu, four, none = (compose_recipe(recipe, []).seal.min_memory_gb for recipe in recipes)
+    assert one_gpu > four > none
+    assert not doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1"])).mend
+    finding = doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1000000"]))
+    assert "seal.min_memory_gb=1000000" in finding.mend and not finding.stops
+
+
 class Answer(BaseHTTPRequestHandler):
     """Speaks like the environment service, with other data than ours."""
 

@@ -107,6 +107,7 @@ def test_one_gpu_makes_the_same_updates_as_four():
     assert one.actor_rollout_ref.actor.fsdp_config.offload_policy
     for config in (one, four):
         del config.trainer, config.reward, config.seal.name, config.seal.run_dir, config.seal.process_env
+        del config.seal.min_memory_gb
         del config.actor_rollout_ref.actor.fsdp_config, config.actor_rollout_ref.ref.fsdp_config
         del config.actor_rollout_ref.rollout.n_gpus_per_node, config.actor_rollout_ref.rollout.trace
         del config.data.train_files, config.data.val_files
