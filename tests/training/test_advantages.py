@@ -1,0 +1,168 @@
+"""A step's advantages through verl's GRPO and a real TransferQueue: what is weighed, and what stands apart."""
+
+from uuid import uuid4
+
+import pytest
+import ray
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils import tensordict_utils as tu
+
+import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
+from seal.launch.recipe import HOME, compose_recipe
+from seal.rollout.record import TrajectoryRecord
+from seal.training.trainer import SEALTrainer
+
+RHO = [
+    f"+seal.reweighting.rho.{label}={utility}"
+    for label, utility in (("pass", 0.8), ("state_mismatch", 1.5), ("invalid_tool_call", 1.9))
+]
+GOOD, BAD, WORSE = ("pass", "pass"), ("pass", "state_mismatch"), ("invalid_tool_call", "invalid_tool_call")
+MASKS = {"a": ([1, 1, 0, 1], [1, 0, 1], [1, 1, 0, 1, 1], [1, 1]), "b": ([1], [1, 0, 1, 1], [1, 1], [1, 1, 1])}
+"""Which tokens of each sample are the policy's; the others are a tool's results."""
+SCORES = {"a": (1.0, 0.0, 1.0, 1.0), "b": (1.0, 0.0, 0.0, 0.0)}
+LABELS = {"a": (GOOD, BAD, GOOD, GOOD), "b": (GOOD, BAD, BAD, WORSE)}
+W = {"a": (0.8, 1.15, 0.8, 0.8), "b": (0.8, 1.15, 1.15, 1.9)}
+"""The mean utility of each sample's labels."""
+
+
+@pytest.fixture(scope="module")
+def queue():
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=80_000_000)
+    tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 1}}}))
+    yield
+    tq.close()
+    ray.shutdown()
+
+
+class Step:
+    """A trainer and the finished rollouts of its step, as agent-loop workers put them into the queue."""
+
+    def __init__(self, folder, *overrides, changes=(), noise=()):
+        own = [f"seal.run_dir={folder}", "data.train_batch_size=2", "actor_rollout_ref.rollout.n=4"]
+        own += ["actor_rollout_ref.actor.ppo_mini_batch_size=2", *RHO, *overrides]
+        self.trainer = SEALTrainer(compose_recipe(HOME / "exp" / "quickstart.yaml", own))
+        self.trainer.global_steps = 1
+        rows = {}
+        for uid, masks in MASKS.items():
+            for sample, mask in enumerate(masks):
+                key = f"{uid}_{sample}_0"
+                rows[key] = _row(uid, sample, mask, dict(changes).get(key, {}), dict(noise).get(key))
+        self.partition, self.keys = uuid4().hex, list(rows)
+        tags = [{"is_padding": False} for _ in rows]
+        tq.kv_batch_put(self.keys, self.partition, tu.list_of_dict_to_tensordict(list(rows.values())), tags)
+        self.batch = KVBatchMeta(partition_id=self.partition, keys=self.keys, tags=tags)
+
+    def field(self, name):
+        """A field of every trajectory as it lies in the queue now, by key."""
+        values = tq.kv_batch_get(self.keys, self.partition, select_fields=[name])[name]
+        rows = values.unbind() if isinstance(values, torch.Tensor) else values
+        return dict(zip(self.keys, rows, strict=True))
+
+
+def _row(uid, sample, mask, changes, noise):
+    length, score = len(mask), SCORES[uid][sample]
+    spans = tuple((turn, turn, turn + 1) for turn in range(min(2, length)))  # a token each; the rest keep w
+    base = {"labels": LABELS[uid][sample], "spans": spans, **changes}
+    record = TrajectoryRecord(f"multi_turn_base_{uid}", "base@2", "base", "train", sample, score, **base)
+    logprobs = -torch.arange(1.0, length + 1)
+    return {
+        "uid": uid,
+        "extra_fields": {"reward_extra_info": {"seal": record.to_json()}},
+        "response_mask": torch.tensor(mask),
+        "loss_mask": torch.tensor(mask),
+        "rm_scores": torch.tensor([0.0] * (length - 1) + [score]),
+        "old_log_probs": logprobs,
+        "rollout_log_probs": logprobs + (torch.tensor(noise) if noise else 0.0),
+    }
+
+
+@pytest.fixture
+def step(queue, tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    return lambda *overrides, **settings: Step(tmp_path, *overrides, **settings)
+
+
+def group_relative(scores):
+    """A_j of GRPO, written out."""
+    scores = torch.tensor(scores)
+    return ((scores - scores.mean()) / (scores.std() + 1e-6)).tolist()
+
+
+def check(found, expected):
+    """expected: by key, a factor of all the policy's tokens or one factor a token."""
+    for key, values in expected.items():
+        uid, sample, _ = key.split("_")
+        mask = torch.tensor(MASKS[uid][int(sample)], dtype=torch.float32)
+        torch.testing.assert_close(found[key], torch.tensor(values) * mask, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_every_token_of_the_policy_has_its_advantage_times_the_weight(step):
+    played, metrics = step(), {}
+    played.trainer._compute_advantage(played.batch, metrics)
+    expected = {
+        f"{uid}_{sample}_0": W[uid][sample] * advantage
+        for uid, scores in SCORES.items()
+        for sample, advantage in enumerate(group_relative(scores))
+    }
+    check(played.field("advantages"), expected)
+    assert metrics["seal/w/max"] == 1.9 and metrics["seal/groups_with_spread"] == 2
+
+
+def test_a_turns_tokens_may_have_their_own_weight_and_the_sign_of_the_advantage_decides(step):
+    played = step("seal.reweighting.per_turn=true", "seal.reweighting.apply_to=negative")
+    played.trainer._compute_advantage(played.batch, {})
+    positive, negative, *_ = group_relative(SCORES["b"])
+    expected = {
+        "b_0_0": positive,
+        "b_1_0": [0.8 * negative, 1.5 * negative, 1.15 * negative, 1.15 * negative],
+        "b_3_0": 1.9 * negative,
+    }
+    check(played.field("advantages"), expected)
+
+
+@pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
+def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(step, change):
+    played = step(changes={"a_2_0": change})
+    played.trainer._compute_advantage(played.batch, {})
+    uids = played.field("uid")
+    assert uids["a_2_0"] == "a_2_0-apart"
+    assert {uid for key, uid in uids.items() if key != "a_2_0"} == {"a", "b"}
+    left = dict(zip((0, 1, 3), group_relative([SCORES["a"][sample] for sample in (0, 1, 3)]), strict=True))
+    expected = {f"a_{sample}_0": W["a"][sample] * advantage for sample, advantage in left.items()}
+    check(played.field("advantages"), {**expected, "a_2_0": 0.0})
+    for mask in ("response_mask", "loss_mask"):
+        assert not played.field(mask)["a_2_0"].any(), "it would have a part in the KL term and the token mean"
+
+
+def test_the_only_one_left_of_a_group_has_no_advantage(step):
+    excluded = {f"a_{sample}_0": {"excluded": True} for sample in range(3)}
+    played, metrics = step(changes=excluded), {}
+    played.trainer._compute_advantage(played.batch, metrics)
+    check(played.field("advantages"), dict.fromkeys([*excluded, "a_3_0"], 0.0))
+    assert not played.field("loss_mask")["a_3_0"].any()
+    assert metrics["seal/groups_dropped"] == 1
+
+
+def test_switched_off_the_advantages_are_verls_own(step):
+    plain, vanilla = step(), step("seal.enabled=false")
+    PPOTrainer._compute_advantage(plain.trainer, plain.batch, {})
+    vanilla.trainer._compute_advantage(vanilla.batch, {})
+    before, after = plain.field("advantages"), vanilla.field("advantages")
+    assert all(torch.equal(before[key], after[key]) and before[key].any() for key in before)
+
+
+def test_the_largest_difference_of_log_probs_is_logged_and_a_tools_tokens_do_not_count(step):
+    played, metrics = step(noise={"a_0_0": [0.0, 5e-5, 9.0, -6e-5]}), {}
+    played.trainer._compute_advantage(played.batch, metrics)
+    assert metrics["seal/logp_diff_max"] == pytest.approx(6e-5, rel=0.01)
+
+
+def test_an_engine_with_other_weights_ends_the_step_before_anything_is_weighed(step):
+    played = step(noise={"b_3_0": [0.0, 0.0, -0.5]})
+    with pytest.raises(RuntimeError, match=r"step 1 .* differ by 5\.00e-01, more than seal.logprob_tolerance=1e-04"):
+        played.trainer._compute_advantage(played.batch, {})
+    check(played.field("advantages"), {"b_3_0": group_relative(SCORES["b"])[3]})
