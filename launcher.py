@@ -89,7 +89,7 @@ def run(
     from seal.launch.lock import locked
     from seal.launch.processes import adopt_orphans, stop_descendants
     from seal.launch.recipe import HOME, compose_recipe
-    from seal.launch.service import Service, require_services, service_urls
+    from seal.launch.service import Service, probe, require_services, service_urls
     from seal.training.log import RunLog
 
     replayed = None
@@ -112,6 +112,8 @@ def run(
     if warning := attention.fall_back(config):
         console.print(f"[yellow]warning:[/yellow] {warning}", highlight=False, soft_wrap=True)
     urls = service_urls(config, to_start=arguments.with_bfcl)
+    if not arguments.with_bfcl or probe(urls[0]) is not None:
+        require_agreement(urls[0], require_services(urls))  # what cannot be used leaves no folder and no record
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         composed = copy.deepcopy(config)
@@ -126,8 +128,8 @@ def run(
                 soft_wrap=True,
             )
             return _report(run_dir, console)
-        RunLog(run_dir).keep_through(start.step)
         train_rows, val_rows = preflight.write_data(config)
+        RunLog(run_dir).keep_through(start.step)
         folder = record.write_record(composed, config, recipe, overrides, [sys.executable, "launcher.py", *argv])
 
         adopt_orphans()

@@ -1,19 +1,25 @@
 """What stands in a launch's way is told apart by name, and what only looks like an obstacle is none."""
 
+import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import psutil
 import pytest
 
+from env_service.app import PROTOCOL
 from seal.launch.agreement import require_agreement
 from seal.launch.errors import LaunchError
 from seal.launch.interrupt import Interrupt
 from seal.launch.lock import LOCK_FILE, locked
 from seal.launch.recipe import HOME
 from seal.training.stop import StopRequest
+from tests.support.launches import free_url, refused
 
 HOLD = """
 import sys, time
@@ -40,11 +46,9 @@ def other_launcher(tmp_path):
     outcome="the second ends with code 1, the first goes on",
 )
 def test_a_folder_in_use(other_launcher, tmp_path):
-    with (
-        pytest.raises(LaunchError, match=rf"process {other_launcher.pid} on \S+ since .*experiment_name"),
-        locked(tmp_path),
-    ):
-        pass
+    error = refused("--with-bfcl", overrides=(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}"))
+    assert re.search(rf"process {other_launcher.pid} on \S+ since .*experiment_name", error)
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE] and other_launcher.poll() is None
 
 
 def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
@@ -99,11 +103,31 @@ def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
 )
 def test_a_service_of_another_version(change, named):
     package = json.loads((HOME / "data" / "manifest.json").read_text())["package"]
-    ours = {"protocol": 1, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
+    ours = {"protocol": PROTOCOL, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
     require_agreement("http://here", ours)
-    with pytest.raises(LaunchError, match=named) as raised:
-        require_agreement("http://here", {**ours, **change})
-    assert "env_service.env_url" in str(raised.value)
+    with service_that_answers({**ours, **change}) as url:
+        error = refused(overrides=(f"env_service.env_url={url}",))
+    assert named in error and "env_service.env_url" in error
+
+
+@contextlib.contextmanager
+def service_that_answers(version):
+    """The address of something that says it is a healthy environment service of this version."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(version).encode() if self.path == "/version" else b"OK")
+
+        def log_message(self, *_):
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture

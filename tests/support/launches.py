@@ -2,15 +2,20 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import requests
+
+from seal import exits
+from seal.launch.lock import LOCK_FILE
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600
@@ -35,14 +40,50 @@ def has_open_episodes(url: str) -> bool:
     return "env_service_episodes_open" in figures and "env_service_episodes_open 0\n" not in figures
 
 
+def launch(*arguments: str) -> subprocess.CompletedProcess:
+    """A launch that is over within seconds."""
+    command = [sys.executable, "launcher.py", *arguments]
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
+
+
+def refused(*options: str, overrides: tuple[str, ...] = ()) -> str:
+    """The error of a launch of the quickstart that must say one sentence, end with code 1 and leave nothing.
+
+    One that is refused after a look into its folder leaves the file of the folder's lock.
+    """
+    name = f"test-{uuid4().hex[:8]}"
+    run_dir, record = HOME / "experiments" / name, HOME / "launcher_record" / name
+    recipe = ("--conf", "exp/quickstart.yaml", *options)
+    try:
+        error = one_error(launch(*recipe, "--", f"trainer.experiment_name={name}", *overrides))
+        assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {LOCK_FILE}
+        return error
+    finally:
+        for folder in (run_dir, record):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def one_error(done: subprocess.CompletedProcess) -> str:
+    """The only error that a refused launch tells."""
+    assert done.returncode == exits.REFUSED, done.stdout + done.stderr
+    assert done.stderr == ""
+    errors = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "Traceback" not in done.stdout
+    return errors[0]
+
+
 @dataclass
 class Run:
-    """One experiment folder and the launches in it."""
+    """One experiment folder and the launches in it.
+
+    loggers: where it logs to beside its own files; None leaves the recipe's.
+    """
 
     name: str
     overrides: tuple[str, ...]
     prefix: tuple[str, ...] = ()
     with_bfcl: bool = True
+    loggers: str | None = "[console]"
     port: int = field(default_factory=free_port)
 
     @property
@@ -69,23 +110,26 @@ class Run:
         stages = self.lines("seal_log/stages.jsonl")
         return (stages[-1]["stage"], stages[-1]["step"]) if stages else ("", 0)
 
-    def command(self, *extra: str) -> list[str]:
+    def command(self, *extra: str, options: tuple[str, ...] = ()) -> list[str]:
+        """A launch of the run; extra: overrides, options: the launcher's own."""
         own = (
             f"trainer.experiment_name={self.name}",
             f"env_service.env_url=http://127.0.0.1:{self.port}",
-            "trainer.logger=[console]",
+            *((f"trainer.logger={self.loggers}",) if self.loggers else ()),
         )
-        recipe = ["--conf", "exp/quickstart.yaml", *(["--with-bfcl"] if self.with_bfcl else []), "--"]
-        return [*self.prefix, sys.executable, "launcher.py", *recipe, *own, *self.overrides, *extra]
+        source = options if "--replay" in options else ("--conf", "exp/quickstart.yaml", *options)
+        bfcl = ("--with-bfcl",) if self.with_bfcl else ()
+        return [*self.prefix, sys.executable, "launcher.py", *source, *bfcl, "--", *own, *self.overrides, *extra]
 
-    def start(self, *extra: str) -> subprocess.Popen:
+    def start(self, *extra: str, options: tuple[str, ...] = ()) -> subprocess.Popen:
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            self.command(*extra), cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        command = self.command(*extra, options=options)
+        return subprocess.Popen(command, cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def finish(self, *extra: str, deadline_s: float = START_DEADLINE_S) -> subprocess.CompletedProcess:
-        process = self.start(*extra)
+    def finish(
+        self, *extra: str, options: tuple[str, ...] = (), deadline_s: float = START_DEADLINE_S
+    ) -> subprocess.CompletedProcess:
+        process = self.start(*extra, options=options)
         try:
             output, _ = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
