@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from uuid import uuid4
 
 import pytest
 from omegaconf import OmegaConf
@@ -12,7 +13,7 @@ from seal.launch.recipe import HOME, compose_recipe
 from seal.launch.record import add_service, write_record
 from seal.launch.replay import Replay
 
-NAME = "test-replay"
+NAME = f"test-{uuid4().hex[:8]}"
 RECIPE = HOME / "exp" / "quickstart.yaml"
 COMMAND = ["python", "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl"]
 

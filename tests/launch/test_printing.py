@@ -1,0 +1,61 @@
+"""`launcher.py` shows what a launch would be, and starts nothing."""
+
+import re
+import shutil
+from uuid import uuid4
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch.plan import step_plan
+from seal.launch.preflight import write_data
+from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.record import write_record
+from seal.launch.replay import Replay
+from tests.support.launches import launch
+
+RECIPE = HOME / "exp" / "quickstart.yaml"
+
+
+@pytest.fixture
+def name():
+    """An experiment that nothing must be written for but its record."""
+    made = f"test-{uuid4().hex[:8]}"
+    yield made
+    shutil.rmtree(HOME / "launcher_record" / made, ignore_errors=True)
+    left = HOME / "experiments" / made
+    existed = left.exists()
+    shutil.rmtree(left, ignore_errors=True)
+    assert not existed
+
+
+def printed(*arguments: str) -> str:
+    done = launch(*arguments)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_plan_of_a_step(name):
+    own = [f"trainer.experiment_name={name}", "actor_rollout_ref.rollout.n=4"]
+    said = printed("--conf", "exp/quickstart.yaml", "--print-plan", "--", *own)
+    assert f"A training step of {name}" in said
+    rows = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in said.strip().splitlines()[1:])
+    assert rows == dict(step_plan(compose_recipe(RECIPE, own)).lines())
+    assert not (HOME / "launcher_record" / name).exists()
+
+
+def test_the_configuration(name):
+    own = [f"trainer.experiment_name={name}", "actor_rollout_ref.rollout.n=4", "seal.name='[red]'"]
+    said = printed("--conf", "exp/quickstart.yaml", "--print-config", "--", *own)
+    assert OmegaConf.create(said) == compose_recipe(RECIPE, own)
+    assert not (HOME / "launcher_record" / name).exists()
+
+
+def test_the_configuration_of_a_recorded_launch(name, tmp_path):
+    config = compose_recipe(RECIPE, [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7"])
+    write_data(config)
+    record = write_record(config, config, RECIPE, [], ["python", "launcher.py"])
+    own = ["trainer.experiment_name=again", "trainer.save_freq=3"]
+    said = OmegaConf.create(printed("--replay", str(record), "--print-config", "--", *own))
+    assert said == Replay(record).configuration(own)
+    assert (said.seal.seed, said.trainer.save_freq, said.seal.run_dir) == (7, 3, f"{tmp_path}/again")
