@@ -4,6 +4,10 @@ import json
 import re
 import signal
 
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.support.launches import HOME
+
 SMALL = (
     "data.train_batch_size=4",
     "actor_rollout_ref.actor.ppo_mini_batch_size=4",
@@ -14,7 +18,8 @@ SMALL = (
 
 
 def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run):
-    run = make_run(*SMALL, "trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=9")
+    settings = ("trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=9")
+    run = make_run(*SMALL, *settings, loggers=None)
     process = run.start()
     run.wait_for(process, lambda: run.stage == ("train", 2), "a second step")
     process.send_signal(signal.SIGINT)
@@ -36,11 +41,11 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     assert re.search(rf"Resuming from \S*{run.name}/checkpoints/global_step_{saved}", log)
 
     for step in steps:
-        assert step["logp_diff_max"] < 1e-4
-        assert step["trajectories"] == 16 and not step["infra"]
+        trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
+        assert [t["infra_message"] for t in trajectories if t["infra"]] == []
+        assert step["trajectories"] == 16 and not step["infra"] and step["logp_diff_max"] < 1e-4
         assert sum(step["label_counts"].values()) == 16  # first turns: one label each
         assert 0.5 <= step["w"]["min"] <= step["w"]["max"] <= 2.0
-        trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
         assert {t["omega_version"] for t in trajectories} == {step["omega"]["version"]}
         assert all(t["split"] == "train" and t["score"] in (0.0, 1.0) for t in trajectories)
 
@@ -59,11 +64,32 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
 
     again = run.finish()
     assert again.returncode == 0 and "complete" in again.stdout
-    assert [step["step"] for step in run.lines("seal_log/steps.jsonl")] == [1, 2, 3]
+    assert run.logged == [1, 2, 3]
+    drawn = weights_drawn(run)
+    assert [step for step, _ in drawn] == [1, 2, 3]
+
+    back = run.finish(options=("--resume", str(run.checkpoints / f"global_step_{saved}")))
+    assert back.returncode == 0, back.stdout
+    assert deterministic(run.lines("seal_log/steps.jsonl")) == deterministic(steps)
+    # The steps after the checkpoint were drawn twice; TensorBoard shows the second time alone.
+    assert weights_drawn(run) == drawn
+    assert [step for step, _ in weights_drawn(run, hide_superseded=False)] == [1, 2, 3, *range(saved + 1, 4)]
 
 
-def test_switched_off_it_is_vanilla_grpo(make_run):
-    run = make_run(*SMALL, "trainer.total_training_steps=1", "seal.enabled=false", "trainer.val_before_train=false")
+def weights_drawn(run, hide_superseded=True):
+    """Step and value of each point of a curve of ours, as TensorBoard shows it."""
+    events = EventAccumulator(str(run.folder / "tensorboard"), purge_orphaned_data=hide_superseded).Reload()
+    return [(point.step, point.value) for point in events.Scalars("seal/w/mean")]
+
+
+def deterministic(steps):
+    measured = ("seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean")
+    return [{key: value for key, value in step.items() if key not in measured} for step in steps]
+
+
+def test_switched_off_it_is_vanilla_grpo_and_its_record_runs_again(make_run):
+    off = ("seal.enabled=false", "trainer.total_training_steps=1", "trainer.val_before_train=false")
+    run = make_run(*SMALL, *off, "trainer.test_freq=-1", "trainer.save_freq=-1")
     done = run.finish()
     assert done.returncode == 0, done.stdout
     (step,) = run.lines("seal_log/steps.jsonl")
@@ -71,3 +97,11 @@ def test_switched_off_it_is_vanilla_grpo(make_run):
     assert step["omega"] is None and step["events"] == [] and step["label_counts"]
     trajectories = run.lines("seal_log/trajectories/1.jsonl")
     assert {t["omega_version"] for t in trajectories} == {None}
+
+    (record,) = (HOME / "launcher_record" / run.name).iterdir()
+    again = make_run(with_bfcl=False)  # the record says that the launcher started the service
+    done = again.finish(options=("--replay", str(record)))
+    assert done.returncode == 0, done.stdout
+    assert not re.search(r"differs from the record: (package|file|service)", done.stdout)
+    assert deterministic(again.lines("seal_log/steps.jsonl")) == deterministic([step])
+    assert len(again.lines("seal_log/trajectories/1.jsonl")) == len(trajectories)
