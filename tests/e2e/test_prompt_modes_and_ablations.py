@@ -6,6 +6,7 @@ so these runs are as small as a group-relative advantage allows.
 """
 
 import pytest
+from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
@@ -78,6 +79,9 @@ def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
         assert all(each["tokens"] > 0 and each["labels"] for each in trajectories)
     (validated,) = run.lines("validation_log/2.jsonl")
     assert validated["prompt_mode"] == mode and validated["omega_version"] is None
+    (record,) = (HOME / "launcher_record" / run.name).iterdir()
+    source = OmegaConf.load(record / "trainer.yaml").seal.diagnosis.source
+    assert source == ("random" if ablation == "random_labels" else "verifier")
     ONLY[ablation](steps)
 
 
@@ -100,6 +104,7 @@ def without_closed_loop(steps):
 
 
 def random_labels(steps):
+    # Two labels a step may be drawn as they were: tests/training/test_closed_loop.py has enough to tell.
     assert all(step["omega"] is not None and step["label_counts"] for step in steps)
 
 

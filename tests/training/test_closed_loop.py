@@ -1,11 +1,13 @@
 """One step of Algorithm 1 without a trainer: what is weighed, what counts, what is kept."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
 import pytest
 from omegaconf import OmegaConf
 
+from seal.diagnosis.profile import Profile
 from seal.launch.recipe import HOME, compose_recipe
 from seal.rollout.record import TrajectoryRecord
 from seal.training.closed_loop import ClosedLoop, LoopSettings, TokenWeights
@@ -49,6 +51,19 @@ def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     assert [w.w for w in weights] == [1.0] * 16
     assert loop.omega_to_send() is None and report.omega is None and not report.events
     assert report.labels == {"invalid_tool_call": 10, "pass": 6}
+
+
+def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is_logged():
+    loop, diagnosed = ClosedLoop(settings("ablation=random_labels")), Counter()
+    for step in (1, 2):
+        records = batch()
+        weights, report = run(loop, step, records)
+        diagnosed.update(label for each in records for label in each.labels)
+        assert sum(report.labels.values()) == 16 and set(report.labels) <= set(diagnosed)
+        assert len({w.w for w in weights[:10]}) == len({w.w for w in weights[10:]}) == 2  # both have either label
+        assert report.records == tuple(records)
+    observed = Profile.from_json(loop.state["observed"]).total().labels()
+    assert {label: cell.count for label, cell in observed.items()} == diagnosed
 
 
 def test_without_closed_loop_omega_and_rho_stay():
