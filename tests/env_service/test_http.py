@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -207,7 +208,7 @@ HOSTILE = [
     '{"name":"print","arguments":{"x":1}}',
     '{"name":"exit","arguments":{}}',
     '{"name":"mkdir(dir_name=\'a\') or print","arguments":{}}',
-    '{"name":"mkdir","arguments":{"dir_name=__import__(\'os\').system(\'touch /tmp/env_service_pwned\'), x":1}}',
+    '{"name":"mkdir","arguments":{"dir_name=__import__(\'os\').system(\'touch PWNED\'), x":1}}',
     '{"name":"mkdir","arguments":{"dir_name":"\\ud800"}}',
     '{"name":"mkdir","arguments":{"dir_name":1e999}}',
     '{"name":"mkdir","arguments":{"dir_name":NaN}}',
@@ -224,7 +225,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("omega", [None, Omega.of().to_json()], ids=["evaluation", "training"])
-def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, omega: Any) -> None:
+def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, omega: Any, tmp_path: Path) -> None:
+    pwned = tmp_path / "pwned"
+    text = text.replace("PWNED", str(pwned))
     params = {"tool_prompt_mode": "compact", "omega": omega}
     client.ok("create", {"task_id": TASK, "instance_id": "hostile", "params": params})
     try:
@@ -234,7 +237,7 @@ def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, ome
         report = client.ok("evaluate", {"instance_id": "hostile"})
         actions = report["evidence"][0]["actions"]
         assert actions[0]["refusals"] or all(call["error"] for call in actions[0]["calls"]) or "ud800" in text
-        assert not Path("/tmp/env_service_pwned").exists()
+        assert not pwned.exists()
     finally:
         client.ok("release", {"instance_id": "hostile"})
 
@@ -312,6 +315,24 @@ def test_a_second_environment_is_added_without_touching_the_service(
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
         assert "env_service_worker_restarts 4\n" in metrics
         assert 'env_service_failures_total{cause="lost"} 2\n' in metrics
+
+
+def test_a_label_of_the_extending_guide_is_made_in_the_service(
+    start_service: Callable[..., AbstractContextManager[int]], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    rule = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
+    environment = "from env_service.environments.bfcl.environment import BfclEnvironment"
+    (tmp_path / "repeated_call.py").write_text(f"{rule}\n{environment}\n", encoding="utf-8")
+    path, added = f"{tmp_path}{os.pathsep}{ROOT}", "bfcl=repeated_call:BfclEnvironment"
+    with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path) as port:
+        client = Client(port)
+        client.ok("create", {"task_id": TASK, "instance_id": "a", "params": COMPACT})
+        for _ in range(2):
+            client.say("a", '<tool_call>{"name":"cd","arguments":{"folder":"nowhere"}}</tool_call>')
+        client.say("a", "Done.")
+        first, *_ = client.ok("evaluate", {"instance_id": "a"})["diagnosis"]
+    assert (first["label"], first["reason"]) == ("repeated_call", "cd failed and was called again unchanged")
 
 
 def test_the_protocol_is_documented_and_its_version_named(service: int) -> None:
