@@ -106,9 +106,8 @@ def test_ctrl_c_says_how_to_go_on(service_url, start_endpoint, tmp_path):
             [sys.executable, "-m", "seal.evaluation", *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
         )
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (tmp_path / "out" / "settings.json").exists():
+        while time.monotonic() < deadline and not json.load(urllib.request.urlopen(f"{endpoint}/served"))["requests"]:
             time.sleep(0.05)
-        time.sleep(1.0)
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=30)
     assert running.returncode == 130

@@ -81,8 +81,16 @@ def start(cluster):
 
 
 def ended(waits):
+    """The trainer is ended: by the watch, since it would wait for an hour."""
     with pytest.raises(RayActorError):
         ray.get(waits, timeout=NOTICED_S)
+
+
+def wait_until_watched(liveness, name):
+    deadline = time.monotonic() + NOTICED_S
+    while name not in liveness._asked:
+        assert time.monotonic() < deadline, f"{name} is not watched"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,7 @@ def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
     worker = start(Process, "agent_loop_worker_0_ab")
     pid = ray.get(worker.pid.remote())
     with Liveness() as liveness:
-        time.sleep(2)
+        wait_until_watched(liveness, "agent_loop_worker_0_ab")
         os.kill(pid, signal.SIGKILL)
         ended(trainer)
     assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in liveness.reason
@@ -116,7 +124,7 @@ def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
 def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
     server = start(Server, "vllm_server_0_0")
     with Liveness() as liveness:
-        time.sleep(2)
+        wait_until_watched(liveness, "vllm_server_0_0")
         ray.get(server.lose_engine.remote())
         ended(trainer)
     assert "engine of the rollout server vllm_server_0_0 has died" in liveness.reason

@@ -1,6 +1,7 @@
 """What the launcher reads while and after a run: steps, reasons of failure, where to resume."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -168,4 +169,5 @@ def test_the_selfcheck_finds_this_environment_ready():
         timeout=180,
         check=False,
     )
-    assert done.returncode == 0 and "ready: torch 2.13.0" in done.stdout, done.stdout + done.stderr
+    locked = re.search(r"^torch==([\d.]+)", (HOME / "requirements-cpu.txt").read_text(), re.MULTILINE)[1]
+    assert done.returncode == 0 and f"ready: torch {locked}" in done.stdout, done.stdout + done.stderr
