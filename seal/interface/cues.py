@@ -65,7 +65,7 @@ def _errors() -> Mapping[str, Mapping[str, str]]:
 def wording() -> tuple[str, ...]:
     """Every text of the data file: what cues say of themselves, whatever the task."""
     texts = [text for cue in catalogue().values() for text in (cue.text, cue.compact)]
-    return (*texts, *(text for error in _errors().values() for text in error.values()))
+    return (*texts, *(error[size] for error in _errors().values() for size in ("text", "compact")))
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ import random
 import pytest
 
 from env_service.environments.bfcl.catalog import all_tools, available_tools, load_tasks, revealed_tools
+from env_service.environments.bfcl.leaks import episode_guard
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.diagnosis.schema import violations
-from seal.interface.cues import Omega, catalogue, observe_feedback, observe_reveal, observe_start
+from seal.interface.cues import Omega, catalogue, observe_feedback, observe_reveal, observe_start, wording
 from seal.interface.guard import InterfaceLeak, LeakGuard, leaves, public_documents, reference_secrets
 
 FULL = Omega.of(list(catalogue()))
@@ -64,6 +65,13 @@ def test_a_cue_with_a_value_in_it_would_be_caught_on_the_tasks():
         guard = LeakGuard(_secrets(task), (*public_documents(all_tools(task)), task.users[0] or ""))
         caught += bool(guard.leaks("S", "S\nFor example, put it into final_report.pdf or ask for TSLA."))
     assert caught > 0
+
+
+def test_our_own_wording_is_no_leak_even_where_a_word_of_it_is_in_a_state():
+    task = load_tasks()["multi_turn_base_19"]
+    assert "work" in _secrets(task), "a folder of this task has a name that a cue uses as a word"
+    for text in wording():
+        episode_guard(task).check("OBS", "OBS\n" + text)
 
 
 # --- the property over all tasks -----------------------------------------------------
