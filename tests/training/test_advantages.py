@@ -166,3 +166,19 @@ def test_an_engine_with_other_weights_ends_the_step_before_anything_is_weighed(s
     with pytest.raises(RuntimeError, match=r"step 1 .* differ by 5\.00e-01, more than seal.logprob_tolerance=1e-04"):
         played.trainer._compute_advantage(played.batch, {})
     check(played.field("advantages"), {"b_3_0": group_relative(SCORES["b"])[3]})
+
+
+def test_a_log_prob_that_is_no_number_ends_the_step(step):
+    played = step(noise={"a_0_0": [0.0, float("nan"), 0.0, 0.0]})
+    with pytest.raises(RuntimeError, match="Log-probs of step 1 are not finite"):
+        played.trainer._compute_advantage(played.batch, {})
+
+
+def test_the_mean_difference_has_a_limit_of_its_own(step):
+    limits = ("seal.logprob_tolerance=null", "seal.logprob_mean_tolerance=0.01")
+    played, metrics = step(*limits, noise={"a_0_0": [0.1, 0.0, 9.0, 0.0]}), {}
+    played.trainer._compute_advantage(played.batch, metrics)
+    assert metrics["seal/logp_diff_mean"] == pytest.approx(0.1 / 20, rel=0.01)
+    played = step(*limits, noise={"a_0_0": [0.4, 0.0, 0.0, 0.0]})
+    with pytest.raises(RuntimeError, match="logprob_mean_tolerance"):
+        played.trainer._compute_advantage(played.batch, {})
