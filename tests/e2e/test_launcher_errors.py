@@ -1,30 +1,16 @@
 """What cannot run says so in one sentence, exits with 1 and leaves nothing behind."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import pytest
 
 from tests.support.launches import free_url, launch, one_error, refused
+from tests.support.stub_server import answering
 
 
 @pytest.fixture
 def other_server():
     """Something that speaks HTTP and is not the environment service."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"hello")
-
-        def log_message(self, *_):
-            return None
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with answering({}, otherwise="hello") as url:
+        yield url
 
 
 @pytest.mark.parametrize("with_bfcl", [(), ("--with-bfcl",)])

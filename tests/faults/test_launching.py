@@ -1,13 +1,10 @@
 """What stands in a launch's way is told apart by name, and what only looks like an obstacle is none."""
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import psutil
 import pytest
@@ -20,6 +17,7 @@ from seal.launch.lock import LOCK_FILE, locked
 from seal.launch.recipe import HOME
 from seal.training.stop import StopRequest
 from tests.support.launches import free_url, refused
+from tests.support.stub_server import service_that_answers
 
 HOLD = """
 import sys, time
@@ -105,29 +103,9 @@ def test_a_service_of_another_version(change, named):
     package = json.loads((HOME / "data" / "manifest.json").read_text())["package"]
     ours = {"protocol": PROTOCOL, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
     require_agreement("http://here", ours)
-    with service_that_answers({**ours, **change}) as url:
+    with service_that_answers(**{**ours, **change}) as url:
         error = refused(overrides=(f"env_service.env_url={url}",))
     assert named in error and "env_service.env_url" in error
-
-
-@contextlib.contextmanager
-def service_that_answers(version):
-    """The address of something that says it is a healthy environment service of this version."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(version).encode() if self.path == "/version" else b"OK")
-
-        def log_message(self, *_):
-            return None
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture

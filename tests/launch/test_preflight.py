@@ -1,10 +1,7 @@
 """What a launcher refuses before anything starts: one sentence that names the key and the mend."""
 
 import json
-import threading
-from contextlib import contextmanager
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from omegaconf import OmegaConf
@@ -15,6 +12,7 @@ from seal.launch.errors import LaunchError
 from seal.launch.recipe import HOME, compose_recipe
 from seal.launch.service import Service, require_services, service_urls
 from tests.support.launches import free_url
+from tests.support.stub_server import answering, service_that_answers
 
 POLICY = HOME / "data" / "quickstart_policy"
 MODEL = "actor_rollout_ref.model"
@@ -79,7 +77,7 @@ def test_a_model_of_the_hub_is_looked_at_before_the_start(config, monkeypatch):
     assert "HF_HUB_OFFLINE" in refused(config, preflight.CHECKS["model"])
     config.seal.process_env.HF_HUB_OFFLINE = "0"
     model = {"max_position_embeddings": 2048, "num_attention_heads": 4}
-    with hub({"/Somebody/small/resolve/main/config.json": model}) as url:
+    with answering({"/Somebody/small/resolve/main/config.json": model}) as url:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
         preflight.check(config)
         model["max_position_embeddings"] = 1024
@@ -89,26 +87,6 @@ def test_a_model_of_the_hub_is_looked_at_before_the_start(config, monkeypatch):
     assert "does not answer" in refused(config, preflight.CHECKS["model"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in refused(config, preflight.CHECKS["model"])
-
-
-@contextmanager
-def hub(files: dict):
-    """A place that serves JSON files, as the Hugging Face hub does."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200 if self.path in files else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps(files.get(self.path)).encode())
-
-        def log_message(self, *_):
-            return None
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -134,29 +112,10 @@ def test_one_address_and_a_list_are_services(config):
         service_urls(config, to_start=True)
 
 
-@contextmanager
-def service(**version):
-    """The two answers of an environment service that the launcher reads."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"OK" if self.path == "/healthz" else json.dumps(version).encode())
-
-        def log_message(self, *_):
-            return None
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-
-
 def test_services_must_answer_and_be_the_same():
-    with service(data_hash="a", protocol=1) as one, service(data_hash="a", protocol=1) as two:
+    with service_that_answers(data_hash="a", protocol=1) as one, service_that_answers(data_hash="a", protocol=1) as two:
         assert require_services([one, two]) == {"data_hash": "a", "protocol": 1}
-        with service(data_hash="b", protocol=1) as other, pytest.raises(LaunchError) as error:
+        with service_that_answers(data_hash="b", protocol=1) as other, pytest.raises(LaunchError) as error:
             require_services([one, other])
         assert "data_hash" in str(error.value) and other in str(error.value)
         with pytest.raises(LaunchError, match="No environment service answers"):

@@ -1,0 +1,37 @@
+"""A small HTTP server that gives fixed answers: something that is not the environment service, or says that it is."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+
+@contextmanager
+def answering(answers: Mapping[str, Any], otherwise: str | None = None) -> Iterator[str]:
+    """The address of a server that gives these answers by path, as JSON; 404 or `otherwise` for other paths."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            known = self.path in answers or otherwise is not None
+            self.send_response(200 if known else 404)
+            self.end_headers()
+            body = json.dumps(answers[self.path]) if self.path in answers else otherwise or ""
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def service_that_answers(**version: Any):
+    """The address of something that says that it is a healthy environment service of this version."""
+    return answering({"/version": version}, otherwise="OK")
