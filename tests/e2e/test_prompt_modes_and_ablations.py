@@ -80,32 +80,35 @@ def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
     (validated,) = run.lines("validation_log/2.jsonl")
     assert validated["prompt_mode"] == mode and validated["omega_version"] is None
     (record,) = (HOME / "launcher_record" / run.name).iterdir()
-    source = OmegaConf.load(record / "trainer.yaml").seal.diagnosis.source
-    assert source == ("random" if ablation == "random_labels" else "verifier")
-    ONLY[ablation](steps)
+    settings = OmegaConf.load(record / "trainer.yaml").seal
+    assert settings.diagnosis.source == ("random" if ablation == "random_labels" else "verifier")
+    ONLY[ablation](steps, settings)
 
 
-def vanilla(steps):
+def vanilla(steps, settings):
+    assert not settings.enabled
     assert all(step["w"]["min"] == step["w"]["max"] == 1 and step["omega"] is None for step in steps)
 
 
-def without_environment(steps):
+def without_environment(steps, settings):
     assert all(step["omega"] is None and step["w"]["min"] >= 0.5 for step in steps)
-    assert steps[0]["rho"] != steps[1]["rho"]
+    # Two invalid tool calls leave rho where it is: their utility is at its bound.
+    assert settings.closed_loop and settings.reweighting.enabled and settings.reweighting.dynamic
 
 
-def without_reweighting(steps):
+def without_reweighting(steps, settings):
+    assert settings.interface.enabled
     assert all(step["w"]["min"] == step["w"]["max"] == 1 and step["omega"] is not None for step in steps)
 
 
-def without_closed_loop(steps):
-    assert steps[0]["rho"] == steps[1]["rho"] and steps[0]["omega"] == steps[1]["omega"]
+def without_closed_loop(steps, settings):
+    assert not settings.closed_loop and steps[0]["rho"] == steps[1]["rho"] and steps[0]["omega"] == steps[1]["omega"]
     assert set(STATIC) < set(steps[0]["omega"]["cues"]) and not any(step["events"] for step in steps)
 
 
-def random_labels(steps):
+def random_labels(steps, settings):
     # Two labels a step may be drawn as they were: tests/training/test_closed_loop.py has enough to tell.
-    assert all(step["omega"] is not None and step["label_counts"] for step in steps)
+    assert settings.enabled and all(step["omega"] is not None and step["label_counts"] for step in steps)
 
 
 ONLY = {
