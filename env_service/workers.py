@@ -246,7 +246,8 @@ class Worker:
             return
         position = (step, call) if call_began else (-1, -1)
         if self._overdue:
-            limit = f"exceeded {self._settings.call_seconds:g} s"
+            seconds = self._settings.call_seconds if call_began else self._settings.request_seconds
+            limit = f"exceeded {seconds:g} s"
         elif self._process.returncode == OUT_OF_MEMORY:
             limit = f"exceeded {self._settings.memory_mb} MB of memory"
         elif log.suspect == position:
@@ -258,8 +259,8 @@ class Worker:
             _LOG.warning("call %d of step %d of episode %s %s", call, step, log.id, limit)
             log.broken.append((step, call, f"the call {limit}"))
         else:
-            log.lost = "The episode was closed: handling its last message exceeded the service's limits."
-            _LOG.warning("episode %s broke its worker outside a call", log.id)
+            log.lost = f"The episode was closed: handling its last message {limit}; the service's log may tell why."
+            _LOG.warning("episode %s %s outside a call", log.id, limit)
 
 
 class WorkerPool:
