@@ -2,6 +2,7 @@
 
 import json
 from functools import lru_cache
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -195,3 +196,13 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
     assert environment["VERL_PLATFORM"] == "cpu" and "SSH_TTY" not in environment
     assert all(isinstance(value, str) for value in environment.values())
+
+
+def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
+    config.trainer.default_local_dir = str(tmp_path)
+    config.seal.min_free_gb = 3e-6  # some 3,200 bytes
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
+    assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
+    (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
+    (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))
+    preflight.CHECKS["disk"](config)

@@ -98,6 +98,20 @@ def test_the_state_survives_a_round_trip_and_the_next_step_is_the_same():
     assert first.state == second.state
 
 
+def test_a_resumed_run_has_the_window_and_the_static_rho_of_its_recipe():
+    first = ClosedLoop(settings())
+    for step in range(1, 5):
+        run(first, step, batch())
+    narrow = ClosedLoop(settings("seal.diagnosis.window=2"))
+    narrow.restore(first.state)
+    assert narrow.state["profile"]["window"] == 2
+    assert [entry["step"] for entry in narrow.state["profile"]["steps"]] == [3, 4]
+    assert narrow.state["profile"]["total"] == first.state["profile"]["total"]
+    frozen = ClosedLoop(settings("seal.closed_loop=false", "+seal.reweighting.rho.pass=0.7"))
+    frozen.restore(first.state)
+    assert frozen.state["rho"]["pass"] == 0.7
+
+
 def test_excluded_trajectories_count_nowhere():
     cut = record(16, ("invalid_tool_call",), stop="max_steps", excluded=True)
     weights, report = run(ClosedLoop(settings()), 1, [*batch(), cut])
