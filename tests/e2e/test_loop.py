@@ -94,7 +94,8 @@ def test_switched_off_it_is_vanilla_grpo(make_run):
 
 @pytest.mark.slow
 def test_a_named_checkpoint_and_a_record_run_the_same_again(make_run):
-    run = make_run(*SMALL, "trainer.total_training_steps=2", "trainer.val_before_train=false", "trainer.test_freq=-1")
+    settings = ("trainer.total_training_steps=2", "trainer.val_before_train=false", "trainer.test_freq=-1")
+    run = make_run(*SMALL, *settings, loggers=None)
     done = run.finish()
     assert done.returncode == 0, done.stdout
     steps, drawn = deterministic(run.lines("seal_log/steps.jsonl")), weights_drawn(run)
