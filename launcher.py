@@ -87,9 +87,10 @@ def run(
     from seal.launch import attention, preflight, record, replay, resume
     from seal.launch.agreement import require_agreement
     from seal.launch.lock import locked
-    from seal.launch.processes import adopt_orphans, stop_descendants
-    from seal.launch.recipe import HOME, compose_recipe
+    from seal.launch.recipe import compose_recipe
     from seal.launch.service import Service, probe, require_services, service_urls
+    from seal.paths import HOME
+    from seal.processes import adopt_orphans, stop_descendants
     from seal.training.log import RunLog
 
     replayed = None
@@ -163,12 +164,13 @@ def train(config, resolved: Path, run_dir: Path, service, lock: int, console: Co
     """Run the training process to its end; LaunchError or KeyboardInterrupt when it does not end by itself."""
     from seal.launch import cluster
     from seal.launch.follow import failure_reason, follow
-    from seal.launch.processes import start, stop_tree
-    from seal.launch.recipe import HOME
+    from seal.paths import HOME
+    from seal.processes import start, stop_tree
+    from seal.training.cluster import joins
     from seal.training.stop import StopRequest
 
     joining = {}
-    if cluster.joins(config):
+    if joins(config):
         joining[cluster.AUTHENTICATION] = cluster.look_at(config.ray_kwargs.ray_init.address).authentication
     log = run_dir / "train.log"
     log.unlink(missing_ok=True)

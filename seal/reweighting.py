@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seal.diagnosis import labels as vocabulary
+from seal import labels as vocabulary
 from seal.diagnosis.config import read_settings
-from seal.diagnosis.labels import EXCLUDED, PASS
 from seal.diagnosis.profile import Profile
+from seal.labels import EXCLUDED, PASS
 
 
 @dataclass(frozen=True)

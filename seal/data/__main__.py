@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from .band import find_band
-from .files import write_json
-from .prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare, split_facts
-from .selection import Selection, write_parquet
-from .splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
+from env_service.environments.bfcl.splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
+from seal.data.band import find_band
+from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare, split_facts
+from seal.data.selection import Selection, write_parquet
+from seal.files import write_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.evaluation.log import read_log
-
-from .files import file_sha256
-from .rows import refuse_evaluation_tasks
+from seal.data.rows import refuse_evaluation_tasks
+from seal.files import file_sha256
+from seal.records.validation import read_log
 
 
 @dataclass(frozen=True)

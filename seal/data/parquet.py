@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .files import json_hash
-from .rows import TaskRow
+from seal.data.rows import TaskRow
+from seal.files import json_hash
 
 SCHEMA = pa.schema(
     [

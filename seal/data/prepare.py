@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.catalog import data_hash, load_tasks
-
-from .files import json_hash, write_json
-from .parquet import read_rows, rows_hash, write_rows
-from .rows import TaskRow, whole_rows
-from .splits import CATEGORIES, SPLITS, parse_task_id, siblings_in_train, task_ids
+from env_service.environments.bfcl.splits import CATEGORIES, SPLITS, parse_task_id, siblings_in_train, task_ids
+from seal.data.parquet import read_rows, rows_hash, write_rows
+from seal.data.rows import TaskRow, whole_rows
+from seal.files import json_hash, write_json
 
 MANIFEST = "manifest.json"
 RELEASED_SPLIT = "bfcl_400_split.json"

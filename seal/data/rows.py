@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .splits import CATEGORIES, Side, parse_task_id, side_of
+from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
+from seal.records.source import WHOLE, data_source
 
 AGENT_NAME = "seal_agent"
-WHOLE = -1
-"""The number of turns that stands for the whole task."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +47,6 @@ class TaskRow:
                 "turns": self.turns,
             },
         }
-
-
-def data_source(category: str, turns: int = WHOLE) -> str:
-    """The name under which a category's whole tasks or its prefixes of k turns are counted."""
-    return category if turns == WHOLE else f"{category}@{turns}"
-
-
-def parse_data_source(source: str) -> tuple[str, int]:
-    """Category and turns of a data source; ValueError with one sentence for an unknown category."""
-    category, _, turns = source.partition("@")
-    if category not in CATEGORIES or (turns and not turns.isdigit()):
-        raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
-    return category, int(turns) if turns else WHOLE
 
 
 def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:

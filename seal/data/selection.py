@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from seal.diagnosis.labels import CORRECT_ABSTENTION, PASS
-
-from .jsonl import BadLine, Line, read_jsonl, step_files
-from .rows import WHOLE, TaskRow, whole_rows
-from .splits import CATEGORIES, DEFAULT_SPLIT, SCENARIO_COUNT, SPLITS, Side, parse_task_id, task_ids
+from env_service.environments.bfcl.splits import (
+    CATEGORIES,
+    DEFAULT_SPLIT,
+    SCENARIO_COUNT,
+    SPLITS,
+    Side,
+    parse_task_id,
+    task_ids,
+)
+from seal.data.rows import TaskRow, whole_rows
+from seal.jsonl import BadLine, Line, read_jsonl, step_files
+from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.records.source import WHOLE
 
 _MET = frozenset({PASS, CORRECT_ABSTENTION})
 
@@ -138,7 +146,7 @@ def select(
 
 def write_parquet(selection: Selection, path: Path | str) -> int:
     """Write a selection as a parquet file that verl reads; the number of rows."""
-    from .parquet import write_rows  # pyarrow is needed here only
+    from seal.data.parquet import write_rows  # pyarrow is needed here only
 
     return write_rows(selection.rows(), path)
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from .splits import parse_task_id
+from env_service.environments.bfcl.splits import parse_task_id
 
 DEFAULT_PATH = Path(__file__).resolve().parents[2] / "data" / "suspected_items.json"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seal.diagnosis.labels import EXCLUDED
+from seal.labels import EXCLUDED
 
 _MILLION = 1_000_000
 _DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "task": 1, "excluded": 1}

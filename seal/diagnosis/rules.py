@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seal.diagnosis import labels
+from seal import labels
 from seal.diagnosis.evidence import CallEvidence, TurnEvidence
 
 Test = Callable[[TurnEvidence], str | None]
@@ -239,7 +239,7 @@ def rules(taxonomy: str) -> tuple[Rule, ...]:
 def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> None:
     """Add a rule to a taxonomy, ahead of the first rule of the label ``before`` (default: last).
 
-    The rule's label must be declared (:func:`seal.diagnosis.labels.declare`).
+    The rule's label must be declared (:func:`seal.labels.declare`).
     Raises ValueError for an unknown label or taxonomy and for a name that is taken.
     """
     labels.get(rule.label)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from seal.diagnosis.labels import EXCLUDED, STATE_MISMATCH
 from seal.diagnosis.profile import Profile
+from seal.labels import EXCLUDED, STATE_MISMATCH
 
 SOURCES = ("verifier", "random", "constant", "shuffled")
 

@@ -15,23 +15,22 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from seal.data.files import json_hash
+from env_service.environments.bfcl.splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
 from seal.data.rows import TaskRow
 from seal.data.selection import Selection
-from seal.data.splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
 from seal.data.suspected import load_suspected
+from seal.evaluation.benchmark import Journal, Outcome, evaluate
+from seal.evaluation.endpoint import ChatEndpoint, EndpointRefused, Sampling
+from seal.evaluation.episode import EpisodeSettings
+from seal.evaluation.export import OFFICIAL_MODE, OFFICIAL_MODEL, export_bfcl
+from seal.evaluation.serving import environment_service, served_checkpoint
+from seal.evaluation.summary import summarise, suspected_tasks
+from seal.evaluation.tables import console as wide_console
+from seal.evaluation.tables import summary_table
+from seal.files import json_hash
 from seal.launch.errors import LaunchError
+from seal.records.validation import read_log
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
-
-from .benchmark import Journal, Outcome, evaluate
-from .endpoint import ChatEndpoint, EndpointRefused, Sampling
-from .episode import EpisodeSettings
-from .export import OFFICIAL_MODE, OFFICIAL_MODEL, export_bfcl
-from .log import read_log
-from .serving import environment_service, served_checkpoint
-from .summary import summarise, suspected_tasks
-from .tables import console as wide_console
-from .tables import summary_table
 
 SERVICE_URL = "http://127.0.0.1:8082"
 INTERRUPTED = 130

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.data.files import write_json, write_text
-from seal.data.jsonl import BadLine, read_jsonl
 from seal.data.rows import TaskRow
+from seal.evaluation.endpoint import ChatEndpoint, EndpointRefused
+from seal.evaluation.episode import EpisodeSettings, play
+from seal.files import write_json, write_text
+from seal.jsonl import BadLine, read_jsonl
 from seal.rollout.env_client import EnvironmentClient
-
-from .endpoint import ChatEndpoint, EndpointRefused
-from .episode import EpisodeSettings, play
 
 JOURNAL = "journal.jsonl"
 SETTINGS = "settings.json"

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from seal.data.rows import data_source
-from seal.data.splits import CATEGORIES
-
-from .log import ValidationLine
-from .statistics import PairedDifference, paired_difference
-from .summary import Task
+from env_service.environments.bfcl.splits import CATEGORIES
+from seal.evaluation.statistics import PairedDifference, paired_difference
+from seal.evaluation.summary import Task
+from seal.records.source import data_source
+from seal.records.validation import ValidationLine
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from typing import Any
 from uuid import uuid4
 
 from seal.data.rows import TaskRow
+from seal.evaluation.endpoint import ChatEndpoint, ContextExceeded, EndpointFault
+from seal.records.validation import MET
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
-
-from .endpoint import ChatEndpoint, ContextExceeded, EndpointFault
-from .log import MET
 
 logger = logging.getLogger(__name__)
 

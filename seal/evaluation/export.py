@@ -16,10 +16,10 @@ from typing import Any
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
-from seal.data.files import write_text
-from seal.data.jsonl import BadLine, Line, read_jsonl
-from seal.data.rows import WHOLE, parse_data_source
-from seal.data.splits import CATEGORIES, parse_task_id
+from env_service.environments.bfcl.splits import CATEGORIES, parse_task_id
+from seal.files import write_text
+from seal.jsonl import BadLine, Line, read_jsonl
+from seal.records.source import WHOLE, parse_data_source
 
 OFFICIAL_MODE = "bfcl_qwen_fc"
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from env_service.environments.bfcl.splits import siblings_in_train
 from seal.data.parquet import read_rows
-from seal.data.splits import siblings_in_train
-
-from .log import ValidationLine
+from seal.records.validation import ValidationLine
 
 TRAIN_ROWS = Path("data") / "train.parquet"
 

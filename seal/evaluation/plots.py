@@ -10,9 +10,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seal.data.files import write_text
-
-from .summary import Summary, informative
+from seal.evaluation.summary import Summary, informative
+from seal.files import write_text
 
 COLOURS = {
     "base": "#0072B2",

@@ -15,20 +15,26 @@ from typing import Any
 
 from rich.console import Console, Group
 
-from seal.data.files import write_json, write_text
-from seal.data.jsonl import BadLine, read_jsonl
+from env_service.environments.bfcl.splits import parse_task_id
 from seal.data.parquet import read_rows
-from seal.data.rows import WHOLE
-from seal.data.splits import parse_task_id
 from seal.data.suspected import DEFAULT_PATH, load_suspected
-
-from . import tables
-from .comparison import Comparison, Side, compare
-from .heldout import not_held_out
-from .log import Log, read_validation_dir
-from .plots import rates_figure, save
-from .summary import Task, missing_tasks, summarise, suspected_tasks
-from .tables import comparison_record, comparison_table, label_table, summary_record, summary_table, to_csv
+from seal.evaluation import tables
+from seal.evaluation.comparison import Comparison, Side, compare
+from seal.evaluation.heldout import not_held_out
+from seal.evaluation.plots import rates_figure, save
+from seal.evaluation.summary import Task, missing_tasks, summarise, suspected_tasks
+from seal.evaluation.tables import (
+    comparison_record,
+    comparison_table,
+    label_table,
+    summary_record,
+    summary_table,
+    to_csv,
+)
+from seal.files import write_json, write_text
+from seal.jsonl import BadLine, read_jsonl
+from seal.records.source import WHOLE
+from seal.records.validation import Log, read_validation_dir
 
 NAMED_BAD_LINES = 20
 

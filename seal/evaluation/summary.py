@@ -6,13 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seal.data.rows import WHOLE, data_source
-from seal.data.splits import CATEGORIES
+from env_service.environments.bfcl.splits import CATEGORIES
 from seal.data.suspected import SuspectedItem
-from seal.diagnosis.labels import EXCLUDED
-
-from .log import Log, ValidationLine
-from .statistics import Estimate, Observation, estimate, pass_at_k
+from seal.evaluation.statistics import Estimate, Observation, estimate, pass_at_k
+from seal.labels import EXCLUDED
+from seal.records.source import WHOLE, data_source
+from seal.records.validation import Log, ValidationLine
 
 Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""

@@ -11,9 +11,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .comparison import Comparison
-from .statistics import Estimate, PairedDifference
-from .summary import Summary, informative
+from seal.evaluation.comparison import Comparison
+from seal.evaluation.statistics import Estimate, PairedDifference
+from seal.evaluation.summary import Summary, informative
 
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what"})
 

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seal.diagnosis.config import read_settings
-from seal.diagnosis.labels import SYNONYMS
 from seal.diagnosis.profile import Cell, Profile, Tally
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.labels import SYNONYMS
 
 KINDS = ("schema", "feedback", "guideline")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME
+from seal.paths import HOME
 
 MEND = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another"
 

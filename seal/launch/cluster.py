@@ -1,4 +1,4 @@
-"""A Ray cluster that is there already: what it holds, and what a run must bring to its nodes.
+"""A Ray cluster that is there already: what it holds and how it is joined.
 
 `ray_kwargs.ray_init.address` names the cluster, RAY_ADDRESS where the recipe does
 not; `local` starts one for the run alone. A joined cluster is left running.
@@ -14,48 +14,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig, open_dict
-
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME
+from seal.paths import HOME
+from seal.training.cluster import LOCAL
 
-LOCAL = "local"
 DEADLINE_S = 60.0
 KEY = "ray_kwargs.ray_init.address"
 
-OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
-"""Arguments of ray.init that size a cluster; Ray refuses them for one that is there already."""
-
 AUTHENTICATION = "RAY_AUTH_MODE"
-
-FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN")
-FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
-"""Variables of the launching shell that workers on other nodes need; their nodes know nothing of it."""
-
-
-CPUS_PER_GPU = 3
-"""Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""
-
-
-@dataclass(frozen=True)
-class Processors:
-    """Processors that Ray must count before a run can start: verl would wait for ever for one that is missing.
-
-    Ray hands out numbers, not cores. training: on each node whose GPUs are used;
-    every: on any other node of the cluster.
-    """
-
-    training: int
-    every: int
-
-
-def processors(config: DictConfig, nodes: int = 1) -> Processors:
-    """What a recipe asks of a cluster of so many nodes.
-
-    The data queue's storage is dealt out to all nodes; its controller may come to be on any.
-    """
-    storage = -(-config.transfer_queue.backend.SimpleStorage.num_data_storage_units // nodes)
-    return Processors(CPUS_PER_GPU * config.trainer.n_gpus_per_node + storage + 1, storage)
 
 
 @dataclass(frozen=True)
@@ -83,11 +49,6 @@ class Cluster:
     def machines(self) -> int:
         """Distinct addresses of its nodes."""
         return len({node.ip for node in self.nodes})
-
-
-def joins(config: DictConfig) -> bool:
-    """Whether the recipe joins a cluster that is there already."""
-    return config.ray_kwargs.ray_init.address != LOCAL
 
 
 def look_at(address: str) -> Cluster:
@@ -151,32 +112,6 @@ def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[s
     if has_token or (Path.home() / ".ray" / "auth_token").is_file():
         return ("token", "disabled")
     return ("disabled",)
-
-
-def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
-    """Fit a recipe's ray.init arguments to its cluster.
-
-    A new one counts as many processors as the run needs where the recipe names no
-    number. One that is joined gets no sizes, and the environment for its workers.
-    """
-    arguments = config.ray_kwargs.ray_init
-    if not joins(config):
-        arguments.num_cpus = arguments.num_cpus or max(os.cpu_count() or 1, processors(config).training)
-        return
-    with open_dict(arguments):
-        for name in OF_A_NEW_CLUSTER:
-            arguments.pop(name, None)
-        arguments.runtime_env.env_vars = worker_environment(config, environment)
-
-
-def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of the run's workers on every node."""
-    kept = {
-        name: value for name, value in environment.items() if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)
-    }
-    path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
-    settings = {name: str(value) for name, value in config.seal.process_env.items()}
-    return {**kept, **settings, "PYTHONPATH": path}
 
 
 class _Answer:

@@ -17,17 +17,18 @@ from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
 from seal.data.rows import TaskRow
 from seal.data.selection import Selection
-from seal.launch.cluster import KEY, Cluster, joins, look_at, processors
+from seal.launch.cluster import KEY, Cluster, look_at
 from seal.launch.doctor import Torch
 from seal.launch.errors import LaunchError
 from seal.launch.hub import hub_configuration
 from seal.launch.plan import PlanError, StepPlan, step_plan
-from seal.launch.recipe import HOME
 from seal.launch.service import is_loopback, service_urls
+from seal.paths import HOME
 from seal.rollout.rewards import RewardSettings
 from seal.rollout.settings import RolloutSettings, ServiceSettings
 from seal.training.checkpoints import Retention
 from seal.training.closed_loop import LoopSettings
+from seal.training.cluster import joins, processors
 from seal.training.watch import InfrastructureWatch
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

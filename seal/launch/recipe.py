@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.launch.errors import LaunchError
+from seal.paths import HOME
 
-HOME = Path(__file__).resolve().parents[2]
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
 OPEN = ("seal.process_env.", "seal.reweighting.rho.")
 """Blocks of ours that hold any key."""

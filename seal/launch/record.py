@@ -16,8 +16,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from seal.data.files import file_sha256
-from seal.launch.recipe import HOME
+from seal.files import file_sha256
+from seal.paths import HOME
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from seal import exits
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME
+from seal.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, mend_tracker, step_of, verify
 
 

@@ -14,8 +14,8 @@ import requests
 from omegaconf import DictConfig
 
 from seal.launch.errors import LaunchError
-from seal.launch.processes import start, stop_tree
-from seal.launch.recipe import HOME
+from seal.paths import HOME
+from seal.processes import start, stop_tree
 from seal.rollout.env_client import authorization
 from seal.rollout.services import addresses
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from seal.data.splits import CATEGORIES, EVAL_SCENARIOS, TRAIN_SCENARIOS, task_id
+from env_service.environments.bfcl.splits import CATEGORIES, EVAL_SCENARIOS, TRAIN_SCENARIOS, task_id
 from seal.interface.cues import Omega, catalogue
 from seal.policy.corpus import CorpusSettings, fresh_variants, training_tasks, vocabulary
 from seal.policy.make import RECORD, Plan, make

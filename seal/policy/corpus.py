@@ -20,8 +20,8 @@ from functools import cache
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
-from seal.data.splits import TRAIN_SCENARIOS, side_of_scenario
 from seal.interface.sampling import random_omega
 from seal.policy.dialogue import Played, play_reference, play_with_slip
 from seal.policy.variants import Call, Responses, Script, VariantMaker

@@ -4,6 +4,6 @@
 ``python -m seal.report RUN`` does the same at any time.
 """
 
-from .summary import summarise
+from seal.report.summary import summarise
 
 __all__ = ["summarise"]

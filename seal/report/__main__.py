@@ -10,8 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from seal.evaluation.tables import console
-
-from .summary import summarise
+from seal.report.summary import summarise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

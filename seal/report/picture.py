@@ -13,8 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from seal.evaluation.plots import draw_rates, tidy
 from seal.evaluation.summary import Summary
 from seal.evaluation.tables import percent
-
-from .run import Run
+from seal.report.run import Run
 
 PALETTE = (
     "#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F", "#000000",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.data.jsonl import BadLine, Line, read_jsonl
-from seal.evaluation.log import Log, read_validation_dir
+from seal.jsonl import BadLine, Line, read_jsonl
+from seal.records.validation import Log, read_validation_dir
 
 STEPS = Path("seal_log") / "steps.jsonl"
 PICTURE = "report.png"

@@ -16,9 +16,8 @@ from seal.evaluation.heldout import not_held_out
 from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
-
-from .picture import draw
-from .run import PICTURE, STEPS, Mean, Run, ranges, read_run
+from seal.report.picture import draw
+from seal.report.run import PICTURE, STEPS, Mean, Run, ranges, read_run
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:

@@ -27,9 +27,9 @@ from verl.utils.tokenizer import normalize_token_ids
 from verl.workers.rollout.replica import TokenOutput
 
 from seal.interface.cues import Omega
+from seal.records.trajectory import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode
-from seal.rollout.record import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.rewards import RewardSettings, terminal_reward
 from seal.rollout.services import Services, addresses, shared_services
 from seal.rollout.settings import RolloutSettings, ServiceSettings

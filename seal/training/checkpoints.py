@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.data.files import write_json, write_text
+from seal.files import write_json, write_text
 from seal.training.state import STATE_FILE, StateError, load_state
 
 logger = logging.getLogger(__name__)

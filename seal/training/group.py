@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seal.rollout.record import TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 
 MIN_GROUP = 2
 """Below this a group has no spread to normalise by, and verl would use the raw reward as advantage."""

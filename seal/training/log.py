@@ -18,9 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from seal.data.files import write_text
-from seal.rollout.record import TrajectoryRecord
-from seal.training.closed_loop import StepReport
+from seal.files import write_text
+from seal.records.step import StepReport
+from seal.records.trajectory import TrajectoryRecord
 
 STEP_LOGS = ("profile", "omega", "steps")
 """Written in this order: a step that is in `steps` is in all."""

@@ -14,7 +14,7 @@ import sys
 from omegaconf import OmegaConf
 
 from seal import exits
-from seal.launch import cluster
+from seal.training import cluster
 
 logger = logging.getLogger(__name__)
 

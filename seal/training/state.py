@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seal.data.files import write_text
+from seal.files import write_text
 
 STATE_FILE = "seal_state.json"
 STATE_VERSION = 1

@@ -34,9 +34,10 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
-from seal.rollout.record import FATAL, TrajectoryRecord
+from seal.records.step import StepReport
+from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.training.checkpoints import Checkpoints, Retention, expected_size
-from seal.training.closed_loop import ClosedLoop, LoopSettings, StepReport
+from seal.training.closed_loop import ClosedLoop, LoopSettings
 from seal.training.group import Group, mark_groups
 from seal.training.log import RunLog, step_lines
 from seal.training.state import StateError, load_state, save_state

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from seal.data.rows import WHOLE, parse_data_source
-from seal.rollout.record import TrajectoryRecord
+from seal.records.source import WHOLE, parse_data_source
+from seal.records.trajectory import TrajectoryRecord
 
 PASS_SCORE = 1.0 - 1e-9
 

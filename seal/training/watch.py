@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from seal.rollout.record import FATAL, TrajectoryRecord
+from seal.records.trajectory import FATAL, TrajectoryRecord
 
 
 class InfrastructureFailure(RuntimeError):

@@ -14,8 +14,9 @@ from benchmarks.gpu import memory
 from benchmarks.gpu.__main__ import Arm, page
 from benchmarks.gpu.grow import LARGE, grow, grown
 from benchmarks.gpu.offline import engine_arguments, workload
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
 from seal.launch.selfcheck import built_for
+from seal.paths import HOME
 from seal.policy.model import SIZES, Size, new_model
 
 SMALL = SIZES["tiny"]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from env_service.environments.bfcl.splits import task_ids
 from seal.data.__main__ import main
 from seal.data.parquet import read_rows, write_rows
 from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
-from seal.data.splits import task_ids
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seal.data.splits import (
+from env_service.environments.bfcl.splits import (
     CATEGORIES,
     EVAL_SCENARIOS,
     RELEASED_ORDER,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.diagnosis import labels
+from seal import labels
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence, Violation
 from seal.diagnosis.rules import Diagnosis, Rule, diagnose, diagnose_turn, register, rules, unregister
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
-from seal.launch.recipe import HOME
+from seal.paths import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.recipes]
 

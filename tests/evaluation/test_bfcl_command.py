@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from seal.data.splits import parse_task_id
+from env_service.environments.bfcl.splits import parse_task_id
 from seal.evaluation.__main__ import main
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
-from seal.evaluation.log import read_log
 from seal.evaluation.serving import free_port
 from seal.evaluation.summary import summarise
+from seal.records.validation import read_log
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seal.data.splits import task_ids
-from seal.evaluation.log import read_log, read_validation_dir
+from env_service.environments.bfcl.splits import task_ids
 from seal.evaluation.stats import main
 from seal.evaluation.summary import summarise
+from seal.records.validation import read_log, read_validation_dir
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TASKS = task_ids()["eval"]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from seal.launch import resume
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 from seal.training.checkpoints import (
     FILES,
     SAVING,

@@ -14,7 +14,7 @@ from seal.launch.agreement import require_agreement
 from seal.launch.errors import LaunchError
 from seal.launch.interrupt import Interrupt
 from seal.launch.lock import LOCK_FILE, locked
-from seal.launch.recipe import HOME
+from seal.paths import HOME
 from seal.training.stop import StopRequest
 from tests.support.launches import free_url, refused
 from tests.support.stub_server import service_that_answers
@@ -59,7 +59,7 @@ def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
 
 def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from seal.launch.processes import start; "
+        "import sys, time; from pathlib import Path; from seal.processes import start; "
         "here = Path(sys.argv[1]); started = start(['sleep', '60'], log=here / 'log', cwd=here, env={}); "
         "print(started.pid, flush=True); time.sleep(60)"
     )

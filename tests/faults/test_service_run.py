@@ -15,8 +15,8 @@ import pytest
 
 from seal.launch import service as launch_service
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME
 from seal.launch.service import Service
+from seal.paths import HOME
 from tests.support.launches import free_port, has_open_episodes
 
 DEADLINE_S = 900

@@ -13,7 +13,8 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, verify
 from seal.training.state import load_state
 from seal.training.stop import StopRequest, StopRequested

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seal.interface.release import omega_of_release
+from env_service.environments.bfcl.release import omega_of_release
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from seal.launch import attention, flash_attn
 from seal.launch.attention import FALLBACK, FLASH, KEY
 from seal.launch.errors import LaunchError
 from seal.launch.flash_attn import compilers
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
 from seal.launch.wheel import VERSION, Build
+from seal.paths import HOME
 
 SEAL = HOME / "exp" / "SEAL.yaml"
 

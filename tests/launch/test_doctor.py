@@ -12,7 +12,8 @@ import pytest
 
 from seal.launch import doctor
 from seal.launch.doctor import Torch, examine
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 from tests.support.launches import free_url
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"

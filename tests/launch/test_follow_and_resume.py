@@ -13,9 +13,10 @@ from rich.console import Console
 from seal.launch import preflight, resume
 from seal.launch.errors import LaunchError
 from seal.launch.follow import failure_reason, follow, step_line
-from seal.launch.processes import start, stop_tree
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
 from seal.launch.resume import Start
+from seal.paths import HOME
+from seal.processes import start, stop_tree
 from seal.training.checkpoints import Checkpoints, Retention
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from seal.launch.plan import PlanError, step_plan
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 
 EXP = HOME / "exp"
 RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]

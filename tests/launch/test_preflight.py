@@ -8,10 +8,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.launch import preflight
-from seal.launch.cluster import OF_A_NEW_CLUSTER, Cluster, Node, authentication_modes, prepare
+from seal.launch.cluster import Cluster, Node, authentication_modes
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
 from seal.launch.service import Service, require_services, service_urls
+from seal.paths import HOME
+from seal.training.cluster import OF_A_NEW_CLUSTER, prepare
 from tests.support.launches import free_url
 from tests.support.stub_server import answering, service_that_answers
 

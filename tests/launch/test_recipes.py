@@ -14,7 +14,8 @@ from seal.data.selection import Selection
 from seal.interface.cues import catalogue
 from seal.interface.evolve import EvolveSettings
 from seal.launch.errors import LaunchError
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 from seal.reweighting import ReweightSettings
 from seal.rollout.settings import RolloutSettings
 from seal.training.closed_loop import LoopSettings

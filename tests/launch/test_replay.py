@@ -9,9 +9,10 @@ from omegaconf import OmegaConf
 
 from seal.launch.errors import LaunchError
 from seal.launch.preflight import write_data
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
 from seal.launch.record import add_service, write_record
 from seal.launch.replay import Replay
+from seal.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"
 RECIPE = HOME / "exp" / "quickstart.yaml"

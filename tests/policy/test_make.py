@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl import catalog
 from env_service.environments.bfcl.formats import get_format
-from seal.data.splits import EVAL_SCENARIOS
+from env_service.environments.bfcl.splits import EVAL_SCENARIOS
 from seal.policy.__main__ import main
 from seal.policy.corpus import CorpusSettings, script_of
 from seal.policy.make import RECORD, Plan, make

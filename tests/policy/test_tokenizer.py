@@ -10,7 +10,7 @@ from verl.utils.tokenizer.continuous_token_wiring import (
 )
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.data.splits import EVAL_SCENARIOS
+from env_service.environments.bfcl.splits import EVAL_SCENARIOS
 from seal.policy.corpus import (
     CorpusSettings,
     build_corpus,

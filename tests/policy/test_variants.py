@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.data.splits import TRAIN_SCENARIOS
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from seal.policy.corpus import (
     fixed_words,
     fresh_variants,

@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from seal.data.splits import task_ids
+from env_service.environments.bfcl.splits import task_ids
 
 LABELS = ("pass", "state_mismatch", "missing_tool_call", "invalid_tool_call", "argument_mismatch", "spurious_tool_call")
 

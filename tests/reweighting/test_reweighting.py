@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.diagnosis import labels
+from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.reweighting import Budget, ReweightSettings, initial_rho, turn_weights, update_rho, weight, weights
 

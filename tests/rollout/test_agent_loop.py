@@ -4,7 +4,7 @@ import pytest
 from ray.exceptions import RayActorError
 
 from seal.interface.cues import Omega
-from seal.rollout.record import CUTS
+from seal.records.trajectory import CUTS
 from seal.training.group import groups_dropped, mark_groups
 from tests.support.rollout_play import (
     ScriptedEngine,

@@ -22,10 +22,11 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigW
 from verl.workers.rollout.replica import TokenOutput
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.launch.recipe import HOME, compose_recipe
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
 from seal.policy.dialogue import play_reference
+from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
-from seal.rollout.record import TrajectoryRecord
 from seal.rollout.services import shared_services
 from tests.support.launches import free_port
 

@@ -12,8 +12,9 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
-from seal.launch.recipe import HOME, compose_recipe
-from seal.rollout.record import TrajectoryRecord
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
+from seal.records.trajectory import TrajectoryRecord
 from seal.training.trainer import SEALTrainer
 
 RHO = [

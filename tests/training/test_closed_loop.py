@@ -8,8 +8,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.diagnosis.profile import Profile
-from seal.launch.recipe import HOME, compose_recipe
-from seal.rollout.record import TrajectoryRecord
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
+from seal.records.trajectory import TrajectoryRecord
 from seal.training.closed_loop import ClosedLoop, LoopSettings, TokenWeights
 from seal.training.group import mark_groups
 from seal.training.watch import InfrastructureFailure, InfrastructureWatch

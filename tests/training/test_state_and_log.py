@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seal.rollout.record import TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.training.log import RunLog
 from seal.training.state import STATE_FILE, StateError, load_state, save_state
 

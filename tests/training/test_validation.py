@@ -1,6 +1,6 @@
 """The validation average is over categories, and infrastructure's failures are no failures of the policy."""
 
-from seal.rollout.record import TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.training.validation import validation_averages
 
 

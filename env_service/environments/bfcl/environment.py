@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Guard, Json
+from env_service.environments.bfcl import splits
 from env_service.environments.bfcl.catalog import CATEGORIES, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.settings import EVALUATION_SPLITS, read_settings
 from env_service.environments.bfcl.verifier import reference
-from seal.data import splits
 
 
 class BfclEnvironment:

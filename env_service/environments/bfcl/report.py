@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from env_service.environments.base import Json
 from env_service.environments.bfcl.catalog import Task
-from seal.diagnosis import labels
+from seal import labels
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import diagnose
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.release import omega_of_release
 from seal.diagnosis.rules import rules
 from seal.interface.cues import Omega, catalogue
-from seal.interface.release import omega_of_release
 
 EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
 

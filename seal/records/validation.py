@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.data.jsonl import BadLine, read_jsonl, step_files
-from seal.data.rows import WHOLE, data_source, parse_data_source
-from seal.data.splits import parse_task_id
-from seal.diagnosis.labels import CORRECT_ABSTENTION, PASS
+from env_service.environments.bfcl.splits import parse_task_id
+from seal.jsonl import BadLine, read_jsonl, step_files
+from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.records.source import WHOLE, data_source, parse_data_source
 
 MET = frozenset({PASS, CORRECT_ABSTENTION})
 """The labels of turns that met the verifier."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from seal.diagnosis.labels import SYNONYMS
 from seal.interface.cues import Omega, catalogue
+from seal.labels import SYNONYMS
 
 _OBSERVATION = ("schema_required", "schema_types", "schema_values", "schema_format")
 _FEEDBACK = ("feedback_error", "feedback_tools", "feedback_answer")

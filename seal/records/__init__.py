@@ -1,0 +1,1 @@
+"""What is kept of trajectories, validations and steps: one typed record each."""

@@ -1,0 +1,21 @@
+"""The name under which a category's whole tasks, or its prefixes, are counted."""
+
+from __future__ import annotations
+
+from env_service.environments.bfcl.splits import CATEGORIES
+
+WHOLE = -1
+"""The number of turns that stands for the whole task."""
+
+
+def data_source(category: str, turns: int = WHOLE) -> str:
+    """The name under which a category's whole tasks or its prefixes of k turns are counted."""
+    return category if turns == WHOLE else f"{category}@{turns}"
+
+
+def parse_data_source(source: str) -> tuple[str, int]:
+    """Category and turns of a data source; ValueError with one sentence for an unknown category."""
+    category, _, turns = source.partition("@")
+    if category not in CATEGORIES or (turns and not turns.isdigit()):
+        raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
+    return category, int(turns) if turns else WHOLE
