@@ -143,7 +143,7 @@ def check(out: Path | str) -> list[str]:
                 f"{out / FILES[name, 'train']} and {out / FILES[name, 'eval']} must not overlap; run prepare again."
             )
     if not (out / RELEASED_SPLIT).is_file():
-        problems.append(f"{out / RELEASED_SPLIT} is missing: run python -m seal.data prepare.")
+        problems.append(f"{out / RELEASED_SPLIT} is missing: run seal data prepare.")
     elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
         problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
     return problems
@@ -153,7 +153,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
     """The recorded manifest; ValueError naming the file when there is none or it is broken."""
     path = Path(out) / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: run python -m seal.data prepare --out {out}.")
+        raise ValueError(f"{path} does not exist: run seal data prepare --out {out}.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

@@ -64,5 +64,5 @@ def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:
     if held:
         raise ValueError(
             f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
-            f"for {purpose}: measure tasks of the training side (python -m seal.data select --split train)."
+            f"for {purpose}: measure tasks of the training side (seal data select --split train)."
         )

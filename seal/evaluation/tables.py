@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -22,15 +21,15 @@ FILE_WIDTH = 120
 
 
 def console(**options: Any) -> Console:
-    """A console that does not squeeze tables into 80 columns when nobody sits at it."""
+    """A console that does not squeeze tables into 80 columns when it is not a terminal."""
     made = Console(**options)
     return made if made.is_terminal or "width" in options else Console(**options, width=FILE_WIDTH)
 
 
 def table(title: str, columns: Sequence[str]) -> Table:
-    """An empty table in the house's look: the first text column left, figures right."""
-    look = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
-    made = Table(title=title, min_width=len(title), **look)
+    """An empty table in the project's style: text columns left, figures right."""
+    style = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
+    made = Table(title=title, min_width=len(title), **style)
     for name in columns:
         made.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
     return made
@@ -79,14 +78,15 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
 
 
 def label_table(rows: Sequence[Summary]) -> Table | None:
-    """Share of each label over all categories, a column a step; None without labels."""
+    """Share of each label over all categories, one column per step; None without labels."""
     averages = [row for row in rows if row.is_average and row.labels]
     if not averages:
         return None
     several = len({row.prefix for row in averages}) > 1
     heads = [f"step {row.step}" + (row.name.removeprefix("average") if several else "") for row in averages]
     made = table("Labels, % of turns", ["label", *heads])
-    order = sorted({label for row in averages for label in row.labels}, key=lambda x: -averages[0].labels.get(x, 0.0))
+    names = dict.fromkeys(label for row in averages for label in row.labels)
+    order = sorted(names, key=lambda label: -averages[0].labels.get(label, 0.0))
     for label in order:
         made.add_row(label, *(percent(row.labels.get(label, 0.0)) for row in averages))
     return made
@@ -108,7 +108,7 @@ def comparison_table(rows: Sequence[Comparison], title: str) -> Table:
             "-" if passed.p_mcnemar is None else _p(passed.p_mcnemar),
             _p(passed.p_bootstrap),
             with_difference(row.turn_rate),
-            style="bold" if row.name.startswith("average") else None,
+            style="bold" if row.is_average else None,
         )
     return made
 
@@ -148,16 +148,13 @@ def comparison_record(row: Comparison, suspected: str) -> dict[str, Any]:
 
 def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
     """Records as CSV text; labels become one column each."""
-    flat = []
-    for record in records:
-        labels = record.get("labels", {})
-        plain = {key: value for key, value in record.items() if key != "labels"}
-        flat.append({**plain, **{f"label_{name}": share for name, share in labels.items()}})
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(dict.fromkeys(key for record in flat for key in record)))
-    writer.writeheader()
-    writer.writerows(flat)
-    return stream.getvalue()
+    flat = [
+        {key: value for key, value in record.items() if key != "labels"}
+        | {f"label_{name}": share for name, share in record.get("labels", {}).items()}
+        for record in records
+    ]
+    # As objects: pandas would turn whole numbers of a column with gaps into floats.
+    return pd.DataFrame(flat, dtype=object).to_csv(index=False)
 
 
 def _estimate(name: str, estimate: Estimate | None) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""The end-of-run summary: tables for the terminal, and where everything lies."""
+"""The end-of-run summary: tables for the terminal, and the output files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seal.evaluation.summary import Summary, informative, missing_tasks, summari
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
 from seal.report.picture import draw
-from seal.report.run import PICTURE, STEPS, Mean, Run, ranges, read_run
+from seal.report.run import Change, Run, ranges, read_run
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -27,10 +27,8 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
     """
     run = read_run(run_dir)
     rows = summarise_log(run.validation) if run.validation else ()
-    picture = run.folder / PICTURE
-    draw(run, rows, picture)
-    parts: list[RenderableType] = [*_validation(run, rows), *_training(run), _places(run, picture)]
-    return tuple(parts)
+    draw(run, rows, run.folder.picture)
+    return (*_validation(run, rows), *_training(run), _output_files(run))
 
 
 def before_after_table(
@@ -82,7 +80,7 @@ def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
         notes.append("NAME@k: only the first k user turns of each task")
     samples = max((row.samples for row in before), default=1)
     if samples > 1:
-        notes.append(f"{samples} samples a task")
+        notes.append(f"{samples} samples per task")
     modes = sorted({line.prompt_mode for line in lines if line.prompt_mode})
     hashes = sorted({line.data_hash[:12] for line in lines if line.data_hash})
     notes += [f"prompt mode {', '.join(modes)}"] if modes else []
@@ -103,7 +101,7 @@ def _validation_problems(run: Run) -> list[str]:
     if log is None:
         return []
     problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
-    leak = not_held_out(run.folder, log.lines)
+    leak = not_held_out(run.folder.path, log.lines)
     problems += [leak] if leak else []
     for step, tasks in missing_tasks(log).items():
         problems.append(f"Validation at step {step} lacks {len(tasks)} tasks; the first is {tasks[0]}.")
@@ -119,27 +117,32 @@ def _training(run: Run) -> list[RenderableType]:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
-    first, last = quarters.rewards
-    change = quarters.reward_change
-    made.add_row("mean reward ± standard error", _mean(first), _mean(last), _change(change), style="bold")
-    w_first, w_last = (Mean.of([step.w[0] for step in part if step.w]) for part in (quarters.first, quarters.last))
-    if w_first and w_last:
-        lows_highs = [
-            f"{mean.value:.2f} ({min(s.w[1] for s in part if s.w):.2f} to {max(s.w[2] for s in part if s.w):.2f})"
-            for mean, part in ((w_first, quarters.first), (w_last, quarters.last))
-        ]
-        made.add_row("weight w: mean (range)", *lows_highs, f"{w_last.value - w_first.value:+.2f}")
-    spread = [sum(step.spread for step in part) / len(part) for part in (quarters.first, quarters.last)]
-    made.add_row("groups with spread a step", *(f"{value:.1f}" for value in spread), f"{spread[1] - spread[0]:+.1f}")
+    first, last = (str(mean or "-") for mean in quarters.rewards)
+    made.add_row("mean reward ± standard error", first, last, str(run.reward_change or "-"), style="bold")
+    weights = Change.between(*quarters.of(lambda step: step.w and step.w.mean))
+    if weights:
+        w_first, w_last = ([step.w for step in part if step.w] for part in (quarters.first, quarters.last))
+        ranges_of_w = (
+            f"({min(w.min for w in part):.2f} to {max(w.max for w in part):.2f})" for part in (w_first, w_last)
+        )
+        cells = (f"{mean:.2f} {span}" for mean, span in zip((weights.before, weights.after), ranges_of_w, strict=True))
+        made.add_row("weight w: mean (range)", *cells, f"{weights.after - weights.before:+.2f}")
+    signal = Change.between(*quarters.of(lambda step: step.groups_with_spread))
+    made.add_row(
+        "groups with signal per step",
+        f"{signal.before:.1f}",
+        f"{signal.after:.1f}",
+        f"{signal.after - signal.before:+.1f}",
+    )
     parts: list[RenderableType] = [made, _label_table(run)]
     parts += [_cue_table(run)] if run.cues else [Text("No cue was active at any step.")]
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes = []
     if run.seal_share is not None:
-        total = sum(step.total_seconds for step in run.steps)
+        total = run.total_seconds
         notes.append(
             f"SEAL itself took {percent(run.seal_share, 2)} % of {total:.0f} s in {len(run.steps)} steps "
-            f"({total / len(run.steps):.1f} s a step)"
+            f"({total / len(run.steps):.1f} s per step)"
         )
     agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
     if agreement:
@@ -185,30 +188,15 @@ def _cause(figures: Mapping[str, float]) -> str:
     return f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
 
 
-def _places(run: Run, picture: Path) -> RenderableType:
-    places = Table.grid(padding=(0, 2))
-    rows = [("picture", picture), ("steps", run.folder / STEPS), ("validations", run.folder / "validation_log")]
-    rows.append(("checkpoint", run.checkpoint))
-    for name, path in rows:
+def _output_files(run: Run) -> RenderableType:
+    files = Table.grid(padding=(0, 2))
+    folder = run.folder
+    paths = {"picture": folder.picture, "steps": folder.steps, "validations": folder.validations}
+    for name, path in (paths | {"checkpoint": folder.last_checkpoint}).items():
         shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
-        places.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
-    bad = [Text(f"{len(run.bad)} bad lines in {STEPS}; the first is {run.bad[0]}", style="bold red")] if run.bad else []
-    return Group(*bad, Text("Where it lies", style="bold"), places)
-
-
-def _mean(mean: Mean | None) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean.value:.3f}" + (f" ± {mean.standard_error:.3f}" if mean.standard_error is not None else "")
-
-
-def _change(change: tuple[float, float | None] | None) -> str:
-    if change is None:
-        return "-"
-    value, error = change
-    if not error:
-        return f"{value:+.3f}"
-    return f"{value:+.3f} ± {error:.3f} ({abs(value) / error:.1f} errors)"
+        files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
+    bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
+    return Group(*([Text(bad, style="bold red")] if bad else []), Text("Output files", style="bold"), files)
 
 
 def _figure(value: float | None) -> str:

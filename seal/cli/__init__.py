@@ -1,0 +1,1 @@
+"""The `seal` command: one module per command or group of commands."""
