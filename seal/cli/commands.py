@@ -10,26 +10,23 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-BAD_INPUT = 2
+from seal import exits
 
 
-class SeveralValues(TyperCommand):
-    """A command whose list options take several values at once: `--classes A B` is `--classes A --classes B`."""
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: ``--categories base miss_func``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat a list option before each of its further values, then parse as usual."""
-        several = {name for param in self.params if getattr(param, "multiple", False) for name in param.opts}
+        """Repeat the option before each of its values."""
+        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
         spread: list[str] = []
-        option, valued = "", False
-        for position, arg in enumerate(args):
-            if arg == "--":
-                return super().parse_args(ctx, spread + args[position:])
-            if arg.startswith("-") and len(arg) > 1:
-                option, valued = arg if arg in several else "", False
-            elif option:
-                spread += [option] if valued else []
-                valued = True
-            spread.append(arg)
+        current = None
+        for argument in args:
+            if argument.startswith("--"):
+                current = argument if argument in lists else None
+            elif current and spread[-1] != current:
+                spread.append(current)
+            spread.append(argument)
         return super().parse_args(ctx, spread)
 
 
@@ -40,4 +37,9 @@ def refusing(command: str) -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"{command}: {error}", markup=False)
-        raise typer.Exit(BAD_INPUT) from None
+        raise typer.Exit(exits.USAGE) from None
+
+
+def option(text: str, metavar: str | None = None, panel: str | None = None) -> Any:
+    """An option with its help, the name of its value, and the heading under which the help lists it."""
+    return typer.Option(help=text, metavar=metavar, rich_help_panel=panel)

@@ -7,24 +7,19 @@ from typing import Annotated
 
 import typer
 
-from seal.cli.commands import SeveralValues, refusing
+from seal.cli.commands import ListCommand, option, refusing
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Make, check and select the benchmark's tasks.", no_args_is_help=True, add_completion=False)
 
 OUT = Path("data")
-
-
-@app.callback()
-def data() -> None:
-    """Make, check and select the benchmark's tasks."""
+AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
+Siblings = Annotated[bool, typer.Option("--siblings", help="Name the evaluation tasks with a sibling in train.")]
+LabelsFrom = Annotated[tuple[str, str] | None, option("Tasks whose last label in RUN was LABEL.", "RUN LABEL")]
 
 
 @app.command()
 def prepare(
-    out: Annotated[Path, typer.Option(help="Folder to write.")] = OUT,
-    accept_changed_data: Annotated[
-        bool, typer.Option("--accept-changed-data", help="Record a package with other data.")
-    ] = False,
+    out: Annotated[Path, option("Folder to write.")] = OUT, accept_changed_data: AcceptChangedData = False
 ) -> None:
     """Make the parquet files, the released split and the manifest."""
     from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT
@@ -40,12 +35,7 @@ def prepare(
 
 
 @app.command()
-def check(
-    out: Annotated[Path, typer.Option(help="Folder to check.")] = OUT,
-    siblings: Annotated[
-        bool, typer.Option("--siblings", help="Name the evaluation tasks with a sibling in train.")
-    ] = False,
-) -> None:
+def check(out: Annotated[Path, option("Folder to check.")] = OUT, siblings: Siblings = False) -> None:
     """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
     from seal.data.prepare import check as find_problems
     from seal.data.prepare import split_facts
@@ -67,59 +57,38 @@ def check(
     typer.echo(f"{out}: everything is as recorded")
 
 
-@app.command(cls=SeveralValues)
+@app.command(cls=ListCommand)
 def select(
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
-    split: Annotated[str, typer.Option(help="Side of the split: train or eval.")] = "train",
-    scheme: Annotated[str, typer.Option(help="Split: scenario or released_ids.")] = "scenario",
-    categories: Annotated[
-        list[str] | None, typer.Option(metavar="NAME...", help="base, miss_func, miss_param, long_context.")
-    ] = None,
-    classes: Annotated[
-        list[str] | None, typer.Option(metavar="NAME...", help="Tasks that use at least one of these simulators.")
-    ] = None,
-    scenarios: Annotated[list[int] | None, typer.Option(metavar="N...", help="These scenarios.")] = None,
-    min_turns: Annotated[int | None, typer.Option(help="Tasks with at least N user turns.", metavar="N")] = None,
-    max_turns: Annotated[int | None, typer.Option(help="Tasks with at most N user turns.", metavar="N")] = None,
-    prefix_turns: Annotated[
-        list[int] | None, typer.Option(metavar="K...", help="Keep only the first k user turns, for each k.")
-    ] = None,
-    task_file: Annotated[str | None, typer.Option(help="List of task ids, or a band.")] = None,
-    labels_from: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="RUN LABEL", help="Tasks whose last label in an earlier run was LABEL."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="At most N rows per data source, evenly spread.")
-    ] = None,
+    out: Annotated[Path, option("Parquet file to write.", "FILE")],
+    split: Annotated[str, option("Side of the split: train or eval.")] = "train",
+    scheme: Annotated[str, option("The split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, option("base, miss_func, miss_param, long_context.", "NAME...")] = None,
+    classes: Annotated[list[str] | None, option("Tasks that use one of these simulators.", "NAME...")] = None,
+    scenarios: Annotated[list[int] | None, option("Tasks of these scenarios.", "N...")] = None,
+    min_turns: Annotated[int | None, option("Tasks with at least N user turns.", "N")] = None,
+    max_turns: Annotated[int | None, option("Tasks with at most N user turns.", "N")] = None,
+    prefix_turns: Annotated[list[int] | None, option("Only the first k user turns, for each k.", "K...")] = None,
+    task_file: Annotated[str | None, option("A list of task ids, or a band.", "FILE")] = None,
+    labels_from: LabelsFrom = None,
+    limit: Annotated[int | None, option("At most N rows per data source, evenly spread.", "N")] = None,
 ) -> None:
     """Write a parquet file of selected tasks, or of prefixes of tasks."""
+    chosen = dict(locals())
     from seal.data.selection import Selection, write_parquet
 
-    chosen = {
-        "split": split,
-        "scheme": scheme,
-        "categories": categories,
-        "classes": classes,
-        "scenarios": scenarios,
-        "min_turns": min_turns,
-        "max_turns": max_turns,
-        "prefix_turns": prefix_turns,
-        "task_file": task_file,
-        "labels_from": [dict(zip(("run", "label"), labels_from, strict=True))] if labels_from else None,
-        "limit": limit,
-    }
+    chosen = {name: value for name, value in chosen.items() if value not in (None, []) and name != "out"}
+    if labels_from:
+        chosen["labels_from"] = [{"run": labels_from[0], "label": labels_from[1]}]
     with refusing("seal data select"):
-        given = {name: value for name, value in chosen.items() if value not in (None, [])}
-        typer.echo(f"{out}: {write_parquet(Selection.from_config(given), out)} rows")
+        typer.echo(f"{out}: {write_parquet(Selection.from_config(chosen), out)} rows")
 
 
 @app.command()
 def band(
-    log: Annotated[Path, typer.Option(help="Validation log with several samples per task.")],
-    out: Annotated[Path, typer.Option(help="JSON file to write.")],
-    low: Annotated[float, typer.Option(help="Pass rate strictly above.")] = 0.0,
-    high: Annotated[float, typer.Option(help="Pass rate strictly below.")] = 1.0,
+    log: Annotated[Path, option("Validation log with several samples per task.", "FILE")],
+    out: Annotated[Path, option("JSON file to write.", "FILE")],
+    low: Annotated[float, option("Pass rate strictly above.")] = 0.0,
+    high: Annotated[float, option("Pass rate strictly below.")] = 1.0,
 ) -> None:
     """Find the training tasks that a policy solves sometimes."""
     from seal.data.band import find_band

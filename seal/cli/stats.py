@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seal.cli.commands import SeveralValues, refusing
+from seal.cli.commands import ListCommand, option, refusing
 from seal.paths import HOME
 
 NAMED_BAD_LINES = 20
+SUSPECTED = HOME / "data" / "suspected_items.json"
+COMPARE = "Runs to compare with the first; commas join the seeds of one side; a single run: its first and last step."
 
 app = typer.Typer(add_completion=False)
+_read = partial(option, panel="What to read")
+_write = partial(option, panel="What to write besides the tables", metavar="FILE")
 
-READ = "What to read"
-WRITE = "What to write besides the tables"
 
-
-@app.command("stats", cls=SeveralValues)
+@app.command("stats", cls=ListCommand)
 def stats(
-    val_dir: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="A run, or its validation_log folder.", rich_help_panel=READ)
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RUN...",
-            help="Runs to compare with the first; commas join the seeds of one side; a single run: its first and last "
-            "step.",
-            rich_help_panel=READ,
-        ),
-    ] = None,
-    step: Annotated[
-        int | None,
-        typer.Option(help="Only this validation step (default: all; --compare: the last).", rich_help_panel=READ),
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(help="The tasks that every step must have.", rich_help_panel=READ)
-    ] = None,
-    bfcl_jsonl: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE...", help="The same, as the benchmark's question files.", rich_help_panel=READ),
-    ] = None,
-    suspected: Annotated[Path, typer.Option(help="The suspected items.", rich_help_panel=READ)] = HOME
-    / "data"
-    / "suspected_items.json",
-    csv: Annotated[Path | None, typer.Option(help="The figures as CSV.", rich_help_panel=WRITE)] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="The figures and all problems as JSON.", rich_help_panel=WRITE)
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Curves over steps, as .png or .html.", rich_help_panel=WRITE)
-    ] = None,
+    val_dir: Annotated[Path | None, _read("A run, or its validation_log folder.", "RUN")] = None,
+    compare: Annotated[list[str] | None, _read(COMPARE, "RUN...")] = None,
+    step: Annotated[int | None, _read("Only this validation (default: all; --compare: the last).", "N")] = None,
+    parquet: Annotated[Path | None, _read("The tasks that every step must have.", "FILE")] = None,
+    bfcl_jsonl: Annotated[list[Path] | None, _read("The same, as the benchmark's question files.", "FILE...")] = None,
+    suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
+    csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
+    json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
+    plot: Annotated[Path | None, _write("Curves over steps, as .png or .html.")] = None,
 ) -> None:
     """Rates with intervals of one run (--val-dir), or paired differences of several (--compare).
 
@@ -74,16 +52,14 @@ def stats(
             raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
         out = console()
         out.print(*found.tables, sep="\n")
-        if found.warning:
-            out.print(found.warning, style="bold red", soft_wrap=True)
-        if found.bad:
-            out.print(f"{len(found.bad)} bad lines, left out of every figure:", style="bold red")
-            for line in found.bad[:NAMED_BAD_LINES]:
-                out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-            if len(found.bad) > NAMED_BAD_LINES:
-                out.print(f"  and {len(found.bad) - NAMED_BAD_LINES} more (all in --json)")
-        for problem in found.missing:
-            out.print(problem, style="bold red", markup=False, highlight=False, soft_wrap=True)
+        warnings = [found.warning] if found.warning else []
+        warnings += [f"{len(found.bad)} bad lines, left out of every figure:"] if found.bad else []
+        warnings += [f"  {line}" for line in found.bad[:NAMED_BAD_LINES]]
+        more = len(found.bad) - NAMED_BAD_LINES
+        warnings += [f"  and {more} more (all in --json)"] if more > 0 else []
+        for warning in (*warnings, *found.missing):
+            style = None if warning.startswith(" ") else "bold red"
+            out.print(warning, style=style, markup=False, highlight=False, soft_wrap=True)
         if csv:
             write_text(to_csv(found.records), csv)
         if json:

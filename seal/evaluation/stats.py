@@ -85,8 +85,8 @@ def summarise_run(
         records=tuple(records),
         curves={str(folder): rows},
         bad=log.bad,
-        missing=_missing([log], None if expected is None else set(expected)),
-        provenance=_provenance([log]),
+        missing=missing_sentences([log], None if expected is None else set(expected)),
+        provenance=provenance([log]),
         warning=not_held_out(_run_of(folder), log.lines),
     )
 
@@ -123,8 +123,8 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         records=tuple(records),
         curves={name: summarise(Log.joined(each)) for name, each in logs.items()},
         bad=Log.joined(every).bad,
-        missing=_missing(every),
-        provenance=_provenance(every),
+        missing=missing_sentences(every),
+        provenance=provenance(every),
     )
 
 
@@ -187,14 +187,15 @@ def _run_of(folder: Path) -> Path:
     return folder.parent if folder.name == RunFolder(folder).validations.name else folder
 
 
-def _provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
+def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
+    """The hashes of the benchmark data and the prompt modes of all lines."""
     lines = [line for log in logs for line in log.lines]
     return {field: sorted({getattr(line, field) for line in lines} - {""}) for field in PROVENANCE}
 
 
 def _notes(log: Log, suspected: frozenset[Task]) -> str:
     notes = [f"w/o susp.: without {len(suspected)} suspected items (data/suspected_items.json)"] if suspected else []
-    for field, values in _provenance([log]).items():
+    for field, values in provenance([log]).items():
         if len(values) > 1:
             notes.append(f"WARNING: lines of different {PROVENANCE[field]} ({', '.join(each[:16] for each in values)})")
         elif values:
@@ -202,7 +203,8 @@ def _notes(log: Log, suspected: frozenset[Task]) -> str:
     return "; ".join(notes)
 
 
-def _missing(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
+def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
+    """Which tasks each step lacks (see `missing_tasks`)."""
     return tuple(
         f"step {step} lacks {len(tasks)} tasks: {', '.join(tasks[:5])}"
         + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")

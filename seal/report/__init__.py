@@ -4,6 +4,7 @@
 does the same at any time.
 """
 
+from seal.report.seeds import seeds_table
 from seal.report.summary import summarise
 
-__all__ = ["summarise"]
+__all__ = ["seeds_table", "summarise"]

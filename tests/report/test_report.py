@@ -88,7 +88,7 @@ def test_broken_lines_are_named_and_the_rest_reported(tmp_path, write_run):
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
     text = text_of(summarise(folder)).replace("\n", " ")
     assert "steps.jsonl:41" in text
-    assert "Validation at step 40 lacks 1 tasks" in text
+    assert "step 40 lacks 1 tasks" in text
 
 
 def test_a_folder_without_a_run_is_refused_in_one_sentence(tmp_path, capsys):

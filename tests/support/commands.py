@@ -1,13 +1,8 @@
 """Commands of the `seal` program, called in this process."""
 
 import typer
-from click.exceptions import ClickException
 
 
 def run(app: typer.Typer, arguments) -> int:
     """The exit code of a command; what it prints goes to stdout and stderr as usual."""
-    try:
-        return typer.main.get_command(app).main([str(each) for each in arguments], standalone_mode=False) or 0
-    except ClickException as error:
-        error.show()
-        return error.exit_code
+    return typer.main.get_command(app).main([str(each) for each in arguments], standalone_mode=False) or 0
