@@ -69,14 +69,12 @@ def find_band(log: Path | str, low: float = 0.0, high: float = 1.0, source: str 
     if not 0.0 <= low < high <= 1.0:
         raise ValueError(f"The band from {low} to {high} is empty: give 0 <= low < high <= 1.")
     path = Path(log)
-    read = read_log(path)
-    if read.bad:
-        raise ValueError(f"{len(read.bad)} bad lines in the log; the first is {read.bad[0]}")
-    refuse_evaluation_tasks((line.task_id for line in read.lines), "the training band")
+    lines = read_log(path).without_bad()
+    refuse_evaluation_tasks((line.task_id for line in lines), "the training band")
     counts: dict[tuple[str, int], list[bool]] = {}
-    for line in read.lines:
+    for line in lines:
         if line.infra is None:
-            counts.setdefault((line.task_id, line.prefix), []).append(line.passed)
+            counts.setdefault(line.task, []).append(line.passed)
     if max(map(len, counts.values()), default=0) < 2:
         raise ValueError(f"{path} has one sample a task: a band needs several (validate with val_kwargs.n above 1).")
     tasks = [BandTask(task, turns, sum(passed), len(passed)) for (task, turns), passed in counts.items()]
@@ -93,5 +91,5 @@ def find_band(log: Path | str, low: float = 0.0, high: float = 1.0, source: str 
         tasks=inside,
         source=source or str(path),
         source_sha256=file_sha256(path),
-        data_hashes=tuple(sorted({line.data_hash for line in read.lines if line.data_hash})),
+        data_hashes=tuple(sorted({line.data_hash for line in lines if line.data_hash})),
     )

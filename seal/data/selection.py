@@ -204,11 +204,8 @@ def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
         raise ValueError(f"{run} holds neither validation_log/*.jsonl nor seal_log/trajectories/*.jsonl: name a run.")
     last: dict[str, set[str]] = {}
     for _step, _order, path in sorted(logs):
-        log = read_log(path)
-        if log.bad:
-            raise ValueError(f"The log cannot be read: {log.bad[0]}")
         seen: dict[str, set[str]] = {}
-        for line in log.lines:
+        for line in read_log(path).without_bad():
             if line.labels:
                 seen.setdefault(line.task_id, set()).add(next((each for each in line.labels if each not in MET), PASS))
         last.update(seen)

@@ -23,6 +23,12 @@ class Log:
     lines: tuple[TrajectoryRecord, ...]
     bad: tuple[BadLine, ...] = ()
 
+    def without_bad(self) -> tuple[TrajectoryRecord, ...]:
+        """The lines; ValueError if there are bad ones."""
+        if self.bad:
+            raise ValueError(f"{len(self.bad)} bad lines in the log; the first is {self.bad[0]}")
+        return self.lines
+
     @cached_property
     def steps(self) -> tuple[int, ...]:
         """The training steps of the lines, ascending."""
