@@ -1,4 +1,4 @@
-"""Parquet files of task rows, in verl's format and the same to the byte every time."""
+"""Parquet files of task rows, in verl's format; the same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_rows(rows: Iterable[TaskRow], path: Path | str) -> int:
 
 
 def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
-    """Read rows back; ValueError naming the file and what is missing in it."""
+    """Read rows back; ValueError that names the file and what is missing in it."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} does not exist: make it with seal data prepare (or select).")
@@ -69,5 +69,5 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
 
 
 def rows_hash(rows: Sequence[TaskRow]) -> str:
-    """sha256 of the rows' content: the same whatever version of pyarrow wrote them."""
+    """sha256 of the rows' content, which does not depend on the version of pyarrow."""
     return json_hash([row.to_verl(index) for index, row in enumerate(rows)])

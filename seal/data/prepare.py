@@ -1,8 +1,8 @@
 """Making and checking ``data/``: parquet files, the released split, the manifest.
 
 From the pinned ``bfcl-eval`` package, without network. The parquet files are
-made on each machine (``install.sh`` calls this); the JSON files are part of the
-repository, so that a changed package or split cannot pass unnoticed.
+made on each machine (``install.sh`` calls this). The JSON files are part of the
+repository, so that a changed package or split does not go unnoticed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILES: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """What a split is: its sizes, and the evaluation tasks whose scenario is also trained on."""
+    """The sizes of a split's sides, and the evaluation tasks whose scenario is also trained on."""
 
     name: str
     train: int
@@ -59,12 +59,10 @@ def released_split() -> dict[str, list[str]]:
 
 def split_facts() -> tuple[SplitFacts, ...]:
     """Sizes and leaks of every split."""
-    facts = []
-    for name in SPLITS:
-        sides = task_ids(name)
-        siblings = siblings_in_train(sides["train"], sides["eval"])
-        facts.append(SplitFacts(name, len(sides["train"]), len(sides["eval"]), siblings))
-    return tuple(facts)
+    sides = {name: (task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
+    return tuple(
+        SplitFacts(name, len(train), len(held), siblings_in_train(train, held)) for name, (train, held) in sides.items()
+    )
 
 
 def manifest() -> dict[str, Any]:
@@ -96,8 +94,8 @@ def manifest() -> dict[str, Any]:
 def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any]:
     """Make every file under ``out`` and return the manifest.
 
-    ValueError when ``out`` records other benchmark data than the installed
-    package has, unless accept_changed_data.
+    ValueError if ``out`` records benchmark data that differ from the installed
+    package's, unless accept_changed_data.
     """
     out = Path(out)
     made = manifest()
@@ -112,7 +110,7 @@ def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any
 
 
 def check(out: Path | str) -> list[str]:
-    """Everything wrong with ``out`` and the installed package, each as one sentence; empty when all is well."""
+    """Everything wrong with ``out`` and the installed package, each as one sentence; empty if there is nothing."""
     out = Path(out)
     try:
         recorded = read_manifest(out)
@@ -124,7 +122,7 @@ def check(out: Path | str) -> list[str]:
         problems.append(_changed(out, recorded["package"], made["package"]))
     for name, facts in made["splits"].items():
         if recorded["splits"].get(name) != facts:
-            problems.append(f"The split {name} is not the one that {out / MANIFEST} records: run prepare again.")
+            problems.append(f"The split {name} differs from the one that {out / MANIFEST} records: run prepare again.")
     problems += _catalog_problems()
     sides = {}
     for key, file in FILES.items():
@@ -150,7 +148,7 @@ def check(out: Path | str) -> list[str]:
 
 
 def read_manifest(out: Path | str) -> dict[str, Any]:
-    """The recorded manifest; ValueError naming the file when there is none or it is broken."""
+    """The recorded manifest; ValueError that names the file if it is missing or broken."""
     path = Path(out) / MANIFEST
     if not path.is_file():
         raise ValueError(f"{path} does not exist: run seal data prepare --out {out}.")
@@ -167,7 +165,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
 def _catalog_problems() -> list[str]:
     counts = Counter(parse_task_id(task)[0] for task in load_tasks())
     return [
-        f"The installed package has {counts[category]} multi-turn tasks in {category} where 200 are expected: "
+        f"The installed package has {counts[category]} multi-turn tasks in {category} instead of 200: "
         "install the pinned bfcl-eval."
         for category in CATEGORIES
         if counts[category] != 200

@@ -108,7 +108,7 @@ class Selection:
 def select(
     rows: Iterable[TaskRow], selection: Selection, tasks: Mapping[str, Task] | None = None
 ) -> tuple[TaskRow, ...]:
-    """Apply a selection's filters to whole-task rows; ValueError naming the filter that left nothing.
+    """Apply a selection's filters to whole-task rows; ValueError that names the filter that left nothing.
 
     tasks: the benchmark's tasks by id; the installed package's by default.
     """
@@ -153,11 +153,11 @@ def write_parquet(selection: Selection, path: Path | str) -> int:
 
 
 def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
-    """Task ids with their number of turns (None where the file does not say) from a task list.
+    """Task ids with their number of turns (None if the file does not say) from a task list.
 
-    The file is text with one id a line (# starts a comment), a JSON list of ids,
+    The file is text with one id per line (# starts a comment), a JSON list of ids,
     or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. ValueError
-    naming the file for anything else.
+    that names the file for anything else.
     """
     path = Path(path)
     if not path.is_file():
@@ -189,10 +189,10 @@ def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
     """The tasks whose most recent rollout in a run ended with this label.
 
     A rollout's label is that of its first turn that missed the verifier, ``pass``
-    when none did. Trajectories of training and validation lines both count; of
-    several samples in the same step any may carry the label; rollouts without
-    labels (failures of infrastructure) do not count. ValueError when the run has
-    no such log or never saw the label.
+    if none did. Training and validation both count; of several samples in the same
+    step any may carry the label; rollouts without labels (failures of
+    infrastructure) do not count. ValueError if the run has no such log or never
+    saw the label.
     """
     folder = RunFolder(Path(run))
     logs = [

@@ -47,7 +47,7 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
 
 
 def label_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Green for what met the verifier, one colour each for the rest."""
+    """Green for labels of turns that met the verifier, one colour each for the rest."""
     others = [label for label in labels if label not in MET]
     return {**{label: PALETTE[index % len(PALETTE)] for index, label in enumerate(others)}, **MET}
 
@@ -136,7 +136,7 @@ def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
 
 
 def _end_labels(axes: Axes, at: float, ends: dict[float, list[str]], colours: dict[str, str]) -> None:
-    """Name the lines at their right end, moved apart where they would overlap."""
+    """Name the lines at their right end, apart from each other if they would overlap."""
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")
     for value in sorted(ends):

@@ -1,4 +1,4 @@
-"""The one number by which checkpoints are compared: the validation average."""
+"""The validation average, by which checkpoints are compared."""
 
 from __future__ import annotations
 
