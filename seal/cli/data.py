@@ -38,17 +38,17 @@ def prepare(
 def check(out: Annotated[Path, option("Folder to check.")] = OUT, siblings: Siblings = False) -> None:
     """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
     from seal.data.prepare import check as find_problems
-    from seal.data.prepare import split_facts
+    from seal.data.prepare import leaks, manifest
 
     with refusing("seal data check"):
         problems = find_problems(out)
-    for facts in split_facts():
-        verdict = "held out" if facts.held_out else "NOT held out"
+    for name, facts in manifest()["splits"].items():
+        leaked = leaks()[name]
         typer.echo(
-            f"{facts.name}: {facts.train} train, {facts.eval} evaluation tasks; {len(facts.siblings)} evaluation tasks "
-            f"have a sibling in train: {verdict}"
+            f"{name}: {facts['train']} train, {facts['eval']} evaluation tasks; {len(leaked)} evaluation tasks have a "
+            f"sibling in train: {'NOT held out' if leaked else 'held out'}"
         )
-        for task in facts.siblings if siblings else ():
+        for task in leaked if siblings else ():
             typer.echo(f"  {task}")
     for problem in problems:
         typer.echo(problem, err=True)

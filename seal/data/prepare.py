@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,21 +30,6 @@ FILES: dict[tuple[str, str], str] = {
 """The parquet file of each side of each split."""
 
 
-@dataclass(frozen=True)
-class SplitFacts:
-    """The sizes of a split's sides, and the evaluation tasks whose scenario is also trained on."""
-
-    name: str
-    train: int
-    eval: int
-    siblings: tuple[str, ...]
-
-    @property
-    def held_out(self) -> bool:
-        """True when no scenario is on both sides."""
-        return not self.siblings
-
-
 def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
     """The rows of every side of every split."""
     return {(name, side): whole_rows(task_ids(name)[side], side) for name, side in FILES}
@@ -57,12 +41,9 @@ def released_split() -> dict[str, list[str]]:
     return {"train": list(sides["train"]), "val": list(sides["eval"])}
 
 
-def split_facts() -> tuple[SplitFacts, ...]:
-    """Sizes and leaks of every split."""
-    sides = {name: (task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
-    return tuple(
-        SplitFacts(name, len(train), len(held), siblings_in_train(train, held)) for name, (train, held) in sides.items()
-    )
+def leaks() -> dict[str, tuple[str, ...]]:
+    """By split, the evaluation tasks whose scenario is also trained on."""
+    return {name: siblings_in_train(task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
 
 
 def manifest() -> dict[str, Any]:
@@ -75,14 +56,14 @@ def manifest() -> dict[str, Any]:
     return {
         "package": {"name": "bfcl-eval", "version": version("bfcl-eval"), "data_hash": data_hash()},
         "splits": {
-            facts.name: {
-                "train": facts.train,
-                "eval": facts.eval,
-                "eval_tasks_with_sibling_in_train": len(facts.siblings),
-                "held_out": facts.held_out,
-                "sha256": json_hash(task_ids(facts.name)),
+            name: {
+                "train": len(task_ids(name)["train"]),
+                "eval": len(task_ids(name)["eval"]),
+                "eval_tasks_with_sibling_in_train": len(siblings),
+                "held_out": not siblings,
+                "sha256": json_hash(task_ids(name)),
             }
-            for facts in split_facts()
+            for name, siblings in leaks().items()
         },
         "files": {
             **{FILES[key]: {"rows": len(rows[key]), "rows_sha256": rows_hash(rows[key])} for key in FILES},

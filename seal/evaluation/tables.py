@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,9 @@ from seal.evaluation.statistics import Estimate, PairedDifference
 from seal.evaluation.summary import Summary, informative
 
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what"})
+
+RATES = {"": "rate", "_low": "low", "_high": "high"}
+"""The columns of a rate, by their ending."""
 
 FILE_WIDTH = 120
 """Columns of a table that goes to a file or a pipe."""
@@ -115,35 +119,24 @@ def comparison_table(rows: Sequence[Comparison], title: str) -> Table:
 
 def summary_record(row: Summary, suspected: str) -> dict[str, Any]:
     """A summary as one flat record; suspected says whether those items are in ("with") or out ("without")."""
+    plain = ("tasks", "samples", "scored", "passed", "pass_at_k", "turns", "turns_passed", "infra")
     return {
         "step": row.step,
         "category": row.name,
         "suspected": suspected,
-        "tasks": row.tasks,
-        "samples": row.samples,
-        "scored": row.scored,
-        "passed": row.passed,
-        **_estimate("pass_rate", row.rate),
-        "pass_at_k": row.pass_at_k,
-        "turns": row.turns,
-        "turns_passed": row.turns_passed,
-        **_estimate("turn_rate", row.turn_rate),
-        "infra": row.infra,
+        **{name: getattr(row, name) for name in plain},
+        **{f"pass_rate{end}": row.rate and getattr(row.rate, name) for end, name in RATES.items()},
+        **{f"turn_rate{end}": row.turn_rate and getattr(row.turn_rate, name) for end, name in RATES.items()},
         "labels": dict(row.labels),
     }
 
 
 def comparison_record(row: Comparison, suspected: str) -> dict[str, Any]:
     """A comparison as one flat record."""
-    return {
-        "a": row.a,
-        "b": row.b,
-        "category": row.name,
-        "suspected": suspected,
-        "unpaired": row.unpaired,
-        **_difference("pass_rate", row.pass_rate),
-        **_difference("turn_share", row.turn_rate),
-    }
+    head = {"a": row.a, "b": row.b, "category": row.name, "suspected": suspected, "unpaired": row.unpaired}
+    names = [field.name for field in fields(PairedDifference)]
+    passed = {f"pass_rate_{name}": getattr(row.pass_rate, name) for name in names}
+    return head | passed | {f"turn_share_{name}": row.turn_rate and getattr(row.turn_rate, name) for name in names}
 
 
 def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
@@ -155,20 +148,6 @@ def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
     ]
     # As objects: pandas would turn whole numbers of a column with gaps into floats.
     return pd.DataFrame(flat, dtype=object).to_csv(index=False)
-
-
-def _estimate(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    return {
-        name: estimate and estimate.rate,
-        f"{name}_low": estimate and estimate.low,
-        f"{name}_high": estimate and estimate.high,
-    }
-
-
-def _difference(name: str, difference: PairedDifference | None) -> dict[str, Any]:
-    keys = ("pairs", "mean_a", "mean_b", "difference", "low", "high", "standard_error", "p_bootstrap")
-    keys += ("gained", "lost", "p_mcnemar")
-    return {f"{name}_{key}": difference and getattr(difference, key) for key in keys}
 
 
 def _p(value: float) -> str:
