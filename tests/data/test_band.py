@@ -49,7 +49,7 @@ def test_bounds_are_strict(log, tmp_path):
     ("rates", "samples", "extra", "said"),
     [
         ({"multi_turn_base_0": 1, "multi_turn_base_1": 2}, 4, [], "belong to the evaluation side (multi_turn_base_1"),
-        ({"multi_turn_base_0": 1}, 1, [], "one sample a task"),
+        ({"multi_turn_base_0": 1}, 1, [], "one sample per task"),
         ({"multi_turn_base_0": 0}, 4, [], "take more samples"),
         ({"multi_turn_base_0": 1}, 4, ["--low", "0.9", "--high", "0.1"], "give 0 <= low < high <= 1"),
     ],
