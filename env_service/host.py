@@ -67,7 +67,7 @@ class Host:
     def __init__(self, observer: CallObserver) -> None:
         """observer learns of every guarded call."""
         self._observer = observer
-        self._episodes: dict[str, tuple[base.Episode, EpisodeGuard]] = {}
+        self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard]] = {}
         self._operations = {
             "create": self._create,
             "start": self._start,
@@ -133,7 +133,7 @@ class Host:
         return {}, base.get_environment(arguments["env_type"]).version()
 
 
-def _opening(opened: base.Episode, episode: str) -> base.Json:
+def _opening(opened: base.EnvironmentEpisode, episode: str) -> base.Json:
     data = opened.start()
     data["info"]["instance_id"] = episode
     return data

@@ -35,7 +35,7 @@ class Guard:
         return call()
 
 
-class Episode(Protocol):
+class EnvironmentEpisode(Protocol):
     """One running dialogue with a policy."""
 
     def start(self) -> Json:
@@ -59,7 +59,7 @@ class Environment(Protocol):
     def task_ids(self, split: str) -> Sequence[str]:
         """The ids of a split's tasks."""
 
-    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> Episode:
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
     def prepare(self) -> Iterator[None]:
