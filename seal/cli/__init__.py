@@ -1,1 +1,1 @@
-"""The `seal` command: one module per command or group of commands."""
+"""The command line: one module per command, each with an `app` that `seal.cli.main` loads when it is used."""
