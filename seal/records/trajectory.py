@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from seal.labels import CORRECT_ABSTENTION, PASS
+
+MET = frozenset({PASS, CORRECT_ABSTENTION})
+"""The labels of turns that met the verifier."""
 
 FATAL = frozenset({"environment_refused", "prompt_too_long", "token_path"})
 """Causes that another attempt cannot mend and that a run must not train on: a wrong setting, an interface leak, or
@@ -67,6 +73,23 @@ class TrajectoryRecord:
     prompt_mode: str = ""
     data_hash: str = ""
     messages: tuple[dict[str, str], ...] = field(default=())
+    step: int | None = None
+
+    @classmethod
+    def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> TrajectoryRecord:
+        """A record with the findings of the service's answer to /evaluate; None if the episode was not evaluated."""
+        if evaluation is None:
+            return cls(**known)
+        names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
+        passed = sum(label in MET for label in evaluation["labels"])
+        return cls(**known, **{name: evaluation[name] for name in names}, turns_passed=passed)
+
+    def line(self) -> dict[str, Any]:
+        """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
+        data = asdict(self)
+        messages = data.pop("messages")
+        start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+        return {"step": data.pop("step"), "input": messages[:start], "output": messages[start:], **data}
 
     @property
     def usable(self) -> bool:

@@ -1,0 +1,1 @@
+"""The command line `seal`: one module per command, each a thin layer over its room."""
