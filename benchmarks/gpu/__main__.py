@@ -246,7 +246,7 @@ def benchmark(options: argparse.Namespace, console: Console) -> None:
     policy = options.policy
     if policy is None and options.backend == "cuda":
         # Deferred: it imports torch.
-        from benchmarks.gpu.grow import grow
+        from seal.policy.grow import grow
 
         policy = ROOT / "experiments" / "gpu_smoke_policy"
         parameters = grow(ROOT / "data" / "quickstart_policy", policy)

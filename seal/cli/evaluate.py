@@ -48,13 +48,14 @@ class ListCommand(TyperCommand):
         return super().parse_args(ctx, spread)
 
 
-def _option(panel: str, text: str, **more: Any) -> Any:
+def option(panel: str, text: str, **more: Any) -> Any:
+    """An option under a heading of the help."""
     return typer.Option(help=text, rich_help_panel=panel, **more)
 
 
-_model = partial(_option, "The model")
-_tasks = partial(_option, "The tasks")
-_how = partial(_option, "How")
+_model = partial(option, "The model")
+_tasks = partial(option, "The tasks")
+_how = partial(option, "How")
 
 
 @app.command(cls=ListCommand)
