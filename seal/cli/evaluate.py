@@ -28,7 +28,9 @@ SERVICE_URL = "http://127.0.0.1:8082"
 PROMPT_MODE = "bfcl_qwen_fc"
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 
-app = typer.Typer(help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn).", no_args_is_help=True)
+app = typer.Typer(
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn).", no_args_is_help=True, add_completion=False
+)
 
 
 class ListCommand(TyperCommand):

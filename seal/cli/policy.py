@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import sys
+from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,7 @@ LONGEST_MESSAGE = 128
 MOST_MESSAGES = 10
 CONCURRENCY = 128
 
-app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True)
+app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True, add_completion=False)
 _network = partial(option, "Network")
 _data = partial(option, "Data (training scenarios only)")
 _training = partial(option, "Warm start")
@@ -107,16 +107,20 @@ def measure(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also append the figures to this file.")] = None,
 ) -> None:
     """Sample how often a policy passes, greedily and at temperature 1; exit code 1 if rollouts failed."""
-    console, failed = Console(), 0
+    failed = 0
     with one_sentence("seal policy measure"), ExitStack() as stack:
         from seal.evaluation.benchmark import Evaluation
         from seal.evaluation.endpoint import Sampling
         from seal.evaluation.episode import EpisodeSettings
-        from seal.evaluation.measure import pass_rates
         from seal.evaluation.serving import free_port, served_checkpoint
+        from seal.evaluation.summary import informative, summarise
+        from seal.evaluation.tables import console as wide_console
+        from seal.evaluation.tables import summary_record, summary_table
         from seal.interface.cues import Omega, catalogue
         from seal.policy.dialogue import PROMPT_MODE
+        from seal.records.validation import read_log
 
+        console = wide_console()
         chosen = sets.split(",")
         for name in chosen:
             if name not in SIDES:
@@ -146,18 +150,20 @@ def measure(
                 )
                 outcome = play(evaluation, f"{name}, T = {temperature:g}", console)
                 failed += outcome.failed
-                found = pass_rates(outcome.log)
-                labels = ", ".join(f"{label} {share:.2f}" for label, share in found.labels.items())
-                console.print(
-                    f"{name:<10} {category}, {turns or 'all'} turn(s), cues {cues}, T = {temperature:g}: "
-                    f"{found.rate:.3f} +- {found.error:.3f} (n = {found.tasks} x {count}), "
-                    f"{found.band} tasks strictly between 0 and 1; {labels}"
-                )
+                log = read_log(outcome.log)
+                (row,) = informative(summarise(log))
+                passed: dict[str, set[bool]] = defaultdict(set)
+                for line in log.lines:
+                    if line.infra is None:
+                        passed[line.task_id].add(line.passed)
+                band = sum(len(found) == 2 for found in passed.values())
+                console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
+                console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
                 if json_file:
-                    line = {"policy": str(policy), "set": name, "category": category, "turns": turns, "cues": cues}
-                    line |= {"temperature": temperature, "seed": seed}
+                    line = {"policy": str(policy), "set": name, "turns": turns, "cues": cues, "seed": seed}
+                    line |= {"temperature": temperature, "band": band, **summary_record(row, "with")}
                     with json_file.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line | asdict(found)) + "\n")
+                        file.write(json.dumps(line) + "\n")
     if failed:
         console.print(f"{failed} rollouts failed for reasons other than the policy and are not counted.", style="red")
         raise typer.Exit(FAILED)

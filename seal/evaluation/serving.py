@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from seal.launch.service import Service, last_line, require_service
@@ -68,7 +68,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
-    on_cpu = _installed(CPU_BUILD)
+    on_cpu = any(each.name == CPU_BUILD for each in distributions())
     command += [*(CPU_ARGUMENTS if on_cpu else ()), *shlex.split(arguments)]
     process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
     try:
@@ -105,14 +105,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def _installed(distribution: str) -> bool:
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def _answers(url: str) -> bool:
