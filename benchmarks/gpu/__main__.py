@@ -32,6 +32,7 @@ from rich.console import Console
 from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
 from seal.evaluation.serving import free_port
 from seal.launch.selfcheck import built_for
+from seal.processes import stop_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
@@ -116,23 +117,11 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
     except subprocess.TimeoutExpired:
         raise SystemExit(f"{name} did not finish within {RUN_DEADLINE_S} s; see {run_dir / 'train.log'}.") from None
     finally:
-        _stop(process)
+        stop_tree(process, STOP_DEADLINE_S)
     if code != 0:
         raise SystemExit(f"{name} ended with code {code}; see {run_dir / 'train.log'}.")
     (run_dir / PEAK).write_text(json.dumps(asdict(watch.peak)), encoding="utf-8")
     return Arm.read(name, run_dir)
-
-
-def _stop(process: subprocess.Popen) -> None:
-    """Let a launcher that still runs stop what it started; if it has to be killed, the kernel stops it."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(STOP_DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:

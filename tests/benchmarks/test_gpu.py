@@ -9,7 +9,6 @@ import time
 import pytest
 
 from benchmarks import memory
-from benchmarks.gpu import __main__ as program
 from benchmarks.gpu.__main__ import Arm, page
 from benchmarks.gpu.offline import engine_arguments, workload
 from seal.launch.recipe import compose_recipe
@@ -156,12 +155,3 @@ def test_an_environment_of_the_other_backend_is_refused_in_one_sentence():
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and done.stdout == ""
     assert f"bash install.sh --{other}" in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-def test_a_launcher_that_does_not_stop_is_killed(monkeypatch):
-    monkeypatch.setattr(program, "STOP_DEADLINE_S", 0.5)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        program._stop(process)
-        assert process.returncode < 0
