@@ -160,7 +160,7 @@ def measure(
                 console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
                 console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
                 if json_file:
-                    line = {"policy": str(policy), "set": name, "turns": turns, "cues": cues, "seed": seed}
+                    line = {"policy": str(policy), "set": name, "first_turns": turns, "cues": cues, "seed": seed}
                     line |= {"temperature": temperature, "band": band, **summary_record(row, "with")}
                     with json_file.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
