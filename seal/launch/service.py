@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import requests
 from omegaconf import DictConfig
 
+from seal import net
 from seal.launch.errors import LaunchError
 from seal.paths import HOME
 from seal.processes import start, stop_tree
@@ -71,9 +72,8 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine alone."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Whether only this machine can reach an address."""
+    return net.is_loopback(urlsplit(url).hostname or "")
 
 
 def require_services(urls: Sequence[str]) -> dict:

@@ -14,8 +14,8 @@ import pytest
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.evaluation.__main__ import main
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
-from seal.evaluation.serving import free_port
 from seal.evaluation.summary import summarise
+from seal.net import free_port
 from seal.records.validation import read_log
 
 HERE = Path(__file__).parent

@@ -16,8 +16,9 @@ import pytest
 from seal.launch import service as launch_service
 from seal.launch.errors import LaunchError
 from seal.launch.service import Service
+from seal.net import free_port
 from seal.paths import HOME
-from tests.support.launches import free_port, has_open_episodes
+from tests.support.launches import has_open_episodes
 
 DEADLINE_S = 900
 SMALL = (
