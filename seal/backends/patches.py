@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 def gloo_process_group() -> None:
-    """Make verl's workers start their process group with plain `cpu:gloo`."""
+    """Make verl's workers start their process group with the backend `cpu:gloo`."""
     import verl.utils.distributed as distributed
     import verl.workers.engine_workers as engine_workers
 
@@ -32,7 +32,7 @@ def gloo_process_group() -> None:
 
 @contextmanager
 def without_cpu_offload(transformer_impl: ModuleType) -> Iterator[None]:
-    """Within the block verl's FSDP module asks for no offload policy."""
+    """Within the block verl's FSDP module gets no offload policy."""
     original = transformer_impl.CPUOffloadPolicy
     transformer_impl.CPUOffloadPolicy = lambda **_: None
     try:
@@ -42,7 +42,7 @@ def without_cpu_offload(transformer_impl: ModuleType) -> Iterator[None]:
 
 
 def plain_linear() -> None:
-    """Make vLLM's CPU linear layers compute on the live weight; call before a model loads."""
+    """Make vLLM's CPU linear layers compute with the current weight; call before a model loads."""
     import vllm._custom_ops as ops
 
     ops._supports_onednn = False
