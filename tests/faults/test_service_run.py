@@ -1,4 +1,4 @@
-"""The launcher keeps the service that it started alive, and a whole run goes on while it does."""
+"""The launcher restarts the service that it started, and the run goes on."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def service_process(parent: int, port: int) -> psutil.Process:
 @pytest.mark.fault(
     event="a service that the launcher started ends again and again",
     user_sees="a warning each time with the service's last words; then one error that names its log",
-    outcome="it is started again three times a run at most, then the run ends with exit code 1",
+    outcome="it is started again up to three times per run, then the run ends with exit code 1",
 )
 def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_service, "MAX_RESTARTS", 1)
