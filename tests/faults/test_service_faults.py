@@ -200,7 +200,7 @@ def test_a_service_that_is_killed_before_the_verdict(own_service, undisturbed, w
 @pytest.mark.fault(
     event="kill -9 of the environment service; nobody starts it again",
     user_sees="the run ends: how many trajectories were lost to what, which service did not answer for how long",
-    outcome="trajectories are marked `environment_unreachable` and get no reward; past `seal.infra_limit` the run stops",
+    outcome="trajectories are marked `environment_unreachable` without a reward; past `seal.infra_limit` the run stops",
 )
 def test_a_service_that_stays_away_ends_the_run_with_a_sentence(own_service):
     engine = ScriptedEngine(reference_texts(), once(own_service.kill))

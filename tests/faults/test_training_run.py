@@ -86,8 +86,8 @@ def check_intact(run):
     event="kill -9 of the vLLM engine during rollouts",
     user_sees="N of M trajectories of this step were lost to infrastructure (engine N), or: the engine of the rollout "
     "server has died",
-    outcome="the run ends within two minutes with code 4, and the next launch resumes; it does not train on the rest of "
-    "the batch",
+    outcome="the run ends within two minutes with code 4, and the next launch resumes; it does not train on an "
+    "incomplete batch",
 )
 def test_the_engine_dies_in_the_rollouts(battered):
     code, error, run = strike(battered, "train", "EngineCore", "engine", after=3)
