@@ -28,7 +28,7 @@ from seal.rollout.rewards import RewardSettings
 from seal.rollout.settings import RolloutSettings, ServiceSettings
 from seal.training.checkpoints import Retention
 from seal.training.closed_loop import LoopSettings
-from seal.training.cluster import joins, processors
+from seal.training.cluster import processors, uses_existing_cluster
 from seal.training.watch import InfrastructureWatch
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -180,7 +180,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
 
 def _devices(config: DictConfig) -> None:
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
-    if joins(config):
+    if uses_existing_cluster(config):
         _cluster(config, look_at(config.ray_kwargs.ray_init.address))
         return
     if nodes > 1:

@@ -1,8 +1,8 @@
 """Terminal rewards of a trajectory: the paper's binary one and the release's dense modes.
 
-The verdict is the verifier's own; a dense mode grades the trajectories that it
-fails. No mode looks at labels or at the interface, so nothing that SEAL learns
-can change a reward.
+The verifier decides whether a trajectory passes; a dense mode grades the
+ones that fail. No mode reads labels or the interface, so nothing that SEAL
+learns can change a reward.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CUT = ("verifier", "zero", "exclude")
 class RewardSettings:
     """mode: binary (V itself), capped or t3rl; weight and cap shape the dense modes.
 
-    cut: what a training trajectory that one of our budgets cut gets: what the
-    verifier says of it (a dense mode credits its finished turns), zero, or no part
-    in training at all (exclude).
+    cut: the reward of a training trajectory that hit a budget: the verifier's (a
+    dense mode credits its finished turns), zero, or none at all, because it is left
+    out of training (exclude).
     """
 
     mode: str = "binary"
@@ -39,9 +39,9 @@ class RewardSettings:
 
 
 def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut: bool = False) -> float:
-    """The reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1).
+    """Return the reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1).
 
-    cut: one of our budgets cut it, and the recipe decides (`RewardSettings.cut`).
+    cut: it hit a budget, so `RewardSettings.cut` decides.
     """
     if cut and settings.cut != "verifier":
         return 0.0

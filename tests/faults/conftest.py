@@ -1,4 +1,4 @@
-"""What the tests of faults share. Each test says by its `fault` marker what a user sees: docs/reliability.md."""
+"""Shared by the fault tests. The `fault` marker of a test says what a user sees: docs/reliability.md."""
 
 import shutil
 import subprocess
