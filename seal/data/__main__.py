@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -59,12 +58,12 @@ def _check(options: argparse.Namespace, console: Console) -> int:
 
 
 def _select(options: argparse.Namespace, console: Console) -> int:
-    filters = (field.name for field in fields(Selection) if field.name != "labels_from")
+    filters = (name for name in Selection.model_fields if name != "labels_from")
     chosen = {name: getattr(options, name) for name in filters}
     if options.labels_from:
         run, label = options.labels_from
         chosen["labels_from"] = [{"run": run, "label": label}]
-    count = write_parquet(Selection.from_config(chosen), options.out)
+    count = write_parquet(Selection.read(chosen), options.out)
     console.print(f"{options.out}: {count} rows", highlight=False)
     return 0
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from env_service.environments.bfcl.splits import CATEGORIES, DEFAULT_SPLIT, SPLITS
 from seal.data.rows import TaskRow
-from seal.data.selection import Selection
+from seal.data.selection import Selection, selected_rows
 from seal.data.suspected import load_suspected
 from seal.evaluation.benchmark import Journal, Outcome, evaluate
 from seal.evaluation.endpoint import ChatEndpoint, EndpointRefused, Sampling
@@ -145,7 +145,7 @@ def _rows(options: argparse.Namespace) -> tuple[TaskRow, ...]:
         "limit": options.limit,
     }
     sides = ("train", "eval") if options.split == "all" else (options.split,)
-    return tuple(row for side in sides for row in Selection.from_config({**chosen, "split": side}).rows())
+    return tuple(row for side in sides for row in selected_rows(Selection.read({**chosen, "split": side})))
 
 
 def _recorded(

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 import transfer_queue as tq
-from omegaconf import OmegaConf
 from tensordict import TensorDict
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import register_trainer
@@ -36,8 +35,9 @@ from verl.utils import tensordict_utils as tu
 
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
-from seal.training.checkpoints import Checkpoints, Retention, expected_size
-from seal.training.closed_loop import ClosedLoop, LoopSettings
+from seal.settings import SealSettings
+from seal.training.checkpoints import Checkpoints, expected_size
+from seal.training.closed_loop import ClosedLoop
 from seal.training.group import Group, mark_groups
 from seal.training.log import RunLog, step_lines
 from seal.training.state import StateError, load_state, save_state
@@ -72,15 +72,15 @@ class SEALTrainer(PPOTrainerSync):
         del value
 
     def __init__(self, config):
-        settings = OmegaConf.to_container(config.seal, resolve=True)
-        self._loop = ClosedLoop(LoopSettings.from_config(settings))
-        self._log = RunLog(Path(config.seal.run_dir))
-        self._watch = InfrastructureWatch(limit=config.seal.infra_limit)
+        self._settings = settings = SealSettings.of(config)
+        self._loop = ClosedLoop(settings)
+        self._log = RunLog(Path(settings.run_dir))
+        self._watch = InfrastructureWatch(limit=settings.infra_limit)
         self._report: StepReport | None = None
-        self._stop = StopRequest(Path(config.seal.run_dir))
+        self._stop = StopRequest(Path(settings.run_dir))
         self._checkpoints = Checkpoints(
             Path(config.trainer.default_local_dir),
-            Retention(**settings["checkpoints"]),
+            settings.checkpoints,
             expected_size(Path(config.actor_rollout_ref.model.path)),
         )
         self._saved_step = 0
@@ -224,7 +224,7 @@ class SEALTrainer(PPOTrainerSync):
                 "earlier checkpoint with a smaller actor_rollout_ref.actor.optim.lr."
             )
         for value, key in ((found.largest, "logprob_tolerance"), (found.mean, "logprob_mean_tolerance")):
-            limit = self.config.seal[key]
+            limit = getattr(self._settings, key)
             if limit is not None and value > limit:
                 raise RuntimeError(
                     f"After the weight sync of step {self.global_steps} rollout and actor log-probs differ by "
@@ -264,7 +264,7 @@ class SEALTrainer(PPOTrainerSync):
     def _state(self, step: int) -> dict[str, Any]:
         """What a resumed run needs: every draw of ours follows from seed and step, so there is no generator to keep."""
         lines = step_lines(self._report, _rounded(self.timing_raw)) if self._report else {}
-        return {"step": step, "seed": self.config.seal.seed, "loop": self._loop.state, "log": lines}
+        return {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
 
     def _load_checkpoint(self):
         super()._load_checkpoint()
@@ -276,12 +276,12 @@ class SEALTrainer(PPOTrainerSync):
             state = load_state(folder)
             if state["step"] != self.global_steps:
                 raise StateError(f"{folder} holds step {state['step']}: give the folder its own name again.")
-            if state["seed"] != self.config.seal.seed:
+            if state["seed"] != self._settings.seed:
                 logger.warning(
                     "%s was trained with seal.seed=%s, not %s: from here on the run is another one.",
                     folder,
                     state["seed"],
-                    self.config.seal.seed,
+                    self._settings.seed,
                 )
             self._loop.restore(state["loop"])
             self._checkpoints.continue_from(folder, self.global_steps)

@@ -7,11 +7,11 @@ import pytest
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.data.__main__ import main
 from seal.data.parquet import read_rows
-from seal.data.selection import Selection, read_task_file, write_parquet
+from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
 
 
 def ids(config):
-    return [row.task_id for row in Selection.from_config(config).rows()]
+    return [row.task_id for row in selected_rows(Selection.read(config))]
 
 
 def test_an_empty_block_is_the_whole_training_side():
@@ -29,7 +29,7 @@ def test_filters_narrow_together():
 
 
 def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
-    selection = Selection.from_config({"categories": "base", "prefix_turns": [1, 2]})
+    selection = Selection.read({"categories": "base", "prefix_turns": [1, 2]})
     count = write_parquet(selection, tmp_path / "x.parquet")
     rows = read_rows(tmp_path / "x.parquet")
     assert count == len(rows) == len(set(rows))
@@ -40,7 +40,7 @@ def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
 
 
 def test_evaluation_side_and_even_limit():
-    rows = Selection.from_config({"split": "eval", "limit": 5}).rows()
+    rows = selected_rows(Selection(split="eval", limit=5))
     assert [row.data_source for row in rows] == ["base"] * 5 + ["miss_func"] * 5 + ["miss_param"] * 5 + [
         "long_context"
     ] * 5
@@ -104,6 +104,6 @@ def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
     out = tmp_path / "x.parquet"
     assert main(["select", "--split", "train", "--prefix-turns", "1", "--categories", "base", "--out", str(out)]) == 0
     assert "100 rows" in capsys.readouterr().out
-    assert read_rows(out) == Selection.from_config({"categories": ["base"], "prefix_turns": [1]}).rows()
+    assert read_rows(out) == selected_rows(Selection(categories=("base",), prefix_turns=(1,)))
     assert main(["select", "--classes", "Nope", "--out", str(out)]) == 2
     assert "seal.data select: classes" in capsys.readouterr().err
