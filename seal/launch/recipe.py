@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seal.interface.evolve import require_known_cues
 from seal.launch.errors import LaunchError
-from seal.launch.verl_keys import leaves, require_types, verl_folder
+from seal.launch.verl_keys import require_types, verl_folder
 from seal.paths import HOME
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
@@ -78,8 +78,8 @@ def _require_valid(config: DictConfig) -> None:
     defaults = _defaults()
     if added := sorted(set(config) - set(defaults)):
         raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
-    verls = {name: block for name, block in OmegaConf.to_container(config, resolve=True).items() if name not in BLOCKS}
-    require_types(verls, dict(leaves(defaults)))
+    written, resolved = (OmegaConf.to_container(config, resolve=resolve) for resolve in (False, True))
+    require_types(written, resolved, defaults)
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
     """The sentence about a setting, with the override or the recipe that sets it."""
     for override in reversed(overrides):
         key = override.split("=", 1)[0].lstrip("+~")
-        if error.key == key or error.key.startswith((f"{key}.", f"{key}[")):
+        if error.key == key or error.key.startswith((f"{key}.", f"{key}[")) or key.startswith(f"{error.key}."):
             return f"The override {override!r} does not fit {path}: {error}"
     return f"{path}: {error}"
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -20,6 +20,8 @@ from seal.settings.base import Amount, Count
 from seal.settings.sentences import SettingsError, kind, shown
 
 DOCUMENTED: dict[str, Any] = {
+    "actor_rollout_ref.model.path": str,
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path": str,
     "data.train_batch_size": Count,
     "data.gen_batch_size": Count | None,
     "data.val_batch_size": Count | None,
@@ -58,30 +60,41 @@ _SCALARS = {"bool": bool, "int": int, "float": float}
 _CONFIGURATIONS = ("workers/config", "trainer/config", "utils/profiler", "utils/skip")
 
 
-def require_types(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """SettingsError for the first key of a resolved configuration that verl could not read or SEAL cannot run.
+class Leaf(NamedTuple):
+    """The value of a key, and its type in verl's dataclass of the block (None if there is none)."""
 
-    defaults: the leaves by key that every recipe starts from. A key without a type
-    keeps that of its default: a text is not a switch (`off` would count as true).
+    value: Any
+    type: Any
+
+
+def require_types(written: Mapping[str, Any], resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """SettingsError for the first key that verl could not read or SEAL cannot run.
+
+    written, resolved: the configuration with and without interpolations; a key that
+    follows another one is checked after it. defaults: the configuration that every
+    recipe starts from. A key without a type keeps that of its default: a text is not a
+    switch (`off` would count as true).
     """
-    found = {}
-    for key, value, annotation in _typed_leaves(config):
-        found[key] = value
-        annotation = DOCUMENTED.get(key, annotation)
-        if annotation is None:
-            default = defaults.get(key)
-            annotation = bool if isinstance(default, bool) else float if isinstance(default, int | float) else None
+    found, standard = dict(leaves(resolved)), dict(leaves(defaults))
+    own = {key for key, leaf in leaves(written) if "${" not in str(leaf.value)}
+    for key in sorted(found, key=lambda key: key not in own):
+        value = found[key].value
+        expected = DOCUMENTED.get(key, found[key].type) or _kept(standard.get(key))
         # verl leaves many keys null whatever their type says.
-        if annotation is None or (value is None and key not in DOCUMENTED):
+        if expected is None or (value is None and key not in DOCUMENTED):
             continue
         try:
-            TypeAdapter(annotation, config=ConfigDict(strict=True)).validate_python(value)
+            TypeAdapter(expected, config=ConfigDict(strict=True)).validate_python(value)
         except ValidationError:
-            raise SettingsError(key, f"{key} is {shown(value)}; it must be {kind(annotation).sentence}.") from None
+            raise SettingsError(key, f"{key} is {shown(value)}; it must be {kind(expected).sentence}.") from None
     for key, (allowed, reason) in REFUSED.items():
-        value = found.get(key, allowed)
-        if value != allowed:
-            raise SettingsError(key, f"{key} is {shown(value)}: {reason}; leave it {shown(allowed)}.")
+        if key in found and found[key].value != allowed:
+            raise SettingsError(key, f"{key} is {shown(found[key].value)}: {reason}; leave it {shown(allowed)}.")
+
+
+def _kept(default: Leaf | None) -> Any:
+    value = default.value if default else None
+    return bool if isinstance(value, bool) else float if isinstance(value, int | float) else None
 
 
 def verl_folder() -> Path:
@@ -92,19 +105,14 @@ def verl_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of a tree that does not hold a block, with its value."""
-    for key, value, _ in _typed_leaves(tree, prefix):
-        yield key, value
-
-
-def _typed_leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Leaf]]:
+    """Every key of a configuration that does not hold a block."""
     types = field_types(str(tree.get("_target_", "")).rsplit(".", 1)[-1])
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _typed_leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value, types.get(key)
+            yield f"{prefix}{key}", Leaf(value, types.get(key))
 
 
 @functools.cache

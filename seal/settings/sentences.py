@@ -29,6 +29,11 @@ class Kind(NamedTuple):
     optional: bool = False
 
     @property
+    def shown(self) -> str:
+        """The type in a table."""
+        return f"{self.type} or null" if self.optional else self.type
+
+    @property
     def sentence(self) -> str:
         """The end of "it must be ..."."""
         text = f"{'' if self.type == _NAMES[bool] else 'a '}{self.type}"
@@ -96,9 +101,12 @@ def refusal(block: type[BaseModel], prefix: str, error: Mapping[str, Any]) -> Se
             break
         key, expected = f"{key}[{step}]" if isinstance(step, int) else joined(key, step), below
     if error["type"] == "extra_forbidden":
-        unknown = joined(key, str(error["loc"][-1]))
-        known = ", ".join(_bare(*expected)[0].model_fields)
-        hint = nearest(unknown, keys(block, prefix), f"; {key or 'the block'} has {known}.")
+        name = str(error["loc"][-1])
+        unknown, siblings = joined(key, name), list(_bare(*expected)[0].model_fields)
+        if near := difflib.get_close_matches(name, siblings, n=1):
+            hint = f"; did you mean {joined(key, near[0])}?"
+        else:
+            hint = nearest(unknown, keys(block, prefix), f"; {key or 'the block'} has {', '.join(siblings)}.")
         return SettingsError(unknown, f"{unknown} is not a setting{hint}")
     if error["type"] == "missing":
         return SettingsError(key, f"{key} has no value; it must be {kind(*expected).sentence}.")

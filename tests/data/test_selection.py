@@ -80,17 +80,17 @@ def test_one_failure_type_of_an_earlier_run(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"catgories": ["base"]}, "Unknown key catgories"),
-        ({"categories": ["basic"]}, "expected one of base, miss_func"),
+        ({"catgories": ["base"]}, "did you mean categories?"),
+        ({"categories": ["basic"]}, "must be one of base, miss_func"),
         ({"classes": ["Trader"]}, "GorillaFileSystem"),
-        ({"scenarios": [200]}, "numbers below 200"),
+        ({"scenarios": [200]}, "from 0 to 199"),
         ({"scenarios": [1]}, "leaves no task"),
         ({"prefix_turns": 0}, "at least 1"),
         ({"prefix_turns": 1.5}, "at least 1"),
         ({"limit": "many"}, "at least 1"),
-        ({"split": "val"}, "expected one of train, eval"),
+        ({"split": "val"}, "must be one of train, eval"),
         ({"task_file": "nowhere.json"}, "does not exist"),
-        ({"labels_from": ["x"]}, "expected {run: DIR, label: LABEL}"),
+        ({"labels_from": ["x"]}, "mapping of settings"),
         ({"labels_from": {"run": "nowhere", "label": "pass"}}, "name a run"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("seal.enabled=null", "must be true or false"),
         ("seal.seed=abc", "must be a whole number"),
         ("seal.diagnosis.taxonomy=papper", "must be one of paper, release"),
-        ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.train.limit?"),
+        ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
         ("seal.interface.evolve.initial=[song]", "known cues: schema_required"),
         ("+seal.reweighting.rho.odd=2", "unknown label 'odd'"),
         ("+seal.reweighting.alfa=2", "did you mean seal.reweighting.alpha?"),
