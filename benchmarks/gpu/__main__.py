@@ -25,13 +25,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import psutil
 from rich.console import Console
 
 from benchmarks.gpu.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
 from seal.launch.selfcheck import built_for
+from seal.records.folder import RunFolder
+from seal.records.step import StepRecord, read_steps
+from seal.records.validation import read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
@@ -63,7 +65,7 @@ class Arm:
     """
 
     name: str
-    steps: tuple[dict[str, Any], ...]
+    steps: tuple[StepRecord, ...]
     tokens: tuple[int, ...]
     last_trajectories: Path
     peak: Peak
@@ -71,12 +73,12 @@ class Arm:
 
     @classmethod
     def read(cls, name: str, run_dir: Path) -> Arm:
-        log = run_dir / "seal_log"
-        steps = tuple(_lines(log / "steps.jsonl"))
-        files = [log / "trajectories" / f"{step['step']}.jsonl" for step in steps]
-        tokens = tuple(sum(line["tokens"] for line in _lines(file)) for file in files)
+        folder = RunFolder(run_dir)
+        steps, _ = read_steps(folder.steps)
+        files = [folder.trajectories / f"{step.step}.jsonl" for step in steps]
+        tokens = tuple(sum(line.tokens for line in read_log(file).without_bad()) for file in files)
         peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))
-        allocated = ALLOCATED.findall((run_dir / "train.log").read_text(encoding="utf-8", errors="replace"))
+        allocated = ALLOCATED.findall(folder.train_log.read_text(encoding="utf-8", errors="replace"))
         largest = max(map(float, allocated), default=None)
         return cls(name, steps, tokens, files[-1], Peak(**peak | {"gpus": tuple(peak["gpus"])}), largest)
 
@@ -87,18 +89,18 @@ class Arm:
 
     def seconds(self, stage: str) -> float | None:
         """Median seconds of a stage over the measured steps; None where verl has no such stage."""
-        values = [self.steps[i]["seconds"].get(stage) for i in self.measured]
+        values = [self.steps[i].seconds.get(stage) for i in self.measured]
         return None if None in values else statistics.median(values)
 
     @property
     def tokens_per_s(self) -> float:
         """Sampled tokens a second of rollout, environment included."""
-        return sum(self.tokens[i] for i in self.measured) / sum(self.steps[i]["seconds"]["gen"] for i in self.measured)
+        return sum(self.tokens[i] for i in self.measured) / sum(self.steps[i].seconds["gen"] for i in self.measured)
 
     @property
     def differences(self) -> list[float]:
         """Largest log-prob difference between engine and trainer, by step."""
-        return [step["logp_diff_max"] for step in self.steps]
+        return [step.logp_diff_max for step in self.steps]
 
 
 def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console) -> Arm:
@@ -166,7 +168,7 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         "",
         f"{time.strftime('%Y-%m-%d')}; {machine}.",
         "",
-        f"Seconds a step by stage ({counted}; {arms[0].steps[-1]['trajectories']} trajectories a step):",
+        f"Seconds a step by stage ({counted}; {arms[0].steps[-1].trajectories} trajectories a step):",
         "",
         _row("stage", *names),
         _row("---", *("---" for _ in names)),
@@ -222,10 +224,6 @@ def _row(*cells: str) -> str:
 
 def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from seal.data.rows import TaskRow
 from seal.evaluation.endpoint import ChatEndpoint, ContextExceeded, EndpointFault
-from seal.records.validation import MET
+from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
 
 logger = logging.getLogger(__name__)
@@ -122,34 +122,20 @@ def _line(
     settings: EpisodeSettings,
     seconds: float,
 ) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "step": settings.step,
-        "task_id": row.task_id,
-        "data_source": row.data_source,
-        "category": row.category,
-        "split": row.split,
-        "sample": sample,
-        "score": float(evaluation["valid"]) if evaluation else 0.0,
-        "infra": infra,
-        "stop": evaluation["stop"] if evaluation else "",
-        "tokens": played.tokens,
-        "seconds": round(seconds, 3),
-        "prompt_mode": settings.prompt_mode,
-        "data_hash": str(played.info.get("data_hash", "")),
-        "service_hash": str(played.info.get("service_hash") or settings.service),
-        "input": played.messages[: played.opening],
-        "output": played.messages[played.opening :],
-    }
-    if evaluation is not None:
-        labels = evaluation["labels"]
-        line |= {
-            "labels": labels,
-            "diagnosis": evaluation["diagnosis"],
-            "evidence": evaluation["evidence"],
-            "turns": evaluation["turns"],
-            "turns_passed": sum(label in MET for label in labels),
-            "progress": evaluation["progress"],
-            "calls": evaluation["calls"],
-            "errors": evaluation["errors"],
-        }
-    return line
+    return TrajectoryRecord.of(
+        evaluation,
+        step=settings.step,
+        task_id=row.task_id,
+        data_source=row.data_source,
+        category=row.category,
+        split=row.split,
+        sample=sample,
+        score=float(evaluation["valid"]) if evaluation else 0.0,
+        infra=infra,
+        stop=evaluation["stop"] if evaluation else "",
+        tokens=played.tokens,
+        seconds=round(seconds, 3),
+        prompt_mode=settings.prompt_mode,
+        data_hash=str(played.info.get("data_hash", "")),
+        messages=tuple(played.messages),
+    ).line()

@@ -18,6 +18,7 @@ from seal.launch.recipe import compose_recipe
 from seal.launch.selfcheck import built_for
 from seal.paths import HOME
 from seal.policy.model import SIZES, Size, new_model
+from seal.records.trajectory import read_line
 
 SMALL = SIZES["tiny"]
 
@@ -56,6 +57,9 @@ def test_the_committed_policy_grows_to_a_hundred_million(tmp_path):
 
 
 TRAJECTORY = {
+    "step": 1,
+    "task_id": "multi_turn_base_0",
+    "score": 0.0,
     "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
     "output": [
         {"role": "assistant", "content": "a"},
@@ -68,7 +72,7 @@ TRAJECTORY = {
 
 
 def test_the_offline_workload_is_every_message_with_what_came_before_it():
-    first, second = workload([TRAJECTORY])
+    first, second = workload([read_line(TRAJECTORY)[0]])
     assert [message["content"] for message in first[0]] == ["s", "u"] and first[1] == 5
     assert [message["content"] for message in second[0]] == ["s", "u", "a", "t"] and second[1] == 3
 

@@ -57,7 +57,7 @@ def _scenario(line):
 def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
     for line in lines_of(evaluated):
         assert len(line["evidence"]) == line["turns"]
-        assert line["infra"] is None and line["data_hash"] and line["service_hash"] and line["split"] == "eval"
+        assert line["infra"] is None and line["data_hash"] and line["split"] == "eval"
         assert line["input"][0]["role"] == "system" and line["output"][0]["role"] == "assistant"
         fault = fault_of(_scenario(line))
         if fault in ("cut", "context"):
