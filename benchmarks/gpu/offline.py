@@ -3,9 +3,9 @@
     python -m benchmarks.gpu.offline exp/NAME.yaml experiments/RUN/seal_log/trajectories/N.jsonl [key=value ...]
 
 Takes every assistant message of the step's trajectories, with the dialogue
-before it as prompt, and has vLLM sample as many tokens again, all of them at
-once: no environment to wait for, no order among them. That is what the
-rollout's tokens a second are compared with. Prints one JSON line.
+before it as the prompt, and lets vLLM sample as many tokens, all requests at
+once: with no environment to wait for and in any order. The rollout's tokens per
+second are compared with this. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def engine_arguments(config) -> dict[str, Any]:
 
 
 def measure(config, records: Sequence[TrajectoryRecord]) -> dict[str, float]:
-    """Requests, sampled tokens, seconds and tokens a second."""
+    """Requests, sampled tokens, seconds and tokens per second."""
     from vllm import LLM, SamplingParams
 
     llm = LLM(model=config.actor_rollout_ref.model.path, disable_log_stats=True, **engine_arguments(config))
@@ -69,7 +69,7 @@ def measure(config, records: Sequence[TrajectoryRecord]) -> dict[str, float]:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         prompts.append({"prompt_token_ids": tokenizer.encode(text, add_special_tokens=False)})
     settings = [SamplingParams(temperature=1.0, max_tokens=n, ignore_eos=True, detokenize=False) for _, n in work]
-    # Once untimed with other prompts: the first requests compile and allocate.
+    # Once without timing and with other prompts: the first requests compile and allocate.
     other = [{"prompt_token_ids": [1 + i % 7] * 32} for i in range(min(8, len(work)))]
     llm.generate(other, SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False), use_tqdm=False)
     started = time.perf_counter()
