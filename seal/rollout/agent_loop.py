@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from jinja2 import TemplateError
-from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.tokenizer import normalize_token_ids
 
@@ -29,10 +28,10 @@ from seal.rollout.dialogue import ENGINE, ENVIRONMENT, Dialogue
 from seal.rollout.engine import EngineFault, generate
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode
-from seal.rollout.rewards import RewardSettings, terminal_reward
-from seal.rollout.services import Services, addresses, shared_services
-from seal.rollout.settings import RolloutSettings, ServiceSettings
+from seal.rollout.rewards import terminal_reward
+from seal.rollout.services import Services, shared_services
 from seal.rollout.token_path import Sampled, TokenPathError, check, drift
+from seal.settings import EnvServiceSettings, SealSettings
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +47,12 @@ class SEALAgentLoop(AgentLoopBase):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        settings = self.config.seal
-        self.settings = RolloutSettings(**OmegaConf.to_container(settings.rollout))
-        self.reward = RewardSettings(**OmegaConf.to_container(settings.reward))
+        settings, service = SealSettings.of(self.config), EnvServiceSettings.of(self.config)
+        self.settings = settings.rollout
+        self.reward = settings.reward
         self.taxonomy = settings.diagnosis.taxonomy
-        service = self.config.env_service
         self.prompt_mode = service.prompt_mode
-        self.services: Services = shared_services(
-            addresses(service.env_url), service.env_type, ServiceSettings.from_config(service)
-        )
+        self.services: Services = shared_services(service)
         self.response_budget = self.rollout_config.response_length
         self.model_length = self.rollout_config.max_model_len or (
             self.rollout_config.prompt_length + self.response_budget

@@ -8,34 +8,9 @@ learns can change a reward.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-MODES = ("binary", "capped", "t3rl")
-CUT = ("verifier", "zero", "exclude")
-
-
-@dataclass(frozen=True)
-class RewardSettings:
-    """mode: binary (V itself), capped or t3rl; weight and cap shape the dense modes.
-
-    cut: the reward of a training trajectory that hit a budget: the verifier's (a
-    dense mode credits its finished turns), zero, or none at all, because it is left
-    out of training (exclude).
-    """
-
-    mode: str = "binary"
-    weight: float = 0.5
-    cap: float = 0.5
-    cut: str = "verifier"
-
-    def __post_init__(self):
-        if self.mode not in MODES:
-            raise ValueError(f"seal.reward.mode is {self.mode!r}; choose one of {', '.join(MODES)}.")
-        if self.cut not in CUT:
-            raise ValueError(f"seal.reward.cut is {self.cut!r}; choose one of {', '.join(CUT)}.")
-        if not 0 <= self.cap <= 1 or not 0 <= self.weight <= 1:
-            raise ValueError("seal.reward.weight and seal.reward.cap must lie between 0 and 1.")
+from seal.settings.reward import RewardSettings
 
 
 def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut: bool = False) -> float:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from seal.files import write_json, write_text
+from seal.settings.run import CheckpointSettings
 from seal.training.state import STATE_FILE, StateError, load_state
 
 logger = logging.getLogger(__name__)
@@ -50,18 +51,6 @@ class CheckpointError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Retention:
-    """Which checkpoints stay (`seal.checkpoints`): the last `keep_last`, and the best validated one with keep_best."""
-
-    keep_last: int = 2
-    keep_best: bool = True
-
-    def __post_init__(self):
-        if self.keep_last < 1:
-            raise ValueError(f"seal.checkpoints.keep_last is {self.keep_last}; it must be at least 1.")
-
-
-@dataclass(frozen=True)
 class Best:
     """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
 
@@ -77,7 +66,7 @@ class Best:
 class Checkpoints:
     """The folder of one run's checkpoints, as the trainer writes it."""
 
-    def __init__(self, folder: Path, retention: Retention, first_size: int | None = None):
+    def __init__(self, folder: Path, retention: CheckpointSettings, first_size: int | None = None):
         """first_size: the expected size of a checkpoint in bytes, used until there is one."""
         self._folder = folder.resolve()
         self._retention = retention

@@ -30,9 +30,10 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
+from seal.settings import SealSettings
 from seal.training.batch import StepBatch
-from seal.training.checkpoints import Checkpoints, Retention, expected_size
-from seal.training.closed_loop import ClosedLoop, LoopSettings
+from seal.training.checkpoints import Checkpoints, expected_size
+from seal.training.closed_loop import ClosedLoop
 from seal.training.log import RunLog
 from seal.training.logprobs import Tolerance
 from seal.training.prompts import PromptSender
@@ -50,16 +51,16 @@ class SEALTrainer(PPOTrainerSync):
     """GRPO with diagnosis-guided advantages and an evolving learning interface."""
 
     def __init__(self, config: DictConfig):
-        settings = OmegaConf.to_container(config.seal, resolve=True)
-        self._loop = ClosedLoop(LoopSettings.from_config(settings))
-        self._log = RunLog(Path(config.seal.run_dir))
-        self._watch = InfrastructureWatch(limit=config.seal.infra_limit)
-        self._tolerance = Tolerance(config.seal.logprob_tolerance, config.seal.logprob_mean_tolerance)
+        self._settings = settings = SealSettings.of(config)
+        self._loop = ClosedLoop(settings)
+        self._log = RunLog(Path(settings.run_dir))
+        self._watch = InfrastructureWatch(limit=settings.infra_limit)
+        self._tolerance = Tolerance(settings.logprob_tolerance, settings.logprob_mean_tolerance)
         self._report: StepReport | None = None
-        self._stop = StopRequest(Path(config.seal.run_dir))
+        self._stop = StopRequest(Path(settings.run_dir))
         self._checkpoints = Checkpoints(
             Path(config.trainer.default_local_dir),
-            Retention(**settings["checkpoints"]),
+            settings.checkpoints,
             expected_size(Path(config.actor_rollout_ref.model.path)),
         )
         self._saved_step = 0
@@ -132,7 +133,7 @@ class SEALTrainer(PPOTrainerSync):
     def _state(self, step: int) -> dict[str, Any]:
         """Return what a resumed run needs: every draw follows from seed and step, so no generator is kept."""
         lines = self._report.with_figures(seconds=_rounded(self.timing_raw)).lines() if self._report else {}
-        return {"step": step, "seed": self.config.seal.seed, "loop": self._loop.state, "log": lines}
+        return {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
 
     def _load_checkpoint(self):
         super()._load_checkpoint()
@@ -146,12 +147,12 @@ class SEALTrainer(PPOTrainerSync):
                 raise StateError(
                     f"{folder} holds step {state['step']}: rename the folder to global_step_{state['step']}."
                 )
-            if state["seed"] != self.config.seal.seed:
+            if state["seed"] != self._settings.seed:
                 logger.warning(
                     "%s was trained with seal.seed=%s, not %s: from here on the run differs from the one it continues.",
                     folder,
                     state["seed"],
-                    self.config.seal.seed,
+                    self._settings.seed,
                 )
             self._loop.restore(state["loop"])
             self._checkpoints.continue_from(folder, self.global_steps)

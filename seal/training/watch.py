@@ -16,8 +16,6 @@ class InfrastructureWatch:
     """Compares the share of failed trajectories of a step with a limit in (0, 1]."""
 
     def __init__(self, limit: float):
-        if not 0 < limit <= 1:
-            raise ValueError(f"seal.infra_limit is {limit}; it is a share, above 0 and at most 1.")
         self._limit = limit
 
     def check(self, records: Sequence[TrajectoryRecord]) -> None:

@@ -16,13 +16,13 @@ from seal.launch import resume
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
+from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import (
     FILES,
     SAVING,
     TRACKER,
     CheckpointError,
     Checkpoints,
-    Retention,
     last_step,
     verify,
     whole_steps,
@@ -37,10 +37,11 @@ MODEL = "actor/model_world_size_1_rank_0.pt"
 FILL = """
 import sys
 from pathlib import Path
-from seal.training.checkpoints import CheckpointError, Checkpoints, Retention, verify, whole_steps
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import CheckpointError, Checkpoints, verify, whole_steps
 from tests.support.checkpoints import write_step
 folder = Path(sys.argv[1])
-checkpoints = Checkpoints(folder, Retention(keep_last=9))
+checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=9))
 write_step(checkpoints, 1, numbers=20_000)
 try:
     write_step(checkpoints, 2, numbers=int(sys.argv[2]))
@@ -195,7 +196,7 @@ def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(
 
 def test_the_last_ones_and_the_best_one_are_kept(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=2, keep_best=True))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=2, keep_best=True))
     for step, average in ((1, 0.2), (2, 0.5), (3, 0.5), (4, 0.1), (5, 0.0)):
         write_step(checkpoints, step)
         checkpoints.validated(step, average, 0.0)
@@ -213,7 +214,7 @@ def test_the_last_ones_and_the_best_one_are_kept(tmp_path):
 
 def test_without_keep_best_only_the_last_ones_are_kept(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=1, keep_best=False))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=1, keep_best=False))
     for step in (1, 2, 3):
         write_step(checkpoints, step)
         checkpoints.validated(step, 1.0 / step, 0.0)
@@ -222,7 +223,7 @@ def test_without_keep_best_only_the_last_ones_are_kept(tmp_path):
 
 def test_a_resume_from_an_earlier_step_supersedes_the_later_ones(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=3))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=3))
     for step in (2, 4, 6):
         write_step(checkpoints, step)
     checkpoints.validated(6, 0.9, 0.0)
@@ -234,7 +235,7 @@ def test_a_resume_from_an_earlier_step_supersedes_the_later_ones(tmp_path):
 
 
 def test_a_checkpoint_without_the_part_of_a_rank_is_refused(tmp_path):
-    checkpoints = Checkpoints(tmp_path, Retention())
+    checkpoints = Checkpoints(tmp_path, CheckpointSettings())
     with (
         pytest.raises(CheckpointError, match=r"rank 1 is not there.*trainer\.default_local_dir"),
         checkpoints.saving(1) as folder,
