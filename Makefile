@@ -44,7 +44,7 @@ gpu-smoke:
 
 # The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
 LOCK := requirements.txt
-LOCK_PYTHON := 3.11
+LOCK_PYTHON := 3.12
 lock:
 	$(PYTHON) -m uv pip compile requirements.in --quiet --output-file $(LOCK) --python-version $(LOCK_PYTHON) \
 		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock"

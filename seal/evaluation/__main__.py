@@ -19,6 +19,7 @@ from env_service.environments.bfcl.splits import CATEGORIES, DEFAULT_SPLIT, SPLI
 from seal.data.rows import TaskRow
 from seal.data.selection import Selection
 from seal.data.suspected import load_suspected
+from seal.errors import LaunchError
 from seal.evaluation.benchmark import Journal, Outcome, evaluate
 from seal.evaluation.endpoint import ChatEndpoint, EndpointRefused, Sampling
 from seal.evaluation.episode import EpisodeSettings
@@ -28,7 +29,6 @@ from seal.evaluation.summary import summarise, suspected_tasks
 from seal.evaluation.tables import console as wide_console
 from seal.evaluation.tables import summary_table
 from seal.files import json_hash
-from seal.launch.errors import LaunchError
 from seal.records.validation import read_log
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
 

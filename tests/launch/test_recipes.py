@@ -11,9 +11,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal.data.selection import Selection
+from seal.errors import LaunchError
 from seal.interface.cues import catalogue
 from seal.interface.evolve import EvolveSettings
-from seal.launch.errors import LaunchError
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.reweighting import ReweightSettings

@@ -15,7 +15,7 @@ import psutil
 import requests
 
 from seal import exits
-from seal.launch.lock import LOCK_FILE
+from seal.launch.folder import LOCK_FILE
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600
