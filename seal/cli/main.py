@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ from dotenv import load_dotenv
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
-from seal import exits
+from seal import __version__, exits
 from seal.paths import HOME
 
 
@@ -73,7 +72,7 @@ app = typer.Typer(cls=LazyGroup, rich_markup_mode="rich", context_settings={"hel
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"seal {version('seal-rl')}")
+        typer.echo(f"seal {__version__}")
         raise typer.Exit
 
 

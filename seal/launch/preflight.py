@@ -178,7 +178,7 @@ def _model(config: DictConfig) -> None:
     local = local if local.is_absolute() else HOME / local
     if local.is_dir():
         if not (local / "config.json").is_file():
-            raise LaunchError(f"{MODEL}={path} does not hold config.json: name a Hugging Face folder.")
+            raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
         _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
         return
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():

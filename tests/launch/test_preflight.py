@@ -77,6 +77,13 @@ def test_what_cannot_run_is_named(config, key, value, named):
     assert named in refused(config)
 
 
+def use_hub(monkeypatch, url: str) -> None:
+    """What HF_ENDPOINT sets when the library is imported."""
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A Hugging Face hub and an empty cache: its answers, by model, are a configuration or a refusal."""
@@ -104,8 +111,8 @@ def hub(tmp_path, monkeypatch):
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name, value in (("ENDPOINT", f"http://127.0.0.1:{server.server_port}"), ("HF_HUB_CACHE", str(tmp_path))):
-        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+    use_hub(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     yield answers
     server.shutdown()
     server.server_close()
@@ -127,7 +134,8 @@ def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch
         hub["Somebody/gated"] = "GatedRepo"
         OmegaConf.update(config, f"{MODEL}.path", model)
         assert named in refused(config, check)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", free_url())
+    use_hub(monkeypatch, free_url())
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between the attempts of a hub that does not answer
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
     check(config)  # from the cache
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/other")

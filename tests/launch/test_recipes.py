@@ -21,7 +21,7 @@ from seal.rollout.settings import RolloutSettings
 from seal.training.closed_loop import LoopSettings
 
 EXP = HOME / "exp"
-RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
+RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
@@ -256,7 +256,7 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_has_a_recipe_of_its_own(name):
-    ablated = compose_recipe(EXP / "ablations" / f"{name}.yaml", [])
+    ablated = compose_recipe(EXP / "paper_ablations" / f"{name}.yaml", [])
     assert ablated == compose_recipe(EXP / "SEAL.yaml", [f"ablation={name}"])
 
 
@@ -267,7 +267,7 @@ def test_an_ablation_of_a_backbone_keeps_both():
 
 
 def test_without_the_closed_loop_the_interface_is_there_and_stays():
-    settings = OmegaConf.to_container(compose_recipe(EXP / "ablations" / "without_closed_loop.yaml", []).seal)
+    settings = OmegaConf.to_container(compose_recipe(EXP / "paper_ablations" / "without_closed_loop.yaml", []).seal)
     cues = LoopSettings.from_config(settings).evolve.initial_omega().cues
     assert {catalogue()[name].kind for name in cues} == {"schema", "feedback"}
     assert len(cues) == sum(cue.kind != "guideline" for cue in catalogue().values())
