@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import logging as hub_logging
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.utils import disable_progress_bars
 from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
@@ -195,6 +197,8 @@ def _hub_configuration(model: str) -> dict[str, Any]:
     """The config.json of a model on the Hugging Face hub, or from the cache; LaunchError if neither gives it."""
     folder = f"name a folder that holds it with {MODEL}=/path"
     hub = constants.ENDPOINT
+    hub_logging.set_verbosity_error()  # its attempts; the last one is our sentence
+    disable_progress_bars()
     try:
         path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S)
     except GatedRepoError as error:
