@@ -13,8 +13,8 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seal.errors import LaunchError
 from seal.interface.evolve import require_known_cues
-from seal.launch.errors import LaunchError
 from seal.launch.verl_keys import require_types, verl_folder
 from seal.paths import HOME
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
