@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig
 
 from env_service.protocol import PROTOCOL
-from seal import net
 from seal.errors import LaunchError
+from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import TokenRequired, service_version
 from seal.rollout.services import addresses
+from seal.text import last_line
 
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
@@ -58,11 +59,6 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
             "`bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
         )
     return urls
-
-
-def is_loopback(url: str) -> bool:
-    """Whether only this machine can reach an address."""
-    return net.is_loopback(urlsplit(url).hostname or "")
 
 
 def require_services(urls: Sequence[str]) -> dict:
@@ -127,7 +123,7 @@ class Service:
         if probe(self.url) is not None:
             require_service(self.url)
             return False
-        if not is_loopback(self.url):
+        if not is_loopback(urlsplit(self.url).hostname or ""):
             raise LaunchError(
                 f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
                 "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
@@ -138,7 +134,7 @@ class Service:
     def _launch(self) -> None:
         """Start the process and wait until it is healthy."""
         address = urlsplit(self.url)
-        env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
+        env = {"BFCL_HOST": address.hostname or LOOPBACK, "BFCL_PORT": str(address.port or 80)}
         script = os.environ.get("BFCL_SCRIPT")
         if script:
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
@@ -150,7 +146,7 @@ class Service:
             if self._process.poll() is not None:
                 raise LaunchError(
                     f"The environment service ended with code {self._process.returncode} before it was ready: "
-                    f"{last_line(self._log)} (log: {self._log})"
+                    f"{last_output(self._log)} (log: {self._log})"
                 )
             if probe(self.url):
                 return
@@ -165,7 +161,7 @@ class Service:
         """
         if self._process is None or self._process.poll() is None:
             return None
-        ended = f"The environment service ended with code {self._process.returncode}: {last_line(self._log)}"
+        ended = f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
         if self._restarts == MAX_RESTARTS:
             raise LaunchError(f"{ended} It was started again {MAX_RESTARTS} times already (log: {self._log})")
         self._restarts += 1
@@ -180,9 +176,6 @@ class Service:
             self._process = None
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log that is not empty, or a note that there is none."""
-    if not log.is_file():
-        return "no output"
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"
+def last_output(log: Path) -> str:
+    """The last line of a process's log."""
+    return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")

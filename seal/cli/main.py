@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from dotenv import load_dotenv
@@ -21,8 +20,7 @@ from seal import __version__, exits
 from seal.paths import HOME
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """How the help lists a command: its section and one sentence."""
 
     section: str
@@ -107,7 +105,3 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
 def main() -> int:
     """The entry point of the script `seal`."""
     return execute(typer.main.get_command(app), sys.argv[1:], "seal")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

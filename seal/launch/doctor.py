@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from seal.errors import LaunchError
-from seal.launch.devices import Torch, last_line, run_python
+from seal.launch.devices import NO_OUTPUT, Torch, run_python
 from seal.paths import HOME
+from seal.text import last_line
 
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
@@ -182,7 +183,7 @@ def _registrations(target: str) -> Finding:
     if done.returncode == 0:
         return Finding("plugins", "everything imports; SEAL is registered with verl and vLLM")
     errors = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]
-    fix = " ".join(errors) or f"{last_line(done.stderr)}: run `bash install.sh --{target}` again."
+    fix = " ".join(errors) or f"{last_line(done.stderr, NO_OUTPUT)}: run `bash install.sh --{target}` again."
     return Finding("plugins", "not complete", fix)
 
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
+from seal.errors import LaunchError
+
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-class PlanError(ValueError):
+class PlanError(LaunchError):
     """A step that cannot be divided as the recipe says; the text names the keys and the fix."""
 
 

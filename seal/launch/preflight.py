@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from huggingface_hub import constants, hf_hub_download
 from huggingface_hub import logging as hub_logging
@@ -23,10 +24,11 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.errors import LaunchError
 from seal.launch.devices import KEY, Cluster, Torch, flash_attn_problem, inspect_cluster
-from seal.launch.plan import PlanError, StepPlan, step_plan
+from seal.launch.plan import step_plan
 from seal.launch.recipe import require_valid
+from seal.net import is_loopback
 from seal.paths import HOME
-from seal.service import is_loopback, service_urls
+from seal.service import service_urls
 from seal.settings import SealSettings
 from seal.settings.data import Selection
 from seal.training.cluster import processors, uses_existing_cluster
@@ -37,17 +39,8 @@ FLASH, FALLBACK = "flash_attention_2", "sdpa"
 HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
-LOGGERS = {
-    "console": None,
-    "file": None,
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "swanlab": "swanlab",
-    "trackio": "trackio",
-    "clearml": "clearml",
-}
-"""verl's experiment loggers and the package that each one needs; all log the same names."""
+LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trackio", "clearml")
+"""verl's experiment loggers; all but the first two need the package of their name."""
 
 
 def check(config: DictConfig) -> None:
@@ -59,7 +52,7 @@ def check(config: DictConfig) -> None:
 def plan_table(config: DictConfig) -> Table:
     """The step plan of a recipe for the console; LaunchError if the step cannot be divided."""
     table = Table(box=None, show_header=False, title=f"A training step of {config.trainer.experiment_name}")
-    for what, amount in _plan(config).lines():
+    for what, amount in step_plan(config).lines():
         table.add_row(what, amount)
     return table
 
@@ -146,13 +139,6 @@ def _prompt_mode(config: DictConfig) -> None:
         raise LaunchError(f"env_service.prompt_mode: {error}") from error
 
 
-def _plan(config: DictConfig) -> StepPlan:
-    try:
-        return step_plan(config)
-    except PlanError as error:
-        raise LaunchError(f"{error}") from error
-
-
 def _model(config: DictConfig) -> None:
     adapter = config.actor_rollout_ref.model.lora_adapter_path
     if adapter is not None and not (HOME / adapter).is_dir():
@@ -191,14 +177,10 @@ def _hub_configuration(model: str) -> dict[str, Any]:
             f"or {folder}."
         ) from error
     except LocalEntryNotFoundError as error:
+        reason = f"{hub} does not answer: {folder}, or another endpoint with HF_ENDPOINT"
         if constants.HF_HUB_OFFLINE:
-            sentence = f"{MODEL}={model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or {folder}."
-        else:
-            sentence = (
-                f"{MODEL}={model} is not in the cache and {hub} does not answer: {folder}, or another endpoint with "
-                "HF_ENDPOINT."
-            )
-        raise LaunchError(sentence) from error
+            reason = f"HF_HUB_OFFLINE is set: unset it, or {folder}"
+        raise LaunchError(f"{MODEL}={model} is not in the cache and {reason}.") from error
     except (HfHubHTTPError, EntryNotFoundError) as error:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else "without one"
         raise LaunchError(
@@ -212,7 +194,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
     """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
     text = model.get("text_config", model)
     positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
-    length = _plan(config).model
+    length = step_plan(config).model
     if positions and length > positions:
         raise LaunchError(
             f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
@@ -276,7 +258,7 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
             f"the run's processes need {needed.training} on each of {nodes} with GPUs and {needed.every} on any other: "
             f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
         )
-    loopback = [url for url in service_urls(config) if is_loopback(url)]
+    loopback = [url for url in service_urls(config) if is_loopback(urlsplit(url).hostname or "")]
     if cluster.machines > 1 and loopback:
         raise LaunchError(
             f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
@@ -313,11 +295,10 @@ def _loggers(config: DictConfig) -> None:
     for name in [names] if isinstance(names, str) else names:
         if name not in LOGGERS:
             raise LaunchError(f"trainer.logger names {name!r}; choose from {', '.join(LOGGERS)}.")
-        package = LOGGERS[name]
-        if package and find_spec(package) is None:
+        if name not in LOGGERS[:2] and find_spec(name) is None:
             raise LaunchError(
-                f"trainer.logger names {name}, but the package {package} is not installed: pip install {package}, or "
-                f"remove {name} from trainer.logger."
+                f"trainer.logger names {name}, but the package {name} is not installed: pip install {name}, or remove "
+                f"{name} from trainer.logger."
             )
 
 
@@ -325,7 +306,7 @@ CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": require_valid,
     "engines": _engines,
     "prompt mode": _prompt_mode,
-    "step plan": _plan,
+    "step plan": step_plan,
     "model": _model,
     "service address": service_urls,
     "devices": _devices,

@@ -20,6 +20,7 @@ from seal.paths import HOME
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest
+from seal.text import first_line
 
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
 OPEN = ("seal.process_env.", "seal.reweighting.rho.")
@@ -117,17 +118,18 @@ def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
 
 def _missing_sentence(error: MissingConfigException) -> str:
     known = f"; choose one of {', '.join(error.options)}" if error.options else ""
-    return _first_line(error) + known
+    return first_line(str(error)).rstrip(".") + known
 
 
 def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -> str:
+    reason = first_line(str(error.__cause__ or error)).rstrip(".")
     for override in overrides:
         key = override.split("=", 1)[0].lstrip("+~")
         if key in str(error) or key in str(error.__cause__ or ""):
             closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
             hint = nearest(key, _known_keys(path), "." if closed else "; put + before it to add a new key on purpose.")
-            return f"The override {override!r} does not fit {path}: {_first_line(error.__cause__ or error)}{hint}"
-    return f"{path} cannot be composed: {_first_line(error.__cause__ or error)}"
+            return f"The override {override!r} does not fit {path}: {reason}{hint}"
+    return f"{path} cannot be composed: {reason}"
 
 
 def _known_keys(path: Path) -> list[str]:
@@ -139,7 +141,3 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield f"{prefix}{key}"
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

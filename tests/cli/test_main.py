@@ -16,7 +16,7 @@ from seal.paths import HOME
 
 
 def seal(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "seal.cli.main", *arguments]
+    command = [sys.executable, "-m", "seal.cli", *arguments]
     return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -69,8 +69,8 @@ def test_train_and_the_launcher_are_the_same_command():
     own = ("data.train_batch_size=5",)
     asked = (
         (sys.executable, "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl", "--", *own),
-        (sys.executable, "-m", "seal.cli.main", "train", "exp/quickstart.yaml", "--with-bfcl", *own),
-        (sys.executable, "-m", "seal.cli.main", "train", *own, "--conf", "exp/quickstart.yaml"),
+        (sys.executable, "-m", "seal.cli", "train", "exp/quickstart.yaml", "--with-bfcl", *own),
+        (sys.executable, "-m", "seal.cli", "train", *own, "--conf", "exp/quickstart.yaml"),
     )
     done = [subprocess.run(c, cwd=HOME, capture_output=True, text=True, timeout=120, check=False) for c in asked]
     assert {each.returncode for each in done} == {exits.REFUSED}
