@@ -19,10 +19,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seal.errors import LaunchError
-from seal.launch.devices import NO_OUTPUT, Torch, run_python
+from seal.launch.devices import NO_OUTPUT, Torch, flash_attn_problem, run_python
+from seal.net import LOOPBACK
 from seal.paths import HOME
 from seal.text import last_line
 
@@ -108,15 +110,14 @@ def table(recipe: Path, findings: Sequence[Finding]) -> Table:
     shown = Table("", "what", "found", "what to do", title=f"What {_shown(recipe)} needs", title_justify="left")
     for finding in findings:
         mark = "[green]ok[/green]" if not finding.fix else "[red]missing[/red]" if finding.needed else "[yellow]note"
-        shown.add_row(mark, finding.what, _plain(finding.found), _plain(finding.fix))
+        shown.add_row(mark, finding.what, escape(finding.found), escape(finding.fix))
     return shown
 
 
 def _interpreter() -> Finding:
-    here = f"{platform.python_version()} ({sys.executable})"
-    if (3, 11) <= sys.version_info[:2] <= (3, 12):
-        return Finding("Python", here)
-    return Finding("Python", here, "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 bash install.sh")
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    fix = "" if supported else "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 bash install.sh"
+    return Finding("Python", f"{platform.python_version()} ({sys.executable})", fix)
 
 
 def _engines(target: str, torch: Torch) -> Iterator[Finding]:
@@ -168,7 +169,6 @@ def _driver() -> str | None:
 
 
 def _flash_attn() -> Finding:
-    from seal.launch.devices import flash_attn_problem
     from seal.launch.preflight import FALLBACK
 
     problem = flash_attn_problem()
@@ -192,10 +192,8 @@ def _memory(config) -> Finding:
 
     memory, wanted = psutil.virtual_memory(), config.seal.min_memory_gb
     found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
-    if memory.total >= wanted * GB:
-        return Finding("memory", found)
     fix = f"The recipe needs about seal.min_memory_gb={wanted} GB per machine: expect to run out."
-    return Finding("memory", found, fix, needed=False)
+    return Finding("memory", found, fix if memory.total < wanted * GB else "", needed=False)
 
 
 def _shared_memory(config) -> Finding:
@@ -203,15 +201,13 @@ def _shared_memory(config) -> Finding:
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
     store = config.ray_kwargs.ray_init.get("object_store_memory") or 0
     found = f"{free / GIB:.1f} GiB free in {SHARED_MEMORY}"
-    more = "in a container: docker run --shm-size=16g, or --ipc=host"
+    enlarge = "enlarge it (in a container: docker run --shm-size=16g, or --ipc=host)."
+    fix = ""
     if free < bucket:
-        return Finding(
-            "shared memory", found, f"Weights pass through it in pieces of {bucket >> 20} MB: enlarge it ({more})."
-        )
-    if free < bucket + store:
-        fix = f"Ray's object store needs {store / GIB:.1f} GiB and will use the disk: enlarge it ({more})."
-        return Finding("shared memory", found, fix, needed=False)
-    return Finding("shared memory", found)
+        fix = f"Weights pass through it in pieces of {bucket >> 20} MB: {enlarge}"
+    elif free < bucket + store:
+        fix = f"Ray's object store needs {store / GIB:.1f} GiB and will use the disk: {enlarge}"
+    return Finding("shared memory", found, fix, needed=free < bucket)
 
 
 def _checks(config) -> Iterator[Finding]:
@@ -224,12 +220,12 @@ def _checks(config) -> Iterator[Finding]:
         "disk": f"{shutil.disk_usage(HOME).free / GIB:.0f} GiB free",
     }
     for name, check in preflight.CHECKS.items():
+        fix = ""
         try:
             check(config)
         except LaunchError as error:
-            yield Finding(name, found.get(name, ""), str(error))
-        else:
-            yield Finding(name, found.get(name, "in order"))
+            fix = str(error)
+        yield Finding(name, found.get(name, "" if fix else "in order"), fix)
 
 
 def _services(config) -> Iterator[Finding]:
@@ -249,12 +245,9 @@ def _services(config) -> Iterator[Finding]:
             fix = "" if answer["data_hash"] == recorded else other
             yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
-            yield Finding(
-                "service",
-                f"{url}: no environment service",
-                "Start it there (docs/service.md), or set env_service.env_url to where it runs, or to a free port of "
-                "this machine and pass --with-bfcl.",
-            )
+            fix = "Start it there (docs/service.md), or set env_service.env_url to where it runs, or to a free port of "
+            fix += "this machine and pass --with-bfcl."
+            yield Finding("service", f"{url}: no environment service", fix)
         else:
             yield Finding("service", f"{url} is free: pass --with-bfcl")
 
@@ -262,12 +255,10 @@ def _services(config) -> Iterator[Finding]:
 def _can_listen(url: str) -> bool:
     """Whether a service could be started at this address by this machine."""
     address = urlsplit(url)
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((address.hostname or "127.0.0.1", address.port or 80))
-        except OSError:
-            return False
+    try:
+        socket.create_server((address.hostname or LOOPBACK, address.port or 80)).close()
+    except OSError:
+        return False
     return True
 
 
@@ -275,9 +266,8 @@ def _data() -> Finding:
     from seal.data.prepare import check
 
     problems = check(HOME / "data")
-    if problems:
-        return Finding("data", "not as recorded", " ".join([*problems[:2], "`seal data prepare` makes them."]))
-    return Finding("data", "as data/manifest.json records")
+    fix = " ".join([*problems[:2], "`seal data prepare` makes them."]) if problems else ""
+    return Finding("data", "not as recorded" if problems else "as data/manifest.json records", fix)
 
 
 def _locked(lock: Path) -> dict[str, str]:
@@ -294,7 +284,3 @@ def _installed(name: str) -> str | None:
 
 def _shown(recipe: Path) -> str:
     return os.path.relpath(recipe, HOME) if recipe.is_absolute() else str(recipe)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -21,7 +21,7 @@ from seal import exits
 from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
-from seal.launch.follow import Interrupt, train
+from seal.launch.follow import Interrupt, tell, train
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import TRAINER_CONFIG, Replay, add_service, write_record
 from seal.paths import HOME
@@ -87,11 +87,9 @@ def launch(request: Request, console: Console) -> int:
         what = composed(request)
         with fitted(what, request.resume, console) as run:
             if run.start.complete:
-                _tell(
-                    console,
-                    f"{run.config.trainer.experiment_name} is complete; remove {run.run_dir} or set another "
-                    "trainer.experiment_name to run it again.",
-                )
+                name = run.config.trainer.experiment_name
+                again = f"remove {run.run_dir} or set another trainer.experiment_name to run it again"
+                tell(console, f"{name} is complete; {again}.")
             else:
                 started(run, what, request.overrides, console, interrupt)
             for part in summarise(run.run_dir):
@@ -99,7 +97,7 @@ def launch(request: Request, console: Console) -> int:
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:
-        _tell(console, "interrupted: everything that was started has been stopped; start again to resume")
+        tell(console, "interrupted: everything that was started has been stopped; start again to resume")
         return interrupt.exit_code
     return exits.FINISHED
 
@@ -119,7 +117,7 @@ def show(request: Request, console: Console, *, plan: bool) -> int:
 
 def refused(error: LaunchError, console: Console) -> int:
     """Print an error as its one sentence; returns its exit code."""
-    _tell(console, f"[red]error:[/red] {error}")
+    tell(console, f"[red]error:[/red] {error}")
     return error.code
 
 
@@ -145,7 +143,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     preflight.check(what.config)
     config, warning = preflight.with_attention(what.config)
     if warning:
-        _tell(console, f"[yellow]warning:[/yellow] {warning}")
+        tell(console, f"[yellow]warning:[/yellow] {warning}")
     urls = service_urls(config, to_start=what.with_bfcl)
     if not what.with_bfcl or probe(urls[0]) is not None:
         require_agreement(urls[0], require_services(urls))
@@ -153,7 +151,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     with locked(run_dir) as lock:
         start = find_start(config, resume, preflight.total_steps(config))
         if start.notice:
-            _tell(console, start.notice)
+            tell(console, start.notice)
         tasks = (0, 0)
         if not start.complete:
             tasks = preflight.write_data(config)
@@ -170,14 +168,14 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     try:
         if what.with_bfcl:
             found = "started" if service.start() else "found"
-            _tell(console, f"environment service {found} at {service.url}")
+            tell(console, f"environment service {found} at {service.url}")
         version = require_services(run.urls)
         require_agreement(service.url, version)
         add_service(folder, version)
         for difference in what.replayed.differences(folder) if what.replayed else ():
-            _tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
+            tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
         training, validation = run.tasks
-        _tell(
+        tell(
             console,
             f"{run.config.trainer.experiment_name}: {training} training tasks, {validation} validation tasks; record "
             f"in {os.path.relpath(folder)}, log in {os.path.relpath(run.run_dir / 'train.log')}",
@@ -186,7 +184,3 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     finally:
         service.stop()
         stop_descendants()
-
-
-def _tell(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
