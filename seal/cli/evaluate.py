@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 
 from seal import exits
 from seal.cli.commands import ListCommand, option, refusing
+from seal.settings import EnvServiceSettings
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from seal.records.trajectory import TrajectoryRecord
 
 FAILED = 1
-SERVICE_URL = "http://127.0.0.1:8082"
-PROMPT_MODE = "bfcl_qwen_fc"
+SERVICE = EnvServiceSettings()
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 
 app = typer.Typer(
@@ -51,7 +51,7 @@ def bfcl(
     task_file: Annotated[str | None, _tasks("A list of task ids.")] = None,
     limit: Annotated[int | None, _tasks("At most this many tasks of each category.")] = None,
     samples: Annotated[int, _tasks("Rollouts per task (avg@k, pass@k).")] = 1,
-    prompt_mode: Annotated[str, _how("Prompt and parser.")] = PROMPT_MODE,
+    prompt_mode: Annotated[str, _how("Prompt and parser.")] = SERVICE.prompt_mode,
     temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.")] = None,
     top_p: Annotated[float, _how("Share of the probability that is sampled from.")] = 1.0,
     max_tokens: Annotated[int, _how("Of one assistant message.")] = 1024,
@@ -60,7 +60,7 @@ def bfcl(
     concurrency: Annotated[int, _how("Rollouts at once.")] = 32,
     timeout: Annotated[float, _how("Seconds for one request.")] = 600.0,
     deadline: Annotated[float, _how("Seconds for one rollout.")] = 1800.0,
-    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE_URL,
+    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE.env_url,
     out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
     """Evaluate a model; exit code 1 if rollouts failed for reasons other than the policy."""
