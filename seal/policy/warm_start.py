@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -43,8 +44,7 @@ class WarmStartSettings:
     clip: float = 1.0
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One optimiser step: tokens so far, loss on the assistant's tokens (nats), learning-rate factor."""
 
     step: int
