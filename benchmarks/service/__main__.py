@@ -38,9 +38,9 @@ from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.bfcl.verifier import verify
 from env_service.host import EpisodeGuard, Host
 from seal.diagnosis.rules import diagnose
+from seal.paths import HOME
 
 MB = 1 << 20
-ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[str, list[str]]
 
 
@@ -61,9 +61,9 @@ def reference_runs(prompt_mode: str) -> list[Run]:
 @contextlib.contextmanager
 def running_service(workers: int) -> Iterator[tuple[int, int]]:
     """A service on a free port: (port, pid)."""
-    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(HOME)}
     command = [sys.executable, "-m", "env_service"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=HOME, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         if "http://" not in line:
@@ -203,15 +203,8 @@ def main() -> None:
             spent = (processor_seconds(pid) - used, time.process_time() - own)
             cost = " / ".join(f"{1000 * each / options.episodes:.2f}" for each in spent)
             latencies = [f"{_percentile(seconds[v], 0.5):.1f} / {_percentile(seconds[v], 0.99):.1f}" for v in verbs]
-            row = (
-                str(concurrency),
-                f"{rate:.0f}",
-                f"{rate / ceiling:.0%}",
-                cost,
-                *latencies,
-                f"{watch.peak.bytes / MB:.0f}",
-            )
-            table.add_row(*row)
+            rates = f"{rate:.0f}", f"{rate / ceiling:.0%}"
+            table.add_row(str(concurrency), *rates, cost, *latencies, f"{watch.peak.bytes / MB:.0f}")
     console.print(table)
     if options.soak:
         _soak(options.soak, runs, options.prompt_mode, options.workers, console)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+
+import pandas as pd
 
 from env_service.environments.bfcl.splits import CATEGORIES
 from seal.evaluation.statistics import PairedDifference, paired_difference
@@ -84,7 +85,4 @@ def _compare(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[Tr
 
 def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Each task's mean over its samples and seeds."""
-    by_task: dict[str, list[float]] = defaultdict(list)
-    for task, value in values:
-        by_task[task].append(value)
-    return {task: sum(each) / len(each) for task, each in by_task.items()}
+    return pd.DataFrame(values, columns=["task", "value"]).groupby("task")["value"].mean().to_dict()
