@@ -1,7 +1,5 @@
 """The environment service as a process: find one that runs, check it, start one, stop it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

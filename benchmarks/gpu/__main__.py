@@ -8,8 +8,6 @@ sync, and the peak memory. On CUDA it uses exp/gpu_smoke.yaml with the committed
 policy grown to 100M parameters (`seal.policy.grow`); on the CPU exp/quickstart.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -24,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Self
 
 import psutil
 from rich.console import Console
@@ -73,7 +72,7 @@ class Arm:
     trainer_gib: float | None
 
     @classmethod
-    def read(cls, name: str, run_dir: Path) -> Arm:
+    def read(cls, name: str, run_dir: Path) -> Self:
         folder = RunFolder(run_dir)
         steps, _ = read_steps(folder.steps)
         files = [folder.trajectories / f"{step.step}.jsonl" for step in steps]

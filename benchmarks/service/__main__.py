@@ -8,8 +8,6 @@ cost of one verdict with its labels. Processor time is valid on a busy machine
 too; the other figures need a quiet one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
 """What the commands share: options with several values, and refusals in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """`seal data`: make, check and select the benchmark's tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

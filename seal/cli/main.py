@@ -4,8 +4,6 @@ A module `seal.cli.NAME` has an `app`, a typer.Typer without completion of its o
 command, or several as a group. Exit code 2: the command line cannot be read.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -5,8 +5,6 @@ seal policy make --out big --size 100m --device cuda --tokens 20e6 --variants ba
 seal policy measure --policy data/quickstart_policy --turns 1 --samples 16
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

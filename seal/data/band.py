@@ -4,8 +4,6 @@ A group whose rollouts all fail or all pass has no group-relative advantage.
 Measured on repeated samples of training tasks, never on the evaluation side.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import fmean
 from typing import Any

@@ -1,7 +1,5 @@
 """Parquet files of task rows, in verl's format; the same rows give the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ made on each machine (``install.sh`` calls this). The JSON files are part of the
 repository, so that a changed package or split does not go unnoticed.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from importlib.metadata import version

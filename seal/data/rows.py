@@ -4,8 +4,6 @@ The environment service makes the prompt that the policy sees from the task id,
 so the row's own prompt holds only the id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@
 Figures are printed with and without them; nothing else treats them differently.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator

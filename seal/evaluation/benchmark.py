@@ -7,8 +7,6 @@ policy, and nothing else. A restart of the service costs nothing: episodes are
 rebuilt, as in training.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

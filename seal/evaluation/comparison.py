@@ -1,7 +1,5 @@
 """Paired differences between runs, groups of seeds, or two steps of one run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ are never passed as such, so the endpoint must not parse tool calls itself. The
 wrong key, an unknown model) ends the evaluation at once.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ mode of the official handler keep the model's own text; in logs of other modes,
 which it could not read, calls are written as that handler writes them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The finished rollouts of an evaluation, written as they finish, so that it resumes after an interruption."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Curves of validation results over training steps, as PNG or as one HTML page."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

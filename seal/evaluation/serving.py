@@ -1,7 +1,5 @@
 """The processes that an evaluation starts: the environment service, and vLLM for a checkpoint."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shlex

@@ -6,8 +6,6 @@ interval and test here therefore counts by cluster (the scenario); with one
 observation per cluster it is the textbook one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence

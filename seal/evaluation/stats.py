@@ -4,8 +4,6 @@ One run: rates by step and category with intervals, label shares, with and
 without the suspected items. Several runs: paired differences on the same tasks.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

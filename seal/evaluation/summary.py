@@ -1,7 +1,5 @@
 """What a validation log says: rates by step and category, label shares, missing tasks."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

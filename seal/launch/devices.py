@@ -4,8 +4,6 @@
 one only for the run. A joined cluster is left running.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from seal.errors import LaunchError
 from seal.paths import HOME
@@ -44,7 +42,7 @@ class Torch:
     problem: str = ""
 
     @classmethod
-    def probe(cls) -> Torch:
+    def probe(cls) -> Self:
         """Ask torch in a process of its own: a damaged installation can end the one that imports it."""
         done = run_python("-W", "ignore", "-c", TORCH_FACTS, timeout=TORCH_DEADLINE_S)
         if done.returncode != 0:

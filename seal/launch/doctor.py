@@ -3,8 +3,6 @@
 Starts nothing and changes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """An experiment folder: which launcher works in it, and where a run in it starts (anew, or from a checkpoint)."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

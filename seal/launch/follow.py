@@ -1,7 +1,5 @@
 """The training process from start to end: one line per step, Ctrl-C and SIGTERM, and the reason when it fails."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

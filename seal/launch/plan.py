@@ -5,8 +5,6 @@ not divide, and budgets that contradict each other, are refused here in one sent
 the launcher's checks, `seal plan` and the tests share it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf

@@ -1,7 +1,5 @@
 """What is checked before anything starts: each fault is one sentence that names the key and the fix."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

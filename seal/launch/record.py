@@ -1,7 +1,5 @@
 """`launcher_record/<name>/<time>/`: what a launch ran, so that `--replay` can run it again beside the old run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

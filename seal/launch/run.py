@@ -5,8 +5,6 @@
 Exit codes: docs/reliability.md.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Sequence

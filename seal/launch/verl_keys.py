@@ -4,8 +4,6 @@ verl's sources are read, not imported: importing its configuration classes takes
 seconds and loads torch.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator, Mapping

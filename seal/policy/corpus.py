@@ -4,8 +4,6 @@ Nothing of an evaluation scenario enters: neither the tokenizer's text, nor the
 words that fill variants, nor the dialogues.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import hashlib

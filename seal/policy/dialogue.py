@@ -5,8 +5,6 @@ answers to mistakes included, comes from the code that a rollout talks to; so
 the warm start cannot drift from training.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Mapping, Sequence

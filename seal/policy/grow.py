@@ -8,8 +8,6 @@ projections), and the norms' weights make up for the wider mean. In fp32 both
 give the same logits; training uses all of the larger one.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

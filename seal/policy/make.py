@@ -1,7 +1,5 @@
 """Make a policy: corpus, tokenizer, network, warm start, folder, record."""
 
-from __future__ import annotations
-
 import logging
 import platform
 import time

@@ -1,7 +1,5 @@
 """The network: transformers' own Qwen2, small, with an initialisation that helps copying."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -14,8 +14,6 @@ case in which its splits are finer (the contraction rule takes the 't off
 'temp.txt'), the quote is an added token, which is split off first.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -10,8 +10,6 @@ language model is involved, and this module does not know the simulators:
 functions that run and verify a script are passed in.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -6,8 +6,6 @@ tokens count fully and all others a little: predicting users and tools teaches
 the small network the values that it has to copy.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -3,13 +3,11 @@
 A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from seal.jsonl import BadLine, read_records, step_files
 from seal.records.folder import RunFolder
@@ -42,7 +40,7 @@ class Log:
         return found
 
     @classmethod
-    def joined(cls, logs: Iterable[Log]) -> Log:
+    def joined(cls, logs: Iterable[Self]) -> Self:
         """The lines of several logs as one."""
         logs = tuple(logs)
         return cls(tuple(line for log in logs for line in log.lines), tuple(line for log in logs for line in log.bad))

@@ -1,7 +1,5 @@
 """One picture of a run: reward, validation, labels, rho, cues, time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

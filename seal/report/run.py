@@ -1,13 +1,12 @@
 """A run's logs as figures: the training steps and what they add up to."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from seal.jsonl import BadLine
 from seal.records.folder import RunFolder
@@ -27,7 +26,7 @@ class Change:
     standard_error: float | None
 
     @classmethod
-    def between(cls, before: Mean | None, after: Mean | None) -> Change | None:
+    def between(cls, before: Mean | None, after: Mean | None) -> Self | None:
         """The change from one mean to another; None if one is missing."""
         if before is None or after is None:
             return None
@@ -35,7 +34,7 @@ class Change:
         return cls(before.value, after.value, None if None in errors else math.hypot(*errors))
 
     @classmethod
-    def pooled(cls, changes: Sequence[Change]) -> Change:
+    def pooled(cls, changes: Sequence[Self]) -> Self:
         """The mean of independent changes; all must have a standard error."""
         n = len(changes)
         error = math.hypot(*(change.standard_error for change in changes)) / n

@@ -1,7 +1,5 @@
 """The end-of-run summary: tables for the terminal, and the output files."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence

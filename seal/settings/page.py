@@ -1,7 +1,5 @@
 """docs/settings.md: a table for each block of settings, made from the models."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

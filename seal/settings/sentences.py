@@ -1,7 +1,5 @@
 """Settings in words: what a key may be, and the one sentence that refuses a wrong value."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
