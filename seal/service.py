@@ -17,7 +17,7 @@ from seal.errors import LaunchError
 from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.rollout.service_probe import TokenRequired, service_version
+from seal.rollout.service_probe import service_version as probe
 from seal.rollout.services import addresses
 from seal.text import last_line
 
@@ -25,17 +25,6 @@ START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
-
-
-def probe(url: str) -> dict | None:
-    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing.
-
-    LaunchError if the service asks for a token that BFCL_TOKEN does not hold here.
-    """
-    try:
-        return service_version(url)
-    except TokenRequired as error:
-        raise LaunchError(str(error)) from error
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
@@ -65,13 +54,12 @@ def require_services(urls: Sequence[str]) -> dict:
     version = require_service(first)
     for url in others:
         other = require_service(url)
-        differing = [key for key in version if other.get(key) != version[key]]
-        if differing:
-            key = differing[0]
-            raise LaunchError(
-                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
-                "same version of both, or remove one from env_service.env_url."
-            )
+        for key in version:
+            if other.get(key) != version[key]:
+                raise LaunchError(
+                    f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
+                    "same version of both, or remove one from env_service.env_url."
+                )
     return version
 
 
@@ -133,11 +121,9 @@ class Service:
         """Start the process and wait until it is healthy."""
         address = urlsplit(self.url)
         env = {"BFCL_HOST": address.hostname or LOOPBACK, "BFCL_PORT": str(address.port or 80)}
-        script = os.environ.get("BFCL_SCRIPT")
-        if script:
+        command, cwd = [sys.executable, "-m", "env_service"], HOME
+        if script := os.environ.get("BFCL_SCRIPT"):
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
-        else:
-            command, cwd = [sys.executable, "-m", "env_service"], HOME
         self._process = start(command, log=self._log, cwd=cwd, env=env)
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:

@@ -8,15 +8,14 @@ wrong key, an unknown model) ends the evaluation at once.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletion
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""
-NO_KEY = "none"
-"""What a local server without a key is sent."""
 
 
 class EndpointFault(RuntimeError):
@@ -44,8 +43,7 @@ class Sampling:
     max_tokens: int = 1024
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """One assistant message; truncated if a length limit cut it. tokens is the endpoint's own count, or 0."""
 
     text: str
@@ -60,10 +58,9 @@ class ChatEndpoint:
         self._url = base_url.rstrip("/")
         self._model = model
         self._sampling = sampling
-        key = os.environ.get("OPENAI_API_KEY") or NO_KEY
         self._client = AsyncOpenAI(
             base_url=self._url,
-            api_key=key,
+            api_key=os.environ.get("OPENAI_API_KEY") or "none",  # a local server needs none
             timeout=timeout_s,
             max_retries=attempts - 1,
             http_client=DefaultAsyncHttpxClient(trust_env=False),  # no proxy, like the service's client
@@ -79,9 +76,7 @@ class ChatEndpoint:
             completion = await self._client.chat.completions.create(
                 model=self._model,
                 messages=list(messages),
-                temperature=self._sampling.temperature,
-                top_p=self._sampling.top_p,
-                max_tokens=self._sampling.max_tokens,
+                **asdict(self._sampling),
                 seed=seed,
                 extra_headers={"X-Request-Id": request_id},
             )

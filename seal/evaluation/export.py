@@ -26,8 +26,6 @@ PROMPT_MODE = "bfcl_qwen_fc"
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 """A model that the official tool knows and reads in that mode; the name of the exported folder."""
 
-FILE_PREFIX = "BFCL_v4"
-
 
 @dataclass(frozen=True)
 class Export:
@@ -83,7 +81,7 @@ def find_log(run_or_log: Path, step: int | None) -> Path:
 
 def result_file(category: str) -> str:
     """The official name of a category's result file."""
-    return f"{FILE_PREFIX}_multi_turn_{category}_result.json"
+    return f"BFCL_v4_multi_turn_{category}_result.json"
 
 
 def _exportable(value: Mapping[str, Any]) -> TrajectoryRecord:
@@ -97,20 +95,19 @@ def _turns(record: TrajectoryRecord) -> Iterator[list[str]]:
     """The assistant messages of each finished turn, as the official tool stores them."""
     said = iter([message["content"] for message in record.messages if message["role"] == "assistant"])
     own_text = record.prompt_mode == PROMPT_MODE
+    render = get_format(PROMPT_MODE).render_call
     last = len(load_tasks()[record.task_id].users) - 1
     for turn in record.evidence:
-        messages = [_without_reasoning(next(said, "")) if own_text else _rendered(action) for action in turn["actions"]]
+        messages = []
+        for action in turn["actions"]:
+            text = next(said, "")
+            if not own_text:
+                text = "\n".join(render(call["name"], call["arguments"]) for call in action["calls"])
+            elif "</think>" in text:
+                text = text.split("</think>")[-1].lstrip("\n")  # the part that the official handler keeps
+            messages.append(text)
         if turn["stop"] == "answered" or (turn["stop"] == "step_limit" and turn["turn"] == last):
             yield messages
         else:
             # The official runner stops here and fails the task for its missing turns.
             return
-
-
-def _without_reasoning(text: str) -> str:
-    return text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
-
-
-def _rendered(action: Mapping[str, Any]) -> str:
-    render = get_format(PROMPT_MODE).render_call
-    return "\n".join(render(call["name"], call["arguments"]) for call in action["calls"])

@@ -64,9 +64,8 @@ def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
     whose time and memory grow with the square of the packed length. Raises LaunchError
     if sequence parallelism is asked for, which verl only splits in flash-attn's kernels.
     """
-    if config.trainer.device != "cuda" or OmegaConf.select(config, ATTENTION, default=FLASH) != FLASH:
-        return config, None
-    problem = flash_attn_problem()
+    wanted = config.trainer.device == "cuda" and OmegaConf.select(config, ATTENTION, default=FLASH) == FLASH
+    problem = flash_attn_problem() if wanted else None
     if problem is None:
         return config, None
     parallel = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
@@ -86,7 +85,7 @@ def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
     data = SealSettings.of(config).data
-    train = _training_rows(config)
+    train = _rows("seal.data.train", data.train)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
@@ -103,13 +102,10 @@ def write_data(config: DictConfig) -> tuple[int, int]:
 def total_steps(config: DictConfig) -> int:
     """The step with which a run ends; verl drops the incomplete batch at the end of an epoch."""
     trainer = config.trainer
-    return trainer.total_training_steps or (
-        len(_training_rows(config)) // config.data.train_batch_size * trainer.total_epochs
-    )
-
-
-def _training_rows(config: DictConfig) -> tuple[TaskRow, ...]:
-    return _rows("seal.data.train", SealSettings.of(config).data.train)
+    if trainer.total_training_steps:
+        return trainer.total_training_steps
+    rows = _rows("seal.data.train", SealSettings.of(config).data.train)
+    return len(rows) // config.data.train_batch_size * trainer.total_epochs
 
 
 def _rows(key: str, selection: Selection) -> tuple[TaskRow, ...]:
@@ -144,13 +140,11 @@ def _model(config: DictConfig) -> None:
             f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
         )
     path = config.actor_rollout_ref.model.path
-    local = Path(path).expanduser()
-    local = local if local.is_absolute() else HOME / local
+    local = HOME / Path(path).expanduser()
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
-        _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
-        return
+        return _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
@@ -210,8 +204,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
 def _devices(config: DictConfig) -> None:
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
     if uses_existing_cluster(config):
-        _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
-        return
+        return _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
     if nodes > 1:
         raise LaunchError(
             f"trainer.nnodes={nodes} needs a Ray cluster of that many machines: start one, and name its head with "

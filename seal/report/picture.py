@@ -1,5 +1,6 @@
 """One picture of a run: reward, validation, labels, rho, cues, time."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +30,8 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
     panels = figure.subplots(3, 2)
-    colours = label_colours(run.labels)
+    others = [label for label in run.labels if label not in MET]
+    colours = dict(zip(others, itertools.cycle(PALETTE), strict=False)) | MET
     _reward(panels[0, 0], run)
     _validation(panels[0, 1], rows)
     _labels(panels[1, 0], run, colours)
@@ -42,12 +44,6 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
             axes.set_xlim(first - 0.5, run.steps[-1].step + 0.5)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-
-
-def label_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Green for labels of turns that met the verifier, one colour each for the rest."""
-    others = [label for label in labels if label not in MET]
-    return {**{label: PALETTE[index % len(PALETTE)] for index, label in enumerate(others)}, **MET}
 
 
 def _reward(axes: Axes, run: Run) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import httpx
 
+from seal.errors import LaunchError
 from seal.rollout.env_client import authorization
 
 PROBE_TIMEOUT_S = 3.0
 
 
-class TokenRequired(RuntimeError):
+class TokenRequired(LaunchError):
     """The service asks for a token other than BFCL_TOKEN of this process."""
 
 
