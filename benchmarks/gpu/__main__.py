@@ -19,15 +19,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import psutil
 from rich.console import Console
 
 from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
+from seal.launch.doctor import installed
 from seal.launch.selfcheck import built_for
 from seal.net import free_port
 from seal.paths import HOME
@@ -57,8 +57,7 @@ STAGES = {
 ALLOCATED = re.compile(r"actor/perf/max_memory_allocated_gb:([\d.]+)")
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(NamedTuple):
     """A finished run: its steps as logged, the tokens that each sampled, and its peak memory.
 
     trainer_gib: the trainer's own peak that verl logged, None if it logged none.
@@ -190,17 +189,12 @@ def gpu_names() -> dict[str, str]:
 
 def machine(gpus: Sequence[str]) -> str:
     """The machine and the versions behind the figures."""
-    packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "verl", "vllm", "ray", "flash-attn"))
+    packages = ", ".join(
+        f"{name} {installed(name) or 'not installed'}" for name in ("torch", "verl", "vllm", "ray", "flash-attn")
+    )
     memory = psutil.virtual_memory().total / GIB
     host = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}; {packages}"
     return f"{'; '.join(gpus) or 'no GPU'}, {host}"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _row(what: str, values: Iterable[float | None], form: str) -> str:

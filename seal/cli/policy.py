@@ -6,10 +6,8 @@ seal policy measure --policy data/quickstart_policy --turns 1 --samples 16
 """
 
 import json
-import logging
 import os
 import sys
-from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -74,7 +72,6 @@ def make(
             corpus=CorpusSettings(TRAIN_SCENARIOS, read_variants(variants), cue_share, slip_share, first_turn_share),
             training=WarmStartSettings(int(tokens), batch_tokens, muon_lr, adam_lr),
         )
-        logging.getLogger("seal.policy").setLevel(logging.INFO)
         console = Console()
         record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
     megabytes = (out / "model.safetensors").stat().st_size / 1e6
@@ -106,11 +103,12 @@ def measure(
         from seal.evaluation.benchmark import Evaluation
         from seal.evaluation.endpoint import Sampling
         from seal.evaluation.episode import EpisodeSettings
-        from seal.evaluation.serving import free_port, served_checkpoint
+        from seal.evaluation.serving import served_checkpoint
         from seal.evaluation.summary import informative, summarise
         from seal.evaluation.tables import console as wide_console
         from seal.evaluation.tables import summary_record, summary_table
         from seal.interface.cues import Omega, catalogue
+        from seal.net import free_port
         from seal.policy.dialogue import PROMPT_MODE
         from seal.records.validation import read_log
 
@@ -146,11 +144,8 @@ def measure(
                 failed += outcome.failed
                 log = read_log(outcome.log)
                 (row,) = informative(summarise(log))
-                passed: dict[str, set[bool]] = defaultdict(set)
-                for line in log.lines:
-                    if line.infra is None:
-                        passed[line.task_id].add(line.passed)
-                band = sum(len(found) == 2 for found in passed.values())
+                outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
+                band = sum((task, False) in outcomes for task, passed in outcomes if passed)
                 console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
                 console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
                 if json_file:

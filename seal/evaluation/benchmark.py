@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seal.data.rows import TaskRow
 from seal.evaluation.endpoint import ChatEndpoint, Sampling
@@ -76,8 +76,7 @@ class Evaluation:
         }
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The log of an evaluation, and how many rollouts were played now, kept from before, and failed."""
 
     log: Path

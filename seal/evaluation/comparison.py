@@ -1,7 +1,7 @@
 """Paired differences between runs, groups of seeds, or two steps of one run."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -12,8 +12,7 @@ from seal.records.source import data_source
 from seal.records.trajectory import TrajectoryRecord
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """One side of a comparison: its name and the lines of each run (or seed) in it."""
 
     name: str
@@ -25,8 +24,7 @@ class Side:
         return tuple(line for run in self.runs for line in run)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The difference b - a in one category or over all; unpaired counts tasks that only one side has."""
 
     a: str

@@ -7,9 +7,8 @@ which it could not read, calls are written as that handler writes them.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
@@ -27,8 +26,7 @@ OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 """A model that the official tool knows and reads in that mode; the name of the exported folder."""
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(NamedTuple):
     """What was written: tasks by category, and the lines that have no official counterpart."""
 
     folder: Path

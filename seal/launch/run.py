@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -29,8 +29,7 @@ from seal.service import Service, probe, require_agreement, require_services, se
 from seal.training.log import RunLog
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What the command line asks for.
 
     source: a recipe's file, or if `replay` is set, the folder of a recorded launch.
@@ -45,8 +44,7 @@ class Request:
     resume: str = "auto"
 
 
-@dataclass(frozen=True)
-class Composed:
+class Composed(NamedTuple):
     """What is to run: a resolved configuration, and the file or the record that it comes from."""
 
     config: DictConfig
@@ -55,8 +53,7 @@ class Composed:
     replayed: Replay | None = None
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
     config: as it is recorded. trainer: the same with the keys of a resume. urls: the

@@ -1,6 +1,5 @@
 """Make a policy: corpus, tokenizer, network, warm start, folder, record."""
 
-import logging
 import platform
 import time
 from collections import Counter
@@ -22,8 +21,6 @@ from seal.policy.dialogue import PROMPT_MODE, tool_names
 from seal.policy.model import SIZES, new_model
 from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
 from seal.policy.warm_start import Step, WarmStartSettings, warm_start
-
-logger = logging.getLogger(__name__)
 
 RECORD = "made.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
@@ -122,5 +119,4 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         ],
     }
     write_json(record, out / RECORD)
-    logger.info("wrote %s", out)
     return record

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as validated
@@ -32,8 +32,7 @@ class Range:
         return cls(sum(values) / len(values), min(values), max(values)) if values else None
 
 
-@dataclass(frozen=True)
-class Mean:
+class Mean(NamedTuple):
     """A mean with its standard error (None for a single value)."""
 
     value: float

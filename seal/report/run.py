@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from seal.jsonl import BadLine
 from seal.records.folder import RunFolder
@@ -17,8 +17,7 @@ from seal.records.validation import Log, read_validation_dir
 QUARTER = 4
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A mean before and after, and the standard error of the difference (None if one side has a single value)."""
 
     before: float
@@ -49,8 +48,7 @@ class Change:
         return f"{difference:+.3f} ± {self.standard_error:.3f} ({ratio:.1f} SE)"
 
 
-@dataclass(frozen=True)
-class Quarters:
+class Quarters(NamedTuple):
     """The first and the last quarter of the steps, at least one step each."""
 
     first: tuple[StepRecord, ...]
