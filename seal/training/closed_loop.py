@@ -5,64 +5,19 @@ Free of verl and torch: trajectories in, weights and the next state out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import rules
-from seal.diagnosis.sources import SOURCES, relabel
+from seal.diagnosis.sources import relabel
 from seal.interface.cues import Omega
-from seal.interface.evolve import EvolveSettings, evolve
-from seal.labels import EXCLUDED
-from seal.records.step import StepReport
-from seal.records.trajectory import TrajectoryRecord
-from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
+from seal.interface.evolve import evolve, initial_omega
+from seal.records.step import Range, StepRecord, StepReport
+from seal.records.trajectory import TrajectoryRecord, count_labels
+from seal.reweighting import initial_rho, turn_weights, update_rho, weights
+from seal.settings import SealSettings
 from seal.training.group import Group, groups_dropped, groups_with_spread
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """The `seal` block of a recipe, as far as the closed loop reads it.
-
-    enabled: False makes the run vanilla GRPO (w = 1, no Omega) that still
-    diagnoses and logs. source: where labels come from (the controls). window:
-    steps that C_t calls recent. interface, closed_loop: send an Omega; evolve
-    it and rho from C_t.
-    """
-
-    enabled: bool
-    source: str
-    window: int
-    seed: int
-    interface: bool
-    closed_loop: bool
-    evolve: EvolveSettings
-    reweighting: ReweightSettings
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LoopSettings:
-        """Build from the recipe's block; ValueError with one sentence for a wrong value."""
-        diagnosis, interface = config["diagnosis"], config["interface"]
-        if diagnosis["source"] not in SOURCES:
-            raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
-        try:
-            rules(diagnosis["taxonomy"])
-        except ValueError as error:
-            raise ValueError(f"seal.diagnosis.taxonomy: {error}.") from error
-        if diagnosis["window"] < 1:
-            raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
-        return cls(
-            enabled=bool(config["enabled"]),
-            source=diagnosis["source"],
-            window=int(diagnosis["window"]),
-            seed=int(config["seed"]),
-            interface=bool(interface["enabled"]),
-            closed_loop=bool(config["closed_loop"]),
-            evolve=EvolveSettings.from_config(interface["evolve"]),
-            reweighting=ReweightSettings.from_config(config["reweighting"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -90,16 +45,16 @@ class ClosedLoop:
     control draws from; the two are the same where labels come from the verifier.
     """
 
-    def __init__(self, settings: LoopSettings):
+    def __init__(self, settings: SealSettings):
         self._settings = settings
-        self._profile = Profile.empty(window=settings.window)
+        self._profile = Profile.empty(window=settings.diagnosis.window)
         self._rho = initial_rho(settings.reweighting)
         self._observed = self._profile
-        self._omega = settings.evolve.initial_omega()
+        self._omega = initial_omega(settings.interface.evolve)
 
     @property
     def _sends_omega(self) -> bool:
-        return self._settings.enabled and self._settings.interface
+        return self._settings.enabled and self._settings.interface.enabled
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
@@ -121,7 +76,7 @@ class ClosedLoop:
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         diagnosed = [records[i].labels for i in counted]
-        labels = relabel(diagnosed, settings.source, settings.seed, step, self._observed)
+        labels = relabel(diagnosed, settings.diagnosis.source, settings.seed, step, self._observed)
         w = [1.0] * len(counted)
         if settings.enabled:
             w = weights(labels, self._rho, settings.reweighting, step, [signs[i] for i in counted])
@@ -135,23 +90,21 @@ class ClosedLoop:
         rho, omega, events = self._rho, self._omega, ()
         if settings.enabled and settings.closed_loop:
             rho = update_rho(self._rho, profile, settings.reweighting)
-            if settings.interface:
-                omega, events = evolve(self._omega, profile, settings.evolve, step)
-        report = StepReport(
-            step=step,
-            records=tuple(records),
-            labels=Counter(label for row in labels for label in row if label not in EXCLUDED),
+            if settings.interface.enabled:
+                omega, events = evolve(self._omega, profile, settings.interface.evolve, step)
+        record = StepRecord.of(
+            step,
+            records,
+            self._omega if self._sends_omega else None,
+            label_counts=count_labels(labels),
             rho=self._rho,
-            w=tuple(w),
-            spread=groups_with_spread(groups, records),
-            dropped=len(records) - len(counted),
+            w=Range.of(w),
+            groups_with_spread=groups_with_spread(groups, records),
+            trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
-            infra=Counter(record.infra for record in records if record.infra),
-            omega=self._omega if self._sends_omega else None,
-            omega_next=omega.to_json() if self._sends_omega else None,
             events=tuple(events),
-            profile=profile.to_json(),
         )
+        report = StepReport(record, profile.to_json(), omega.to_json() if self._sends_omega else None)
         self._profile, self._rho, self._omega = profile, rho, omega
         return token_weights, report
 
@@ -167,8 +120,8 @@ class ClosedLoop:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
-        self._profile = Profile.from_json(state["profile"]).within(self._settings.window)
-        self._observed = Profile.from_json(state["observed"]).within(self._settings.window)
+        self._profile = Profile.from_json(state["profile"]).within(self._settings.diagnosis.window)
+        self._observed = Profile.from_json(state["observed"]).within(self._settings.diagnosis.window)
         if self._settings.closed_loop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,16 +14,11 @@ import psutil
 import requests
 
 from seal import exits
-from seal.launch.lock import LOCK_FILE
+from seal.launch.folder import LOCK_FILE
+from seal.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def free_url() -> str:
@@ -37,7 +31,7 @@ def has_open_episodes(url: str) -> bool:
         figures = requests.get(f"{url}/metrics", timeout=5).text
     except requests.RequestException:
         return False
-    return "env_service_episodes_open" in figures and "env_service_episodes_open 0\n" not in figures
+    return "env_service_episodes_open" in figures and "env_service_episodes_open 0.0\n" not in figures
 
 
 def launch(*arguments: str) -> subprocess.CompletedProcess:
