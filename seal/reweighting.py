@@ -17,15 +17,20 @@ from typing import Any
 from seal import labels as vocabulary
 from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Profile
+from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
+
+
+RENORMALISE = ("none", "all", "nonzero")
 
 
 @dataclass(frozen=True)
 class Budget:
     """A limit on how far weights move a batch; the defaults change nothing.
 
-    strength in [0, 1] softens, w -> 1 + strength (w - 1); low and high clamp what
-    is left; renormalise scales the batch so that the mean weight is 1.
+    The public release's options: strength in [0, 1] softens, w -> 1 + strength (w - 1);
+    low and high clamp the result; renormalise divides the weights of labelled
+    trajectories by their mean and clips once more.
     """
 
     strength: float = 1.0
@@ -35,7 +40,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:
-            raise ValueError(f"reweighting.budget: strength must lie in [0, 1], got {self.strength}")
+            raise ValueError(f"reweighting.budget: strength must be between 0 and 1, got {self.strength}")
         if not 0 <= self.low <= 1 <= self.high:
             raise ValueError("reweighting.budget: needs 0 <= low <= 1 <= high")
 
@@ -49,8 +54,10 @@ class ReweightSettings:
     strength alpha, smoothing beta and full confidence at ``confidence`` sightings.
     apply_to: advantages of which sign are weighted (all, positive, negative).
     warmup_steps: weight 1 during the first so many steps (steps count from 1).
-    sign_aware: good labels weigh only positive advantages, failure labels only
-    negative ones. per_turn: the trainer uses :func:`turn_weights`.
+    renormalise: scale the weights of a batch to a mean of 1 over all trajectories
+    (all) or over those whose advantage is not 0 (nonzero). sign_aware: good labels
+    weigh only positive advantages, failure labels only negative ones. per_turn: the
+    trainer uses :func:`turn_weights`.
     """
 
     enabled: bool = True
@@ -63,6 +70,7 @@ class ReweightSettings:
     confidence: int = 32
     apply_to: str = "all"
     warmup_steps: int = 0
+    renormalise: str = "none"
     budget: Budget = Budget()
     per_turn: bool = False
     sign_aware: bool = False
@@ -76,6 +84,10 @@ class ReweightSettings:
             raise ValueError("reweighting: confidence must be 1 or more and warmup_steps 0 or more")
         if self.apply_to not in ("all", "positive", "negative"):
             raise ValueError(f"reweighting: apply_to is all, positive or negative, got {self.apply_to!r}")
+        if self.renormalise not in RENORMALISE:
+            raise ValueError(f"reweighting: renormalise is {', '.join(RENORMALISE)}, got {self.renormalise!r}")
+        if self.renormalise != "none" and self.budget.renormalise:
+            raise ValueError("reweighting: set either renormalise or budget.renormalise, not both")
         for label, utility in self.rho.items():
             vocabulary.get(label)
             if label in EXCLUDED:
@@ -89,29 +101,38 @@ class ReweightSettings:
         return read_settings(cls, config, "reweighting")
 
 
-def initial_rho(settings: ReweightSettings) -> dict[str, float]:
-    """rho_0: the utility of every declared label, the recipe's own where it gives one."""
-    declared = {name: vocabulary.get(name).utility for name in vocabulary.known()}
-    return {**declared, **{label: float(utility) for label, utility in settings.rho.items()}}
+def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
+    """rho_0: the utility of every label of the taxonomy, the recipe's own where it gives one.
+
+    ValueError when the recipe gives a utility to a label of another taxonomy.
+    """
+    rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
+    for label, utility in settings.rho.items():
+        if label not in rho:
+            raise ValueError(f"seal.reweighting.rho: the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}.")
+        rho[label] = float(utility)
+    return rho
 
 
-def update_rho(rho: Mapping[str, float], profile: Profile, settings: ReweightSettings) -> dict[str, float]:
+def update_rho(
+    rho: Mapping[str, float], profile: Profile, settings: ReweightSettings, taxonomy: str = "paper"
+) -> dict[str, float]:
     """rho_t from rho_{t-1} and C_t.
 
         target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / confidence)), w_min, w_max)
         rho_t(z) = (1 - beta) rho_{t-1}(z) + beta target_z
 
     n, s, m: count, share and mean reward of the label in the profile's window. `pass`
-    and the excluded labels keep their utility. Unchanged when not dynamic.
+    keeps its utility. Unchanged when not dynamic.
     """
     if not settings.dynamic or not settings.enabled:
         return dict(rho)
-    base = initial_rho(settings)
+    base = initial_rho(settings, taxonomy)
     tally = profile.recent()
     seen, shares = tally.labels(), tally.shares()
     updated = dict(base)
     for label in base:
-        if label == PASS or label in EXCLUDED:
+        if label == PASS:
             continue
         pressure = 0.0
         if label in seen:
@@ -132,8 +153,8 @@ def weight(
     """w_j of one trajectory, from its labels by turn.
 
     1 when reweighting is off or warming up and when no label counts. The sign of the
-    advantage matters only to ``apply_to`` and ``sign_aware``, which leave an advantage
-    of zero alone. Raises ValueError for a label without a utility. Renormalising
+    advantage matters only to ``apply_to`` and ``sign_aware``, which do not weigh an
+    advantage of zero. Raises ValueError for a label without a utility. Renormalising
     needs the batch: :func:`weights`.
     """
     counted = [label for label in labels or () if label not in EXCLUDED]
@@ -150,17 +171,19 @@ def weights(
     step: int,
     advantage_signs: Sequence[int] | None = None,
 ) -> list[float]:
-    """w of each trajectory of a batch, after the budget. Pass no padding rows.
+    """w of each trajectory of a batch, budgeted and renormalised. Pass no padding rows.
 
     When the budget renormalises, weights are divided by their mean over the
-    trajectories that have labels (the others stay at 1) and clipped once more, so a
-    mean of 1 is met as far as [w_min, w_max] allows.
+    trajectories that have labels (the others stay at 1) and clipped once more, so the
+    mean is 1 as far as [w_min, w_max] allows. ``settings.renormalise`` divides all
+    weights by their mean and clips nothing, so the mean is exactly 1.
     """
     signs = advantage_signs if advantage_signs is not None else [0] * len(batch_labels)
     rows = list(zip(batch_labels, signs, strict=True))
     found = [weight(labels, rho, settings, step, sign) for labels, sign in rows]
     if not settings.budget.renormalise:
-        return found
+        scale = _scale([(w, sign) for w, sign in zip(found, signs, strict=True)], settings)
+        return [w * scale for w in found]
     moved = [
         index
         for index, (labels, sign) in enumerate(rows)
@@ -174,17 +197,27 @@ def weights(
 
 
 def turn_weights(
-    labels: Sequence[str] | None,
+    batch_labels: Sequence[Sequence[str] | None],
     rho: Mapping[str, float],
     settings: ReweightSettings,
     step: int,
-    advantage_sign: int = 0,
-) -> list[float]:
+    advantage_signs: Sequence[int],
+) -> list[list[float]]:
     """One weight for the tokens of each labelled turn: clip(rho(z_i)), 1 for an excluded label.
 
     Beyond the paper: the turn that failed carries the weight, not its whole trajectory.
+    ``settings.renormalise`` scales the mean over turns to 1.
     """
-    return [weight((label,), rho, settings, step, advantage_sign) for label in labels or ()]
+    rows = list(zip(batch_labels, advantage_signs, strict=True))
+    found = [[weight((label,), rho, settings, step, sign) for label in labels or ()] for labels, sign in rows]
+    scale = _scale([(w, sign) for row, (_, sign) in zip(found, rows, strict=True) for w in row], settings)
+    return [[w * scale for w in row] for row in found]
+
+
+def _scale(signed: Sequence[tuple[float, int]], settings: ReweightSettings) -> float:
+    """The factor that makes the mean weight 1, over the (weight, sign of advantage) pairs that are meant."""
+    meant = [w for w, sign in signed if settings.renormalise == "all" or sign != 0]
+    return len(meant) / sum(meant) if meant and settings.renormalise != "none" else 1.0
 
 
 def _applies(settings: ReweightSettings, step: int, sign: int) -> bool:

@@ -194,7 +194,6 @@ def _released_state(turn: TurnEvidence) -> str | None:
 _GT = Rule("reference_failed", labels.GT_ERROR, _reference_failed)
 _CHECKER = Rule("checker_failed", labels.CHECKER_ERROR, _checker_failed)
 _PASS = Rule("verifier_met", labels.PASS, _verifier_met)
-_INSTANCES = Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances)
 _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
 
@@ -205,7 +204,6 @@ _TAXONOMIES: dict[str, tuple[Rule, ...]] = {
         _PASS,
         Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
         Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
-        _INSTANCES,
         Rule("other_state", labels.STATE_MISMATCH, _other_state),
         Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
         Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
@@ -219,7 +217,7 @@ _TAXONOMIES: dict[str, tuple[Rule, ...]] = {
         _SPURIOUS,
         Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
         Rule("released_empty", labels.EMPTY_TURN, _released_empty),
-        _INSTANCES,
+        Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
         Rule("released_state", labels.STATE_MISMATCH, _released_state),
         _RESPONSE,
         _PASS,

@@ -1,4 +1,4 @@
-"""Algorithm 1 between rollouts: weigh the advantages, aggregate C_t, update rho and Omega.
+"""Algorithm 1 between rollouts: aggregate C_t, update rho, weigh the advantages, evolve Omega.
 
 Free of verl and torch: trajectories in, weights and the next state out.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import rules
-from seal.diagnosis.sources import SOURCES, relabel
+from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
 from seal.interface.evolve import EvolveSettings, evolve
 from seal.labels import EXCLUDED
@@ -33,9 +32,8 @@ class LoopSettings:
     """
 
     enabled: bool
-    source: str
+    source: LabelSource
     window: int
-    seed: int
     interface: bool
     closed_loop: bool
     evolve: EvolveSettings
@@ -45,23 +43,25 @@ class LoopSettings:
     def from_config(cls, config: Mapping[str, Any]) -> LoopSettings:
         """Build from the recipe's block; ValueError with one sentence for a wrong value."""
         diagnosis, interface = config["diagnosis"], config["interface"]
-        if diagnosis["source"] not in SOURCES:
-            raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
-        try:
-            rules(diagnosis["taxonomy"])
-        except ValueError as error:
-            raise ValueError(f"seal.diagnosis.taxonomy: {error}.") from error
+        source = LabelSource(
+            diagnosis["source"],
+            diagnosis["constant"],
+            float(diagnosis["noise"]),
+            diagnosis["taxonomy"],
+            int(config["seed"]),
+        )
+        reweighting = ReweightSettings.from_config(config["reweighting"])
+        initial_rho(reweighting, source.taxonomy)
         if diagnosis["window"] < 1:
             raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
         return cls(
             enabled=bool(config["enabled"]),
-            source=diagnosis["source"],
+            source=source,
             window=int(diagnosis["window"]),
-            seed=int(config["seed"]),
             interface=bool(interface["enabled"]),
             closed_loop=bool(config["closed_loop"]),
             evolve=EvolveSettings.from_config(interface["evolve"]),
-            reweighting=ReweightSettings.from_config(config["reweighting"]),
+            reweighting=reweighting,
         )
 
 
@@ -93,8 +93,8 @@ class ClosedLoop:
     def __init__(self, settings: LoopSettings):
         self._settings = settings
         self._profile = Profile.empty(window=settings.window)
-        self._rho = initial_rho(settings.reweighting)
         self._observed = self._profile
+        self._rho = initial_rho(settings.reweighting, settings.source.taxonomy)
         self._omega = settings.evolve.initial_omega()
 
     @property
@@ -112,7 +112,7 @@ class ClosedLoop:
         groups: Sequence[Group],
         signs: Sequence[int],
     ) -> tuple[list[TokenWeights], StepReport]:
-        """Weigh a step's trajectories with rho_t, then make C_t, rho_{t+1} and Omega_{t+1}.
+        """One round of Algorithm 1: C_t from the step's labels, rho_t from C_t, w from rho_t, Omega_{t+1} from C_t.
 
         signs: sign of each trajectory's advantage. A trajectory that does not
         count (see `mark_groups`) has weight 0 and stays out of C_t.
@@ -120,39 +120,35 @@ class ClosedLoop:
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        diagnosed = [records[i].labels for i in counted]
-        labels = relabel(diagnosed, settings.source, settings.seed, step, self._observed)
-        w = [1.0] * len(counted)
-        if settings.enabled:
-            w = weights(labels, self._rho, settings.reweighting, step, [signs[i] for i in counted])
-        token_weights = [TokenWeights(0.0)] * len(records)
-        for i, row_labels, row_w in zip(counted, labels, w, strict=True):
-            token_weights[i] = self._token_weights(records[i], row_labels, row_w, step, signs[i])
-
-        rows = [records[i] for i in counted]
-        profile = self._profile.updated(step, _trajectories(rows, labels))
-        self._observed = self._observed.updated(step, _trajectories(rows, diagnosed))
-        rho, omega, events = self._rho, self._omega, ()
+        rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
+        self._observed = self._observed.updated(step, _trajectories(rows, [row.labels for row in rows]))
+        labels = settings.source.relabel([row.labels for row in rows], step, self._observed.recent())
+        self._profile = self._profile.updated(step, _trajectories(rows, labels))
         if settings.enabled and settings.closed_loop:
-            rho = update_rho(self._rho, profile, settings.reweighting)
-            if settings.interface:
-                omega, events = evolve(self._omega, profile, settings.evolve, step)
+            self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.source.taxonomy)
+        weighed = self._weigh(rows, labels, row_signs, step)
+        token_weights = [TokenWeights(0.0)] * len(records)
+        for i, row in zip(counted, weighed, strict=True):
+            token_weights[i] = row
+
+        shown, events = self._omega, ()
+        if settings.enabled and settings.closed_loop and settings.interface:
+            self._omega, events = evolve(shown, self._profile, settings.evolve, step)
         report = StepReport(
             step=step,
             records=tuple(records),
             labels=Counter(label for row in labels for label in row if label not in EXCLUDED),
             rho=self._rho,
-            w=tuple(w),
+            w=tuple(row.w for row in weighed),
             spread=groups_with_spread(groups, records),
             dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
             infra=Counter(record.infra for record in records if record.infra),
-            omega=self._omega if self._sends_omega else None,
-            omega_next=omega.to_json() if self._sends_omega else None,
+            omega=shown if self._sends_omega else None,
+            omega_next=self.omega_to_send(),
             events=tuple(events),
-            profile=profile.to_json(),
+            profile=self._profile.to_json(),
         )
-        self._profile, self._rho, self._omega = profile, rho, omega
         return token_weights, report
 
     @property
@@ -173,16 +169,20 @@ class ClosedLoop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
 
-    def _token_weights(
-        self, record: TrajectoryRecord, labels: Sequence[str], w: float, step: int, sign: int
-    ) -> TokenWeights:
+    def _weigh(
+        self, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]], signs: Sequence[int], step: int
+    ) -> list[TokenWeights]:
         settings = self._settings.reweighting
-        if not (self._settings.enabled and settings.per_turn):
-            return TokenWeights(w)
-        factors = turn_weights(labels, self._rho, settings, step, sign)
-        return TokenWeights(
-            w, tuple((start, end, factors[turn]) for turn, start, end in record.spans if turn < len(factors))
-        )
+        if not self._settings.enabled:
+            return [TokenWeights(1.0)] * len(rows)
+        w = weights(labels, self._rho, settings, step, signs)
+        if not settings.per_turn:
+            return [TokenWeights(each) for each in w]
+        factors = turn_weights(labels, self._rho, settings, step, signs)
+        return [
+            TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
+            for row, each, own in zip(rows, w, factors, strict=True)
+        ]
 
 
 def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:

@@ -50,7 +50,6 @@ BAD = Violation("type", "a", "a must be a string")
         (turn(action(call("nope", available=False)), SAY, matches=STATE), "invalid_tool_call"),
         (turn(action(call(violations=(BAD,))), SAY, matches=STATE), "argument_mismatch"),
         (turn(action(call(error="signature")), SAY, matches=STATE), "argument_mismatch"),
-        (turn(action(call()), SAY, matches=INSTANCES), "instance_mismatch"),
         (turn(action(call()), SAY, matches=STATE), "state_mismatch"),
         (turn(action(call(error="execution")), SAY, matches=STATE), "recovery_failure"),
         (turn(action(call(error="execution")), action(call()), SAY, matches=STATE), "state_mismatch"),
