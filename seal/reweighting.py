@@ -20,7 +20,6 @@ from seal.diagnosis.profile import Profile
 from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
 
-
 RENORMALISE = ("none", "all", "nonzero")
 
 

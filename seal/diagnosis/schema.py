@@ -33,7 +33,7 @@ _NAMES = {
     "number": "a number",
     "integer": "a whole number",
     "string": "a string",
-    "boolean": "true or false",
+    "boolean": "a boolean",
     "null": "null",
 }
 

@@ -28,10 +28,10 @@ class LabelSource:
     source, one of SOURCES:
     verifier: as diagnosed. random: each label drawn from the label distribution of the
     profile's window. constant: the label ``constant`` everywhere. shuffled: whole label
-    sequences exchanged among the step's trajectories of the same length. permuted: the
-    names of the failure labels exchanged by :func:`exchanged_names`.
+    sequences exchanged among the step's trajectories with as many labels that count.
+    permuted: the names of the failure labels exchanged by :func:`exchanged_names`.
     noise: afterwards, this share of the labels becomes another label of the taxonomy.
-    Excluded labels stay where they are, and a sequence that holds one is not shuffled.
+    Excluded labels stay where they are.
     ValueError for an unknown source, taxonomy or label, and for a noise outside [0, 1].
     """
 
@@ -99,16 +99,18 @@ def _mapped(batch: Batch, name: Callable[[str], str]) -> Batch:
 
 
 def _shuffled(batch: Batch, rng: random.Random) -> Batch:
+    counted = [[label for label in labels if label not in EXCLUDED] for labels in batch]
     by_length: dict[int, list[int]] = {}
-    for index, labels in enumerate(batch):
-        if not EXCLUDED & set(labels):
-            by_length.setdefault(len(labels), []).append(index)
-    shuffled = batch.copy()
+    for index, labels in enumerate(counted):
+        by_length.setdefault(len(labels), []).append(index)
+    taken = {}
     for places in by_length.values():
         origins = rng.sample(places, len(places))
-        for to, origin in zip(places, origins, strict=True):
-            shuffled[to] = batch[origin]
-    return shuffled
+        taken.update({to: iter(counted[origin]) for to, origin in zip(places, origins, strict=True)})
+    return [
+        tuple(label if label in EXCLUDED else next(taken[index]) for label in labels)
+        for index, labels in enumerate(batch)
+    ]
 
 
 def _with_noise(batch: Batch, share: float, names: Sequence[str], rng: random.Random) -> Batch:

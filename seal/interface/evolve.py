@@ -4,18 +4,20 @@ A label is a weakness while its recent prevalence is high and its recent mean re
 low; the cues of the worst weaknesses are on. Both are figures of the profile's
 window: prevalence is the label's share of the labelled turns, the mean reward is
 the mean terminal reward of the trajectories over the turns that carry the label.
-Thresholds to leave are laxer than those to enter, so that a cue does not flicker.
+Thresholds to leave are laxer than those to enter, and a newcomer must be clearly worse
+than a weakness whose place it takes, so that cues do not flicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Cell, Profile, Tally
-from seal.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.labels import SYNONYMS
 
 KINDS = ("schema", "feedback", "guideline")
@@ -23,20 +25,26 @@ KINDS = ("schema", "feedback", "guideline")
 
 @dataclass(frozen=True)
 class EvolveSettings:
-    """When cues turn on and off. Defaults are the paper's, but for those of the hysteresis.
+    """Which cues the interface uses and when they turn on and off.
 
-    enabled: false freezes Omega at its start. prevalence, mean_reward, min_count: a
-    label becomes a weakness at this share or more, below this mean reward, seen this
-    often. max_labels: so many weaknesses at once (each has at most one guideline).
-    off_prevalence, off_mean_reward: a weakness ends below this share or at this mean
-    reward. stickiness: the factor on the score of a weakness that is on already, so
-    that a newcomer must be clearly worse to take its place. per_category: judge each
-    category by itself. kinds, without: the kinds of cues, and single cues, to use and
-    not to use. initial: cues on at the start, which evolve like all others. always:
-    cues that stay on whatever is seen.
+    The thresholds to enter are the release's; the rest of the hysteresis is ours.
+    enabled: false freezes Omega at its start. kinds, without: the kinds of cues, and
+    single cues, to use and not to use. adaptive: the kinds that C_t switches; the others
+    are on in every training observation (the paper's formula lets C_t choose phi_cap
+    only). prevalence, mean_reward, min_count: a label becomes a weakness at this share or
+    more, below this mean reward, seen this often. max_labels: this many weaknesses at
+    once (each has at most one guideline). off_prevalence, off_mean_reward: a weakness
+    ends below this share or at this mean reward. stickiness, margin: a newcomer takes the
+    place of a weakness only when its score is larger by more than the factor
+    stickiness x exp(margin x standard error of the ratio). per_category: judge each
+    category by its own figures. initial: cues that are on at the start and evolve like all
+    others. always: cues that stay on whatever is seen.
     """
 
     enabled: bool = True
+    kinds: tuple[str, ...] = KINDS
+    without: tuple[str, ...] = ()
+    adaptive: tuple[str, ...] = ("guideline",)
     prevalence: float = 0.10
     mean_reward: float = 0.6
     min_count: int = 8
@@ -44,9 +52,8 @@ class EvolveSettings:
     off_prevalence: float = 0.07
     off_mean_reward: float = 0.65
     stickiness: float = 1.25
+    margin: float = 2.0
     per_category: bool = False
-    kinds: tuple[str, ...] = KINDS
-    without: tuple[str, ...] = ()
     initial: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
 
@@ -59,7 +66,9 @@ class EvolveSettings:
             raise ValueError("evolve: min_count must be 1 or more and max_labels 0 or more")
         if self.stickiness < 1:
             raise ValueError("evolve: stickiness below 1 would push out what is on; use 1 or more")
-        for kind in self.kinds:
+        if self.margin < 0:
+            raise ValueError("evolve: margin must be 0 or more")
+        for kind in (*self.kinds, *self.adaptive):
             if kind not in KINDS:
                 raise ValueError(f"evolve: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
         for name in (*self.without, *self.initial, *self.always):
@@ -71,9 +80,29 @@ class EvolveSettings:
         """Settings from a recipe's section; ValueError names what is wrong."""
         return read_settings(cls, config, "evolve")
 
+    @property
+    def permanent(self) -> frozenset[str]:
+        """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
+        return frozenset(self.always) | {cue.name for cue in self._in_use() if cue.kind not in self.adaptive}
+
+    @property
+    def switched(self) -> tuple[Cue, ...]:
+        """Cues that C_t turns on and off."""
+        return tuple(cue for cue in self._in_use() if cue.kind in self.adaptive)
+
+    def _in_use(self) -> Iterator[Cue]:
+        return (cue for cue in catalogue().values() if cue.kind in self.kinds and cue.name not in self.without)
+
+    def within(self, taxonomy: str) -> EvolveSettings:
+        """The same settings without the cues of other taxonomies; ValueError when `initial` or `always` name one."""
+        foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
+        if asked := sorted({*self.initial, *self.always} & set(foreign)):
+            raise ValueError(f"evolve: the {taxonomy} taxonomy has no label for the cue {asked[0]!r}; leave it out")
+        return replace(self, without=(*self.without, *foreign))
+
     def initial_omega(self) -> Omega:
         """Omega_0: the initial and the permanent cues, for every category."""
-        return Omega.of((*self.initial, *self.always))
+        return Omega.of((*self.initial, *self.permanent))
 
 
 @dataclass(frozen=True)
@@ -145,15 +174,23 @@ def _cues(
 ) -> frozenset[str]:
     if max(seen["turns"] for seen in figures.values()) < settings.min_count:
         return before
-    usable = [c for c in catalogue().values() if c.kind in settings.kinds and c.name not in settings.without]
-    on = {catalogue()[name].label for name in before if name not in settings.always}
-    scores = {
-        label: figures[label]["score"] * (settings.stickiness if label in on else 1.0)
-        for label in {cue.label for cue in usable}
-        if _weak(figures[label], label in on, settings)
-    }
-    chosen = sorted(scores, key=lambda label: (-scores[label], label))[: settings.max_labels]
-    return frozenset({cue.name for cue in usable if cue.label in chosen} | set(settings.always))
+    on = {catalogue()[name].label for name in before - settings.permanent}
+    weak = [label for label in {cue.label for cue in settings.switched} if _weak(figures[label], label in on, settings)]
+    weak.sort(key=lambda label: (-figures[label]["score"], label))
+    chosen = [label for label in weak if label in on][: settings.max_labels]
+    for label in (label for label in weak if label not in on):
+        if len(chosen) < settings.max_labels:
+            chosen.append(label)
+        elif chosen and _clearly_worse(figures[label], figures[chosen[-1]], settings):
+            chosen[-1] = label
+        chosen.sort(key=lambda label: (-figures[label]["score"], label))
+    return settings.permanent | {cue.name for cue in settings.switched if cue.label in chosen}
+
+
+def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float], settings: EvolveSettings) -> bool:
+    """Whether the newcomer's score exceeds the other's by more than the counts could do by chance."""
+    error = math.sqrt(1 / new["count"] + 1 / old["count"])
+    return new["score"] > old["score"] * settings.stickiness * math.exp(settings.margin * error)
 
 
 def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> bool:

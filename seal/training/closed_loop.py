@@ -60,7 +60,7 @@ class LoopSettings:
             window=int(diagnosis["window"]),
             interface=bool(interface["enabled"]),
             closed_loop=bool(config["closed_loop"]),
-            evolve=EvolveSettings.from_config(interface["evolve"]),
+            evolve=EvolveSettings.from_config(interface["evolve"]).within(source.taxonomy),
             reweighting=reweighting,
         )
 

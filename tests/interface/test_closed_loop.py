@@ -11,11 +11,14 @@ from env_service.environments.bfcl.catalog import documents
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import diagnose
-from seal.interface.cues import Omega, catalogue, observe_start
+from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import EvolveSettings, evolve
+from seal.interface.observation import observe_start
+from seal.interface.wording import PromptWording
 from seal.reweighting import ReweightSettings, initial_rho, update_rho, weights
 
 TOOLS = documents("GorillaFileSystem")
+MODE = PromptWording("Write [TOOL()].", compact=True)
 SAY, CALLS = ActionEvidence(), ActionEvidence((CallEvidence("ls", {}, True, result="{}"),))
 WEAK_FROM, LESSONS, STEPS, GROUP = 4, 4, 24, 32
 
@@ -41,7 +44,7 @@ def run():
     policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(), ReweightSettings()
     omega, profile, rho, lines = settings.initial_omega(), Profile.empty(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
-        prompt = observe_start("tools: ls", TOOLS, omega, "base", True)
+        prompt = observe_start("tools: ls", TOOLS, omega, "base", MODE)
         batch = []
         for index in range(GROUP):
             evidence = policy.rollout(step, index, prompt)

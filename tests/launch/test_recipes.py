@@ -25,16 +25,6 @@ RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted(
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
-STATIC_CUES = [
-    "schema_required",
-    "schema_types",
-    "schema_values",
-    "schema_format",
-    "feedback_error",
-    "feedback_tools",
-    "feedback_answer",
-]
-
 every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
 
 
@@ -121,7 +111,7 @@ def test_the_released_recipe_is_the_public_releases():
     assert config.diagnosis.taxonomy == "release"
     assert loop.evolve.initial_omega().cues == ("schema_required", "schema_types", "schema_values", "schema_format")
     assert not loop.evolve.enabled and loop.reweighting.dynamic and loop.closed_loop
-    assert {config.data.train.scheme, *(part.scheme for part in config.data.val)} == {"released_ids"}
+    assert config.data == composed(EXP / "SEAL.yaml").seal.data and config.data.train.scheme == "scenario"
 
 
 def test_low_rank_adapters_start_from_loaded_weights():
@@ -239,8 +229,11 @@ CHANGES = {
     "vanilla": {"enabled": False},
     "without_environment": {"interface": {"enabled": False}},
     "without_reweighting": {"reweighting": {"enabled": False}},
-    "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"initial": STATIC_CUES}}},
+    "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"adaptive": ["guideline"]}}},
     "random_labels": {"diagnosis": {"source": "random"}},
+    "permuted_labels": {"diagnosis": {"source": "permuted"}},
+    "noisy_labels": {"diagnosis": {"noise": 0.2}},
+    "renormalised": {"reweighting": {"renormalise": "all"}},
 }
 
 
@@ -266,11 +259,19 @@ def test_an_ablation_of_a_backbone_keeps_both():
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-3B-Instruct" and not config.seal.enabled
 
 
-def test_without_the_closed_loop_the_interface_is_there_and_stays():
-    settings = OmegaConf.to_container(compose_recipe(EXP / "ablations" / "without_closed_loop.yaml", []).seal)
-    cues = LoopSettings.from_config(settings).evolve.initial_omega().cues
-    assert {catalogue()[name].kind for name in cues} == {"schema", "feedback"}
-    assert len(cues) == sum(cue.kind != "guideline" for cue in catalogue().values())
+def test_without_the_closed_loop_everything_but_the_loop_is_seals():
+    full, frozen = (
+        OmegaConf.to_container(compose_recipe(EXP / path, []).seal)
+        for path in ("SEAL.yaml", "ablations/without_closed_loop.yaml")
+    )
+    assert full.pop("closed_loop") and not frozen.pop("closed_loop")
+    assert {key: value for key, value in full.items() if frozen[key] != value}.keys() <= {
+        "name",
+        "run_dir",
+        "process_env",
+    }
+    cues = LoopSettings.from_config({**frozen, "closed_loop": False}).evolve.initial_omega().cues
+    assert set(cues) == {cue.name for cue in catalogue().values() if cue.kind != "guideline"}
 
 
 def test_a_run_is_named_after_its_recipe_and_its_paths_start_from_the_repository(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ the interface's cues and unavailable tools are refused (paper, section 3.3).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,10 +30,13 @@ from env_service.environments.bfcl.verifier import (
     verdict,
 )
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
-from seal.interface.cues import observe_feedback, observe_reveal, observe_start
+from seal.interface.feedback import observe_feedback
 from seal.interface.guard import InterfaceLeak
+from seal.interface.observation import observe_reveal, observe_start
 
 COMPLETED = "[CONVERSATION_COMPLETED]"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -58,11 +62,12 @@ class BfclEpisode:
         self._settings = settings
         self._guard = guard
         self._omega = settings.interface()
-        self._leak_guard = episode_guard(task) if settings.leak_guard and self._omega is not None else None
         self._parse_errors = settings.on_parse_error(task.category)
         self._enforces_availability = settings.enforces_availability
         self._format = get_format(settings.tool_prompt_mode)
-        self._compact = self._format.name == "compact"
+        self._wording = self._format.cue_wording
+        watched = settings.leak_guard and self._omega is not None
+        self._leak_guard = episode_guard(task, self._wording) if watched else None
         self._toolbox = Toolbox(task)
         self._results: list[str] = []
         self._turns = [_Turn()]
@@ -79,7 +84,7 @@ class BfclEpisode:
         content, user = self._format.system(self._task, tools), self._format.user(self._task, 0)
         self._saw(user)
         if self._omega is not None:
-            augmented = observe_start(content, tools, self._omega, self._task.category, self._compact)
+            augmented = observe_start(content, tools, self._omega, self._task.category, self._wording)
             content = self._guarded(content, augmented)
         state = [{"role": "system", "content": content}, {"role": "user", "content": user}]
         omega = None
@@ -108,6 +113,8 @@ class BfclEpisode:
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._format.parse(content)
+        if self._leak_guard is not None:
+            self._leak_guard.saw_calls(parsed.calls)
         mode = self._parse_errors
         if parsed.refusals and mode == "end_episode":
             self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
@@ -168,9 +175,11 @@ class BfclEpisode:
     def _guarded(self, plain: str, augmented: str) -> str:
         if self._leak_guard is not None:
             try:
-                self._leak_guard.check(plain, augmented)
+                suspected = self._leak_guard.check(plain, augmented)
             except InterfaceLeak as leak:
                 raise ValueError(f"interface leak in {self._task.id}: {leak}") from leak
+            for leak in suspected:
+                _log.warning("suspected interface leak in %s: %r in %r", self._task.id, leak.secret, leak.added)
         return augmented
 
     # --- one action ---------------------------------------------------------------
@@ -205,7 +214,8 @@ class BfclEpisode:
         if self._omega is not None:
             category = self._task.category
             plain = messages[-1]["content"]
-            augmented = observe_feedback(plain, shown, self._visible, self._omega, category, self._compact)
+            history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
+            augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
             messages[-1] = {**messages[-1], "content": self._guarded(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
@@ -243,7 +253,9 @@ class BfclEpisode:
         self._saw(content)
         if self._omega is not None and self._index in self._task.withheld:
             revealed = revealed_tools(self._task, self._index)
-            augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._compact)
+            if self._leak_guard is not None:
+                self._leak_guard.reveal(revealed)
+            augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._wording)
             content = self._guarded(content, augmented)
         return self._answer([_message("user", content)], None)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from env_service.environments.bfcl.catalog import Document, Task
+from seal.interface.wording import PromptWording
 
 Call = tuple[str, dict[str, Any]]
 
@@ -48,6 +49,8 @@ class Format(Protocol):
     """One tool-prompt and parser mode."""
 
     name: str
+    cue_wording: PromptWording
+    """How cues tell the policy to write calls and answers, so that :meth:`parse` understands them."""
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The system message at the start, given the tools visible in turn 0."""

@@ -9,6 +9,7 @@ from typing import Any
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
 from env_service.environments.bfcl.formats.qwen import call_of
+from seal.interface.wording import PromptWording
 
 RESULT_CHARACTERS = 600
 
@@ -17,6 +18,11 @@ class CompactFormat:
     """Tool names only, compact JSON calls, clipped results."""
 
     name = "compact"
+    cue_wording = PromptWording(
+        'Write calls as <tool_call>{"name":"TOOL","arguments":{"ARGUMENT":"VALUE"}}</tool_call>',
+        answer_format="answer in plain text",
+        compact=True,
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The names of the visible tools."""

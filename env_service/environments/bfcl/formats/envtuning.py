@@ -13,6 +13,7 @@ from typing import Any
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
 from env_service.environments.bfcl.formats.python_calls import read_calls
+from seal.interface.wording import PromptWording
 
 _RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
 - call functions: <tool_call>[name(argument=value, ...), ...]</tool_call>
@@ -26,6 +27,11 @@ class EnvTuningFormat:
     """Tagged Python calls and tagged answers."""
 
     name = "envtuning_fc"
+    cue_wording = PromptWording(
+        "Write calls as <tool_call>[TOOL(ARGUMENT='VALUE')]</tool_call>, several separated by commas inside the "
+        "brackets, and True, False and None as in Python.",
+        answer_format="answer between <answer> and </answer> without a call",
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The rules and the tools."""

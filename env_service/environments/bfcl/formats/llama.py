@@ -16,6 +16,7 @@ from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITION
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Parsed
 from env_service.environments.bfcl.formats.qwen import call_of, with_hint
+from seal.interface.wording import PromptWording
 
 _SYSTEM = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 _OPENING = (
@@ -30,6 +31,10 @@ class LlamaFormat:
     """JSON calls without tags, tools in the first user message, results in role ipython."""
 
     name = "llama31_official_fc"
+    cue_wording = PromptWording(
+        'Write a message that calls a tool as {"name": "TOOL", "parameters": {"ARGUMENT": "VALUE"}} without any other '
+        "text, several calls as one list of such objects, and True, False and None as in Python."
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The fixed header of Meta's template; the tools stand in the first user message."""

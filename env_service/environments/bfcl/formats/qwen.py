@@ -11,6 +11,7 @@ from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITION
 
 from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
+from seal.interface.wording import PromptWording
 
 _HINT = " Note that the provided function is in Python 3 syntax."
 _OPENING = (
@@ -40,6 +41,10 @@ class QwenFormat:
     """Qwen's own tool template around the package's function documents."""
 
     name = "bfcl_qwen_fc"
+    cue_wording = PromptWording(
+        "Write each call as a block of three lines:\n<tool_call>\n"
+        '{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}\n</tool_call>'
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The template's system text with one JSON document a line."""

@@ -17,12 +17,17 @@ from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
 from env_service.environments.bfcl.formats.base import Parsed
 from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls
 from env_service.environments.bfcl.formats.qwen import with_hint
+from seal.interface.wording import PromptWording
 
 
 class ToolaceFormat:
     """Calls as a Python list, tools as one indented JSON list in the system message, results in role ipython."""
 
     name = "toolace_official_prompt"
+    cue_wording = PromptWording(
+        "Write a message that calls tools as [TOOL(ARGUMENT='VALUE')] without any other text, several calls separated "
+        "by commas inside the brackets, and True, False and None as in Python."
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The package's default system prompt."""
