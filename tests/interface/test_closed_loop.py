@@ -41,7 +41,7 @@ class ScriptedPolicy:
 
 def run():
     """Log lines of a run, one a step."""
-    policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(), ReweightSettings()
+    policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(kinds=("guideline",)), ReweightSettings()
     omega, profile, rho, lines = settings.initial_omega(), Profile.empty(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
         prompt = observe_start("tools: ls", TOOLS, omega, "base", MODE)
@@ -50,10 +50,10 @@ def run():
             evidence = policy.rollout(step, index, prompt)
             labels = tuple(d.label for d in diagnose([evidence]))
             batch.append(Trajectory(f"task_{index}", "base", labels, float(labels == ("pass",))))
-        used = weights([t.labels for t in batch], rho, reweighting, step)
         policy.learn(prompt)
         profile = profile.updated(step, batch)
         rho = update_rho(rho, profile, reweighting)
+        used = weights([t.labels for t in batch], rho, reweighting, step)
         active = omega.cues
         omega, events = evolve(omega, profile, settings, step)
         line = {

@@ -1,5 +1,6 @@
 """One step of Algorithm 1 without a trainer: what is weighed, what counts, what is kept."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -8,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.diagnosis.profile import Profile
+from seal.interface.cues import catalogue
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
@@ -41,9 +43,9 @@ def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, batch())
     assert {w.w for w in weights[:10]} == {2.0} and {w.w for w in weights[10:]} == {1.0}
-    assert report.omega.cues == () and report.events
-    assert all(event.on and event.figures["count"] == 10 for event in report.events)
-    assert set(loop.omega_to_send()["cues"]["*"]) == {event.cue for event in report.events}
+    assert [(event.cue, event.on, event.figures["count"]) for event in report.events] == [("listed_tools", True, 10)]
+    assert set(loop.omega_to_send()["cues"]["*"]) == {*report.omega.cues, "listed_tools"}
+    assert {catalogue()[name].kind for name in report.omega.cues} == {"schema", "feedback"}
 
 
 def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
@@ -52,6 +54,95 @@ def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     assert [w.w for w in weights] == [1.0] * 16
     assert loop.omega_to_send() is None and report.omega is None and not report.events
     assert report.labels == {"invalid_tool_call": 10, "pass": 6}
+
+
+def test_a_round_is_weighed_with_rho_of_its_own_profile():
+    """Algorithm 1: C_t from round t, rho_t from C_t, w from rho_t."""
+    loop = ClosedLoop(settings("seal.reweighting.beta=1.0"))
+    records = [record(i, ("missing_tool_call",)) for i in range(32)]
+    weights, report = run(loop, 1, records)
+    target = min(1.5 * (1 + 1.0 * 1.0 * 1.0), 2.0)
+    assert {w.w for w in weights} == {target} and report.rho["missing_tool_call"] == target
+    assert loop.state["rho"] == report.rho
+
+
+def test_renormalised_weights_have_a_mean_of_one():
+    weights, report = run(ClosedLoop(settings("ablation=renormalised")), 1, batch())
+    plain, _ = run(ClosedLoop(settings()), 1, batch())
+    assert sum(report.w) / len(report.w) == pytest.approx(1)
+    assert weights[0].w / weights[-1].w == pytest.approx(plain[0].w / plain[-1].w)
+
+
+# --- the controls, through the whole loop --------------------------------------------
+
+
+def weak_batch(step: int) -> list[TrajectoryRecord]:
+    """64 trajectories of one to three turns, one weakness that grows and one that is mastered."""
+    rng, records = random.Random(step), []
+    for sample in range(64):
+        shares = {"missing_tool_call": 0.05 * step, "state_mismatch": max(0.0, 0.45 - 0.05 * step), "pass": 0.5}
+        row = rng.choices(list(shares), list(shares.values()), k=1 + sample % 3)
+        records.append(record(sample, row, float(set(row) == {"pass"})))
+    return records
+
+
+def played(*overrides: str):
+    """Reports of eight steps."""
+    loop = ClosedLoop(settings(*overrides))
+    return [run(loop, step, weak_batch(step))[1] for step in range(1, 9)]
+
+
+def guidelines(reports) -> list[set[str]]:
+    return [{cue for cue in report.omega.cues if catalogue()[cue].kind == "guideline"} for report in reports]
+
+
+def test_permuted_labels_lead_omega_and_the_weights_to_other_weaknesses():
+    diagnosed, permuted = played(), played("ablation=permuted_labels")
+    assert guidelines(diagnosed)[-1] == {"use_tools", "reread_state"}
+    assert guidelines(permuted)[-1] == {"complete_results", "caution"}
+    for ours, theirs in zip(guidelines(diagnosed), guidelines(permuted), strict=True):
+        assert len(ours) == len(theirs) and not ours & theirs
+    assert all(ours.w != theirs.w for ours, theirs in zip(diagnosed, permuted, strict=True))
+
+
+@pytest.mark.parametrize("source", ["random", "shuffled"])
+def test_random_and_shuffled_labels_move_the_weights_and_leave_omega_where_it_was(source):
+    """They keep the shares of labels, from which Evolve chooses: only the weights lose their meaning."""
+    diagnosed, control = played(), played(f"seal.diagnosis.source={source}")
+    assert guidelines(control)[-1] == guidelines(diagnosed)[-1]
+    for ours, theirs in zip(diagnosed, control, strict=True):
+        differ = sum(a != b for a, b in zip(ours.w, theirs.w, strict=True))
+        assert differ > 16
+        if source == "shuffled":
+            assert sorted(ours.labels.items()) == sorted(theirs.labels.items())
+
+
+def test_a_constant_label_turns_on_its_own_cue_and_gives_all_the_same_weight():
+    reports = played("seal.diagnosis.source=constant", "seal.diagnosis.constant=recovery_failure")
+    assert guidelines(reports)[-1] == {"recover"}
+    assert all(max(report.w) - min(report.w) < 1e-12 for report in reports)
+
+
+def test_noisy_labels_bend_the_weights_and_leave_the_strongest_cues():
+    diagnosed, noisy = played(), played("ablation=noisy_labels")
+    assert guidelines(noisy)[-1] >= guidelines(diagnosed)[-1]
+    differ = [sum(a != b for a, b in zip(x.w, y.w, strict=True)) for x, y in zip(diagnosed, noisy, strict=True)]
+    assert all(0 < each < 64 for each in differ)
+
+
+@pytest.mark.parametrize(
+    "override", ["seal.diagnosis.source=permuted", "seal.diagnosis.noise=0.3", "seal.diagnosis.source=random"]
+)
+def test_a_resumed_control_goes_on_as_it_would_have(override):
+    first, second = ClosedLoop(settings(override)), ClosedLoop(settings(override))
+    for step in (1, 2, 3):
+        run(first, step, weak_batch(step))
+    second.restore(first.state)
+    assert run(first, 4, weak_batch(4)) == run(second, 4, weak_batch(4))
+    assert first.state == second.state
+
+
+# --- labels and logs -----------------------------------------------------------------
 
 
 def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is_logged():
@@ -73,6 +164,7 @@ def test_without_closed_loop_omega_and_rho_stay():
     for step in (1, 2):
         run(loop, step, batch())
     assert (loop.omega_to_send(), loop.state["rho"]) == before
+    assert before[0] == ClosedLoop(settings()).omega_to_send()
 
 
 def test_infrastructure_failures_weigh_nothing_and_stay_out_of_the_profile():
