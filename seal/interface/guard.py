@@ -22,6 +22,11 @@ from seal.interface.schema_cue import schema_text
 from seal.interface.secrets import Secrets, dates, is_specific, normal, numbers
 from seal.interface.wording import PromptWording, templates
 
+_VIOLATION = re.compile(
+    r"must be (?:one of:|at least|at most|a multiple of|an object|a list|an? (?:whole )?number|a string|a boolean)"
+    r"|is not an argument of this tool|\bmissing\b"
+)
+"""What :mod:`seal.diagnosis.schema` and phi_err say of arguments, beside the documents' own words."""
 _INDEX = re.compile(r"(?<=[\w\]])\[\d+\]")
 _PART = 5
 _SHINGLE = 3
@@ -109,7 +114,7 @@ class LeakGuard:
 
     def _variable_part(self, added: str) -> str:
         """What an augmentation adds beyond fixed wording and list indices, as a normal text."""
-        for pattern in self._fixed:
+        for pattern in (*self._fixed, _VIOLATION):
             added = pattern.sub("\n", added)
         return "\n".join(filter(None, map(normal, _INDEX.sub("", added).split("\n"))))
 

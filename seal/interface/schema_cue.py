@@ -74,7 +74,16 @@ def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) ->
 
 
 def schema_text(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Everything that any cue can say of these tools from their documents."""
+    """Everything that any cue can say of these tools from their documents, constraints by argument too."""
     every = ("schema_required", "schema_types", "schema_values")
     lines = [*full_schema(tools, every), compact_schema(tools, every), *map(arguments_line, tools)]
+    for document in tools:
+        lines += _constraint_lines(_arguments(document))
     return "\n".join(lines)
+
+
+def _constraint_lines(arguments: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = [f"{name} {constraint.text}" for name, node in arguments.items() for constraint in constraints(node)]
+    for node in arguments.values():
+        lines += _constraint_lines(node.get("properties", {}))
+    return lines
