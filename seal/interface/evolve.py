@@ -27,7 +27,7 @@ KINDS = ("schema", "feedback", "guideline")
 class EvolveSettings:
     """Which cues the interface uses and when they turn on and off.
 
-    The thresholds to enter are the release's; the rest of the hysteresis is ours.
+    The thresholds to enter are the paper's; those to leave, stickiness and margin are ours.
     enabled: false freezes Omega at its start. kinds, without: the kinds of cues, and
     single cues, to use and not to use. adaptive: the kinds that C_t switches; the others
     are on in every training observation (the paper's formula lets C_t choose phi_cap
