@@ -5,7 +5,6 @@ Free of verl and torch: trajectories in, weights and the next state out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,8 @@ from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
 from seal.interface.evolve import EvolveSettings, evolve
-from seal.labels import EXCLUDED
-from seal.records.step import StepReport
-from seal.records.trajectory import TrajectoryRecord
+from seal.records.step import Range, StepRecord, StepReport
+from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
 from seal.training.group import Group, groups_dropped, groups_with_spread
 
@@ -134,21 +132,19 @@ class ClosedLoop:
         shown, events = self._omega, ()
         if settings.enabled and settings.closed_loop and settings.interface:
             self._omega, events = evolve(shown, self._profile, settings.evolve, step)
-        report = StepReport(
-            step=step,
-            records=tuple(records),
-            labels=Counter(label for row in labels for label in row if label not in EXCLUDED),
+        record = StepRecord.of(
+            step,
+            records,
+            shown if self._sends_omega else None,
+            label_counts=count_labels(labels),
             rho=self._rho,
-            w=tuple(row.w for row in weighed),
-            spread=groups_with_spread(groups, records),
-            dropped=len(records) - len(counted),
+            w=Range.of([row.w for row in weighed]),
+            groups_with_spread=groups_with_spread(groups, records),
+            trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
-            infra=Counter(record.infra for record in records if record.infra),
-            omega=shown if self._sends_omega else None,
-            omega_next=self.omega_to_send(),
             events=tuple(events),
-            profile=self._profile.to_json(),
         )
+        report = StepReport(record, self._profile.to_json(), self.omega_to_send())
         return token_weights, report
 
     @property
