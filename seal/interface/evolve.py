@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seal.diagnosis.config import read_settings
@@ -80,29 +80,32 @@ class EvolveSettings:
         """Settings from a recipe's section; ValueError names what is wrong."""
         return read_settings(cls, config, "evolve")
 
-    @property
-    def permanent(self) -> frozenset[str]:
-        """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
-        return frozenset(self.always) | {cue.name for cue in self._in_use() if cue.kind not in self.adaptive}
 
-    @property
-    def switched(self) -> tuple[Cue, ...]:
-        """Cues that C_t turns on and off."""
-        return tuple(cue for cue in self._in_use() if cue.kind in self.adaptive)
+def permanent_cues(settings: EvolveSettings) -> frozenset[str]:
+    """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
+    return frozenset(settings.always) | {cue.name for cue in _in_use(settings) if cue.kind not in settings.adaptive}
 
-    def _in_use(self) -> Iterator[Cue]:
-        return (cue for cue in catalogue().values() if cue.kind in self.kinds and cue.name not in self.without)
 
-    def within(self, taxonomy: str) -> EvolveSettings:
-        """The same settings without the cues of other taxonomies; ValueError when `initial` or `always` name one."""
-        foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
-        if asked := sorted({*self.initial, *self.always} & set(foreign)):
-            raise ValueError(f"evolve: the {taxonomy} taxonomy has no label for the cue {asked[0]!r}; leave it out")
-        return replace(self, without=(*self.without, *foreign))
+def adaptive_cues(settings: EvolveSettings) -> tuple[Cue, ...]:
+    """Cues that C_t turns on and off."""
+    return tuple(cue for cue in _in_use(settings) if cue.kind in settings.adaptive)
 
-    def initial_omega(self) -> Omega:
-        """Omega_0: the initial and the permanent cues, for every category."""
-        return Omega.of((*self.initial, *self.permanent))
+
+def _in_use(settings: EvolveSettings) -> Iterator[Cue]:
+    return (cue for cue in catalogue().values() if cue.kind in settings.kinds and cue.name not in settings.without)
+
+
+def foreign_cues(settings: EvolveSettings, taxonomy: str) -> tuple[str, ...]:
+    """Cues of other taxonomies, which a run leaves out; ValueError when `initial` or `always` name one."""
+    foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
+    if asked := sorted({*settings.initial, *settings.always} & set(foreign)):
+        raise ValueError(f"evolve: the {taxonomy} taxonomy has no label for the cue {asked[0]!r}; leave it out")
+    return foreign
+
+
+def initial_omega(settings: EvolveSettings) -> Omega:
+    """Omega_0: the initial and the permanent cues, for every category."""
+    return Omega.of((*settings.initial, *permanent_cues(settings)))
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,12 @@ def _cues(
 ) -> frozenset[str]:
     if max(seen["turns"] for seen in figures.values()) < settings.min_count:
         return before
-    on = {catalogue()[name].label for name in before - settings.permanent}
-    weak = [label for label in {cue.label for cue in settings.switched} if _weak(figures[label], label in on, settings)]
+    on = {catalogue()[name].label for name in before - permanent_cues(settings)}
+    weak = [
+        label
+        for label in {cue.label for cue in adaptive_cues(settings)}
+        if _weak(figures[label], label in on, settings)
+    ]
     weak.sort(key=lambda label: (-figures[label]["score"], label))
     chosen = [label for label in weak if label in on][: settings.max_labels]
     for label in (label for label in weak if label not in on):
@@ -184,7 +191,7 @@ def _cues(
         elif chosen and _clearly_worse(figures[label], figures[chosen[-1]], settings):
             chosen[-1] = label
         chosen.sort(key=lambda label: (-figures[label]["score"], label))
-    return settings.permanent | {cue.name for cue in settings.switched if cue.label in chosen}
+    return permanent_cues(settings) | {cue.name for cue in adaptive_cues(settings) if cue.label in chosen}
 
 
 def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float], settings: EvolveSettings) -> bool:

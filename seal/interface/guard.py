@@ -15,11 +15,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from seal.interface.observation import ADVICE_TITLE, SCHEMA_TITLE
 from seal.interface.schema_cue import schema_text
-from seal.interface.secrets import Secrets, dates, is_specific, normal, numbers
+from seal.interface.secrets import Secrets, dates, is_specific, normal, numbers, spoken
 from seal.interface.wording import PromptWording, templates
 
 _VIOLATION = re.compile(
@@ -63,8 +65,8 @@ class LeakGuard:
         self._fixed = _fixed_wording(mode)
         self._told = ""
         self._documents = ""
-        self._numbers: frozenset = frozenset()
-        self._dates: frozenset = frozenset()
+        self._numbers: frozenset[Decimal] = frozenset()
+        self._dates: frozenset[date] = frozenset()
         self._announced: set[str] = set()
         self.reveal(documents)
 
@@ -75,7 +77,8 @@ class LeakGuard:
 
     def saw_calls(self, calls: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Add calls as they were parsed: their text in the message may have been escaped."""
-        self.saw(*(f"{name} {json.dumps(arguments, ensure_ascii=False, default=str)}" for name, arguments in calls))
+        for name, arguments in calls:
+            self.saw(name, *spoken(arguments))
 
     def reveal(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Add the documents of tools that are visible from now on, and what they imply."""
@@ -94,7 +97,7 @@ class LeakGuard:
             return ()
         told = self._told + _public([original])
         found = dict.fromkeys(self._found(rest, told, told + self._documents, original))
-        return tuple(Leak(secret, added, certain) for secret, certain in sorted(found, key=lambda item: not item[1]))
+        return tuple(Leak(secret, added, certain) for secret, certain in sorted(found, key=_certain_first))
 
     def check(self, original: str, augmented: str) -> tuple[Leak, ...]:
         """The suspected leaks of an augmentation; InterfaceLeak when one is certain. The observation counts as seen."""
@@ -136,6 +139,11 @@ class LeakGuard:
         for key, value in secrets.pairs:
             if value in rest and (pair := _pair(key, value)).search(rest) and not pair.search(public):
                 yield f"{key}: {value}", False
+
+
+def _certain_first(found: tuple[str, bool]) -> tuple[bool, str]:
+    secret, certain = found
+    return not certain, secret
 
 
 def _public(texts: Iterable[str]) -> str:

@@ -64,6 +64,11 @@ def is_specific(value: str | Decimal) -> bool:
     return sum(map(str.isalnum, value)) >= _CHARACTERS
 
 
+def spoken(value: Any) -> list[str]:
+    """Every key and scalar inside a value, as text."""
+    return [*_keys(value), *(str(item) for _, item in _leaves("", value))]
+
+
 @dataclass(frozen=True)
 class Secrets:
     """words: normal texts (values, calls, keys of states). numbers and dates: by value.

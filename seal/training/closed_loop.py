@@ -6,13 +6,13 @@ Free of verl and torch: trajectories in, weights and the next state out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
-from seal.interface.evolve import EvolveSettings, evolve
+from seal.interface.evolve import EvolveSettings, evolve, foreign_cues, initial_omega
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
@@ -50,6 +50,7 @@ class LoopSettings:
         )
         reweighting = ReweightSettings.from_config(config["reweighting"])
         initial_rho(reweighting, source.taxonomy)
+        evolving = EvolveSettings.from_config(interface["evolve"])
         if diagnosis["window"] < 1:
             raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
         return cls(
@@ -58,7 +59,7 @@ class LoopSettings:
             window=int(diagnosis["window"]),
             interface=bool(interface["enabled"]),
             closed_loop=bool(config["closed_loop"]),
-            evolve=EvolveSettings.from_config(interface["evolve"]).within(source.taxonomy),
+            evolve=replace(evolving, without=(*evolving.without, *foreign_cues(evolving, source.taxonomy))),
             reweighting=reweighting,
         )
 
@@ -93,7 +94,7 @@ class ClosedLoop:
         self._profile = Profile.empty(window=settings.window)
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, settings.source.taxonomy)
-        self._omega = settings.evolve.initial_omega()
+        self._omega = initial_omega(settings.evolve)
 
     @property
     def _sends_omega(self) -> bool:

@@ -12,7 +12,7 @@ from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import diagnose
 from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import EvolveSettings, evolve
+from seal.interface.evolve import EvolveSettings, evolve, initial_omega
 from seal.interface.observation import observe_start
 from seal.interface.wording import PromptWording
 from seal.reweighting import ReweightSettings, initial_rho, update_rho, weights
@@ -42,7 +42,7 @@ class ScriptedPolicy:
 def run():
     """Log lines of a run, one a step."""
     policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(kinds=("guideline",)), ReweightSettings()
-    omega, profile, rho, lines = settings.initial_omega(), Profile.empty(3), initial_rho(reweighting), []
+    omega, profile, rho, lines = initial_omega(settings), Profile.empty(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
         prompt = observe_start("tools: ls", TOOLS, omega, "base", MODE)
         batch = []

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.interface.evolve import EvolveSettings, evolve
+from seal.interface.evolve import EvolveSettings, evolve, initial_omega
 
 STEPS = 200
 START = {
@@ -31,7 +31,7 @@ def rollout(rng, shares):
 
 def cues_off(settings, trajectories, window, shares, seed=0, steps=STEPS):
     """(step, cue) of each cue that was turned off."""
-    rng, omega, profile, off = random.Random(seed), settings.initial_omega(), Profile.empty(window), []
+    rng, omega, profile, off = random.Random(seed), initial_omega(settings), Profile.empty(window), []
     for step in range(1, steps + 1):
         rows = [rollout(rng, shares(step)) for _ in range(trajectories)]
         batch = [Trajectory(f"t{i}", "base", row, float(set(row) == {"pass"})) for i, row in enumerate(rows)]

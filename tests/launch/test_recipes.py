@@ -12,7 +12,7 @@ from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal.data.selection import Selection
 from seal.interface.cues import catalogue
-from seal.interface.evolve import EvolveSettings
+from seal.interface.evolve import EvolveSettings, initial_omega
 from seal.launch.errors import LaunchError
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
@@ -109,7 +109,7 @@ def test_the_released_recipe_is_the_public_releases():
     config = composed(EXP / "SEAL_released.yaml").seal
     loop = LoopSettings.from_config(OmegaConf.to_container(config))
     assert config.diagnosis.taxonomy == "release"
-    assert loop.evolve.initial_omega().cues == ("schema_required", "schema_types", "schema_values", "schema_format")
+    assert initial_omega(loop.evolve).cues == ("schema_required", "schema_types", "schema_values", "schema_format")
     assert not loop.evolve.enabled and loop.reweighting.dynamic and loop.closed_loop
     assert config.data == composed(EXP / "SEAL.yaml").seal.data and config.data.train.scheme == "scenario"
 
@@ -270,7 +270,7 @@ def test_without_the_closed_loop_everything_but_the_loop_is_seals():
         "run_dir",
         "process_env",
     }
-    cues = LoopSettings.from_config({**frozen, "closed_loop": False}).evolve.initial_omega().cues
+    cues = initial_omega(LoopSettings.from_config({**frozen, "closed_loop": False}).evolve).cues
     assert set(cues) == {cue.name for cue in catalogue().values() if cue.kind != "guideline"}
 
 
