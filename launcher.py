@@ -166,11 +166,11 @@ def train(config, resolved: Path, run_dir: Path, service, lock: int, console: Co
     from seal.launch.follow import failure_reason, follow
     from seal.paths import HOME
     from seal.processes import start, stop_tree
-    from seal.training.cluster import joins
+    from seal.training.cluster import uses_existing_cluster
     from seal.training.stop import StopRequest
 
     joining = {}
-    if joins(config):
+    if uses_existing_cluster(config):
         joining[cluster.AUTHENTICATION] = cluster.look_at(config.ray_kwargs.ray_init.address).authentication
     log = run_dir / "train.log"
     log.unlink(missing_ok=True)

@@ -11,93 +11,12 @@ positive, so no advantage changes its sign, and the reward is never touched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from seal import labels as vocabulary
-from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Profile
 from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
-
-RENORMALISE = ("none", "all", "nonzero")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A limit on how far weights move a batch; the defaults change nothing.
-
-    The public release's options: strength in [0, 1] softens, w -> 1 + strength (w - 1);
-    low and high clamp the result; renormalise divides the weights of labelled
-    trajectories by their mean and clips once more.
-    """
-
-    strength: float = 1.0
-    low: float = 0.0
-    high: float = float("inf")
-    renormalise: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 1:
-            raise ValueError(f"reweighting.budget: strength must be between 0 and 1, got {self.strength}")
-        if not 0 <= self.low <= 1 <= self.high:
-            raise ValueError("reweighting.budget: needs 0 <= low <= 1 <= high")
-
-
-@dataclass(frozen=True)
-class ReweightSettings:
-    """How labels become weights; see ``docs/reweighting.md``.
-
-    enabled: false gives weight 1 to all. rho: utilities that differ from the declared
-    ones, by label. w_min, w_max: the clip. dynamic: let rho follow the profile with
-    strength alpha, smoothing beta and full confidence at ``confidence`` sightings.
-    apply_to: advantages of which sign are weighted (all, positive, negative).
-    warmup_steps: weight 1 during the first so many steps (steps count from 1).
-    renormalise: scale the weights of a batch to a mean of 1 over all trajectories
-    (all) or over those whose advantage is not 0 (nonzero). sign_aware: good labels
-    weigh only positive advantages, failure labels only negative ones. per_turn: the
-    trainer uses :func:`turn_weights`.
-    """
-
-    enabled: bool = True
-    rho: Mapping[str, float] = field(default_factory=dict)
-    w_min: float = 0.5
-    w_max: float = 2.0
-    dynamic: bool = True
-    alpha: float = 1.0
-    beta: float = 0.25
-    confidence: int = 32
-    apply_to: str = "all"
-    warmup_steps: int = 0
-    renormalise: str = "none"
-    budget: Budget = Budget()
-    per_turn: bool = False
-    sign_aware: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.w_min <= 1 <= self.w_max:
-            raise ValueError("reweighting: needs 0 < w_min <= 1 <= w_max")
-        if self.alpha < 0 or not 0 <= self.beta <= 1:
-            raise ValueError("reweighting: needs alpha >= 0 and beta in [0, 1]")
-        if self.confidence < 1 or self.warmup_steps < 0:
-            raise ValueError("reweighting: confidence must be 1 or more and warmup_steps 0 or more")
-        if self.apply_to not in ("all", "positive", "negative"):
-            raise ValueError(f"reweighting: apply_to is all, positive or negative, got {self.apply_to!r}")
-        if self.renormalise not in RENORMALISE:
-            raise ValueError(f"reweighting: renormalise is {', '.join(RENORMALISE)}, got {self.renormalise!r}")
-        if self.renormalise != "none" and self.budget.renormalise:
-            raise ValueError("reweighting: set either renormalise or budget.renormalise, not both")
-        for label, utility in self.rho.items():
-            vocabulary.get(label)
-            if label in EXCLUDED:
-                raise ValueError(f"reweighting: {label} is never weighted; take it out of rho")
-            if isinstance(utility, bool) or not isinstance(utility, int | float) or not 0 < utility < float("inf"):
-                raise ValueError(f"reweighting: rho[{label!r}] must be a positive number, got {utility!r}")
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> ReweightSettings:
-        """Settings from a recipe's section; ValueError names what is wrong."""
-        return read_settings(cls, config, "reweighting")
+from seal.settings.reweighting import ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
@@ -108,7 +27,7 @@ def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str
     rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
     for label, utility in settings.rho.items():
         if label not in rho:
-            raise ValueError(f"seal.reweighting.rho: the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}.")
+            raise ValueError(f"the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}")
         rho[label] = float(utility)
     return rho
 
@@ -230,7 +149,9 @@ def _applies(settings: ReweightSettings, step: int, sign: int) -> bool:
 
 def _utility(label: str, rho: Mapping[str, float], settings: ReweightSettings, sign: int) -> float:
     if label not in rho:
-        raise ValueError(f"label {label!r} has no utility; declare it in this process or add it to reweighting.rho")
+        raise ValueError(
+            f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
+        )
     if settings.sign_aware and vocabulary.get(label).success != (sign > 0):
         return 1.0
     return rho[label]

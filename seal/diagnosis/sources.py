@@ -10,13 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from seal import labels as vocabulary
 from seal.diagnosis.profile import Tally
 from seal.diagnosis.rules import rules
 from seal.labels import EXCLUDED, STATE_MISMATCH
+from seal.settings.diagnosis import DiagnosisSettings, Source
 
-SOURCES = ("verifier", "random", "constant", "shuffled", "permuted")
+SOURCES = get_args(Source)
 
 Batch = list[tuple[str, ...]]
 
@@ -32,7 +34,7 @@ class LabelSource:
     permuted: the names of the failure labels exchanged by :func:`exchanged_names`.
     noise: afterwards, this share of the labels becomes another label of the taxonomy.
     Excluded labels stay where they are.
-    ValueError for an unknown source, taxonomy or label, and for a noise outside [0, 1].
+    ValueError for a constant that is not a label of the taxonomy.
     """
 
     source: str = "verifier"
@@ -42,16 +44,14 @@ class LabelSource:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise ValueError(f"seal.diagnosis.source is {self.source!r}; choose one of {', '.join(SOURCES)}.")
-        try:
-            names = taxonomy_labels(self.taxonomy)
-        except ValueError as error:
-            raise ValueError(f"seal.diagnosis.taxonomy: {error}.") from error
+        names = taxonomy_labels(self.taxonomy)
         if self.constant not in names:
-            raise ValueError(f"seal.diagnosis.constant is {self.constant!r}; choose one of {', '.join(names)}.")
-        if not 0 <= self.noise <= 1:
-            raise ValueError(f"seal.diagnosis.noise is {self.noise}; it must be between 0 and 1.")
+            raise ValueError(f"constant is {self.constant!r}; choose one of {', '.join(names)}")
+
+    @classmethod
+    def of(cls, settings: DiagnosisSettings, seed: int) -> LabelSource:
+        """The source that a run's settings ask for; ValueError when their constant is not a label of the taxonomy."""
+        return cls(settings.source, settings.constant, settings.noise, settings.taxonomy, seed)
 
     def relabel(self, batch: Sequence[Sequence[str]], step: int, recent: Tally) -> Batch:
         """The labels by trajectory and turn, in the order of ``batch``; T_j never changes.

@@ -15,70 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Cell, Profile, Tally
 from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.labels import SYNONYMS
-
-KINDS = ("schema", "feedback", "guideline")
-
-
-@dataclass(frozen=True)
-class EvolveSettings:
-    """Which cues the interface uses and when they turn on and off.
-
-    The thresholds to enter are the paper's; those to leave, stickiness and margin are ours.
-    enabled: false freezes Omega at its start. kinds, without: the kinds of cues, and
-    single cues, to use and not to use. adaptive: the kinds that C_t switches; the others
-    are on in every training observation (the paper's formula lets C_t choose phi_cap
-    only). prevalence, mean_reward, min_count: a label becomes a weakness at this share or
-    more, below this mean reward, seen this often. max_labels: this many weaknesses at
-    once (each has at most one guideline). off_prevalence, off_mean_reward: a weakness
-    ends below this share or at this mean reward. stickiness, margin: a newcomer takes the
-    place of a weakness only when its score is larger by more than the factor
-    stickiness x exp(margin x standard error of the ratio). per_category: judge each
-    category by its own figures. initial: cues that are on at the start and evolve like all
-    others. always: cues that stay on whatever is seen.
-    """
-
-    enabled: bool = True
-    kinds: tuple[str, ...] = KINDS
-    without: tuple[str, ...] = ()
-    adaptive: tuple[str, ...] = ("guideline",)
-    prevalence: float = 0.10
-    mean_reward: float = 0.6
-    min_count: int = 8
-    max_labels: int = 3
-    off_prevalence: float = 0.07
-    off_mean_reward: float = 0.65
-    stickiness: float = 1.25
-    margin: float = 2.0
-    per_category: bool = False
-    initial: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.off_prevalence <= self.prevalence <= 1:
-            raise ValueError("evolve: needs 0 < off_prevalence <= prevalence <= 1; lower off_prevalence")
-        if self.off_mean_reward < self.mean_reward:
-            raise ValueError("evolve: off_mean_reward must not be below mean_reward; raise it")
-        if self.min_count < 1 or self.max_labels < 0:
-            raise ValueError("evolve: min_count must be 1 or more and max_labels 0 or more")
-        if self.stickiness < 1:
-            raise ValueError("evolve: stickiness below 1 would push out what is on; use 1 or more")
-        if self.margin < 0:
-            raise ValueError("evolve: margin must be 0 or more")
-        for kind in (*self.kinds, *self.adaptive):
-            if kind not in KINDS:
-                raise ValueError(f"evolve: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
-        for name in (*self.without, *self.initial, *self.always):
-            if name not in catalogue():
-                raise ValueError(f"evolve: unknown cue {name!r}; known cues: {', '.join(catalogue())}")
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> EvolveSettings:
-        """Settings from a recipe's section; ValueError names what is wrong."""
-        return read_settings(cls, config, "evolve")
+from seal.settings.interface import EvolveSettings
 
 
 def permanent_cues(settings: EvolveSettings) -> frozenset[str]:
@@ -99,13 +39,21 @@ def foreign_cues(settings: EvolveSettings, taxonomy: str) -> tuple[str, ...]:
     """Cues of other taxonomies, which a run leaves out; ValueError when `initial` or `always` name one."""
     foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
     if asked := sorted({*settings.initial, *settings.always} & set(foreign)):
-        raise ValueError(f"evolve: the {taxonomy} taxonomy has no label for the cue {asked[0]!r}; leave it out")
+        raise ValueError(f"initial and always cannot name {asked[0]!r}: the {taxonomy} taxonomy lacks its label")
     return foreign
 
 
 def initial_omega(settings: EvolveSettings) -> Omega:
     """Omega_0: the initial and the permanent cues, for every category."""
     return Omega.of((*settings.initial, *permanent_cues(settings)))
+
+
+def require_known_cues(settings: EvolveSettings) -> None:
+    """ValueError when the settings name a cue that the catalogue does not have."""
+    for key in ("without", "initial", "always"):
+        for name in getattr(settings, key):
+            if name not in catalogue():
+                raise ValueError(f"{key} names the unknown cue {name!r}; known cues: {', '.join(catalogue())}")
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,18 @@ from rich.table import Table
 from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
 from seal.data.rows import TaskRow
-from seal.data.selection import Selection
+from seal.data.selection import selected_rows
 from seal.launch.cluster import KEY, Cluster, look_at
 from seal.launch.doctor import Torch
 from seal.launch.errors import LaunchError
 from seal.launch.hub import hub_configuration
 from seal.launch.plan import PlanError, StepPlan, step_plan
+from seal.launch.recipe import require_valid
 from seal.launch.service import is_loopback, service_urls
 from seal.paths import HOME
-from seal.rollout.rewards import RewardSettings
-from seal.rollout.settings import RolloutSettings, ServiceSettings
-from seal.training.checkpoints import Retention
-from seal.training.closed_loop import LoopSettings
-from seal.training.cluster import joins, processors
-from seal.training.watch import InfrastructureWatch
+from seal.settings import SealSettings
+from seal.settings.data import Selection
+from seal.training.cluster import processors, uses_existing_cluster
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
@@ -62,16 +60,16 @@ def plan_table(config: DictConfig) -> Table:
 
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
-    data = OmegaConf.to_container(config.seal.data)
+    data = SealSettings.of(config).data
     train = _training_rows(config)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: widen the selection or lower the batch size."
         )
-    if not data["val"]:
+    if not data.val:
         raise LaunchError("seal.data.val is empty, and verl wants a task: [{split: eval, limit: 1}] is the least.")
-    val = [row for part in data["val"] for row in _rows("seal.data.val", Selection.from_config(part).rows)]
+    val = [row for part in data.val for row in _rows("seal.data.val", part)]
     write_rows(train, HOME / config.data.train_files)
     write_rows(val, HOME / config.data.val_files)
     return len(train), len(val)
@@ -86,28 +84,14 @@ def total_steps(config: DictConfig) -> int:
 
 
 def _training_rows(config: DictConfig) -> tuple[TaskRow, ...]:
-    selection = OmegaConf.to_container(config.seal.data.train)
-    return _rows("seal.data.train", lambda: Selection.from_config(selection).rows())
+    return _rows("seal.data.train", SealSettings.of(config).data.train)
 
 
-def _rows(key: str, select: Callable):
+def _rows(key: str, selection: Selection) -> tuple[TaskRow, ...]:
     try:
-        return select()
+        return selected_rows(selection)
     except (ValueError, FileNotFoundError) as error:
         raise LaunchError(f"{key}: {error}") from error
-
-
-def _settings(config: DictConfig) -> None:
-    settings = OmegaConf.to_container(config.seal)
-    try:
-        LoopSettings.from_config(settings)
-        RolloutSettings(**settings["rollout"])
-        RewardSettings(**settings["reward"])
-        Retention(**settings["checkpoints"])
-        InfrastructureWatch(settings["infra_limit"])
-        ServiceSettings.from_config(config.env_service)
-    except (ValueError, TypeError) as error:
-        raise LaunchError(f"{error}") from error
 
 
 def _engines(config: DictConfig) -> None:
@@ -180,7 +164,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
 
 def _devices(config: DictConfig) -> None:
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
-    if joins(config):
+    if uses_existing_cluster(config):
         _cluster(config, look_at(config.ray_kwargs.ray_init.address))
         return
     if nodes > 1:
@@ -272,7 +256,7 @@ def _loggers(config: DictConfig) -> None:
 
 
 CHECKS: dict[str, Callable[[DictConfig], object]] = {
-    "settings": _settings,
+    "settings": require_valid,
     "engines": _engines,
     "prompt mode": _prompt_mode,
     "step plan": _plan,

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from seal import exits
 from seal.launch.errors import LaunchError
 from seal.paths import HOME
-from seal.training.checkpoints import CheckpointError, last_step, mend_tracker, step_of, verify
+from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def prepare(config: DictConfig, mode: str, last: int) -> Start:
             )
         return Start(0)
     _require_whole(checkpoints / f"global_step_{step}")
-    mended = mend_tracker(checkpoints, step)
+    mended = repair_tracker(checkpoints, step)
     notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
     return Start(step, _go_on(config, step, last), notice if mended else "")
 

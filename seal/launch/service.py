@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from omegaconf import DictConfig
 
-from env_service.settings import is_loopback as is_loopback_host
+from seal import net
 from seal.launch.errors import LaunchError
 from seal.paths import HOME
 from seal.processes import start, stop_tree
@@ -58,7 +58,7 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
 
 def is_loopback(url: str) -> bool:
     """Whether only this machine can reach an address."""
-    return is_loopback_host(urlsplit(url).hostname or "")
+    return net.is_loopback(urlsplit(url).hostname or "")
 
 
 def require_services(urls: Sequence[str]) -> dict:

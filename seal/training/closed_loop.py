@@ -6,62 +6,18 @@ Free of verl and torch: trajectories in, weights and the next state out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
-from seal.interface.evolve import EvolveSettings, evolve, foreign_cues, initial_omega
+from seal.interface.evolve import evolve, foreign_cues, initial_omega
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
-from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
+from seal.reweighting import initial_rho, turn_weights, update_rho, weights
+from seal.settings import SealSettings
 from seal.training.group import Group, groups_dropped, groups_with_spread
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """The `seal` block of a recipe, as far as the closed loop reads it.
-
-    enabled: False makes the run vanilla GRPO (w = 1, no Omega) that still
-    diagnoses and logs. source: where labels come from (the controls). window:
-    steps that C_t calls recent. interface, closed_loop: send an Omega; evolve
-    it and rho from C_t.
-    """
-
-    enabled: bool
-    source: LabelSource
-    window: int
-    interface: bool
-    closed_loop: bool
-    evolve: EvolveSettings
-    reweighting: ReweightSettings
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LoopSettings:
-        """Build from the recipe's block; ValueError with one sentence for a wrong value."""
-        diagnosis, interface = config["diagnosis"], config["interface"]
-        source = LabelSource(
-            diagnosis["source"],
-            diagnosis["constant"],
-            float(diagnosis["noise"]),
-            diagnosis["taxonomy"],
-            int(config["seed"]),
-        )
-        reweighting = ReweightSettings.from_config(config["reweighting"])
-        initial_rho(reweighting, source.taxonomy)
-        evolving = EvolveSettings.from_config(interface["evolve"])
-        if diagnosis["window"] < 1:
-            raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
-        return cls(
-            enabled=bool(config["enabled"]),
-            source=source,
-            window=int(diagnosis["window"]),
-            interface=bool(interface["enabled"]),
-            closed_loop=bool(config["closed_loop"]),
-            evolve=replace(evolving, without=(*evolving.without, *foreign_cues(evolving, source.taxonomy))),
-            reweighting=reweighting,
-        )
 
 
 @dataclass(frozen=True)
@@ -89,16 +45,20 @@ class ClosedLoop:
     control draws from; the two are the same where labels come from the verifier.
     """
 
-    def __init__(self, settings: LoopSettings):
+    def __init__(self, settings: SealSettings):
         self._settings = settings
-        self._profile = Profile.empty(window=settings.window)
+        taxonomy, evolving = settings.diagnosis.taxonomy, settings.interface.evolve
+        without = (*evolving.without, *foreign_cues(evolving, taxonomy))
+        self._evolve = evolving.model_copy(update={"without": without})
+        self._source = LabelSource.of(settings.diagnosis, settings.seed)
+        self._profile = Profile.empty(window=settings.diagnosis.window)
         self._observed = self._profile
-        self._rho = initial_rho(settings.reweighting, settings.source.taxonomy)
-        self._omega = initial_omega(settings.evolve)
+        self._rho = initial_rho(settings.reweighting, taxonomy)
+        self._omega = initial_omega(self._evolve)
 
     @property
     def _sends_omega(self) -> bool:
-        return self._settings.enabled and self._settings.interface
+        return self._settings.enabled and self._settings.interface.enabled
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
@@ -121,18 +81,18 @@ class ClosedLoop:
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
         self._observed = self._observed.updated(step, _trajectories(rows, [row.labels for row in rows]))
-        labels = settings.source.relabel([row.labels for row in rows], step, self._observed.recent())
+        labels = self._source.relabel([row.labels for row in rows], step, self._observed.recent())
         self._profile = self._profile.updated(step, _trajectories(rows, labels))
         if settings.enabled and settings.closed_loop:
-            self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.source.taxonomy)
+            self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
         weighed = self._weigh(rows, labels, row_signs, step)
         token_weights = [TokenWeights(0.0)] * len(records)
         for i, row in zip(counted, weighed, strict=True):
             token_weights[i] = row
 
         shown, events = self._omega, ()
-        if settings.enabled and settings.closed_loop and settings.interface:
-            self._omega, events = evolve(shown, self._profile, settings.evolve, step)
+        if settings.enabled and settings.closed_loop and settings.interface.enabled:
+            self._omega, events = evolve(shown, self._profile, self._evolve, step)
         record = StepRecord.of(
             step,
             records,
@@ -160,8 +120,8 @@ class ClosedLoop:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
-        self._profile = Profile.from_json(state["profile"]).within(self._settings.window)
-        self._observed = Profile.from_json(state["observed"]).within(self._settings.window)
+        self._profile = Profile.from_json(state["profile"]).within(self._settings.diagnosis.window)
+        self._observed = Profile.from_json(state["observed"]).within(self._settings.diagnosis.window)
         if self._settings.closed_loop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])

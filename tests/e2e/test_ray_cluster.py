@@ -14,7 +14,8 @@ import pytest
 
 from seal.launch.cluster import look_at
 from seal.launch.service import probe
-from tests.support.launches import HOME, free_port, has_open_episodes
+from seal.net import free_port
+from tests.support.launches import HOME, has_open_episodes
 
 RAY = str(Path(sys.executable).with_name("ray"))
 DEADLINE_S = 90

@@ -1,4 +1,4 @@
-"""What stands in a launch's way is told apart by name, and what only looks like an obstacle is none."""
+"""A launch names what blocks it, and is not blocked by what only looks like an obstacle."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def test_a_folder_in_use(other_launcher, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE] and other_launcher.poll() is None
 
 
-def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
+def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
     other_launcher.kill()
     other_launcher.wait()
     assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == other_launcher.pid
@@ -94,7 +94,7 @@ def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
 @pytest.mark.fault(
     event="The service at env_service.env_url is of another protocol or over other benchmark data",
     user_sees="The environment service at URL serves bfcl-eval V with data A, and data/manifest.json records B",
-    outcome="nothing is started; code 1",
+    outcome="nothing starts; code 1",
 )
 @pytest.mark.parametrize(
     ("change", "named"), [({"protocol": 99}, "speaks protocol 99"), ({"data_hash": "0" * 64}, "with data 000000000000")]

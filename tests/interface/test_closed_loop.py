@@ -12,10 +12,12 @@ from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import diagnose
 from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import EvolveSettings, evolve, initial_omega
+from seal.interface.evolve import evolve, initial_omega
 from seal.interface.observation import observe_start
 from seal.interface.wording import PromptWording
-from seal.reweighting import ReweightSettings, initial_rho, update_rho, weights
+from seal.reweighting import initial_rho, update_rho, weights
+from seal.settings.interface import EvolveSettings
+from seal.settings.reweighting import ReweightSettings
 
 TOOLS = documents("GorillaFileSystem")
 MODE = PromptWording("Write [TOOL()].", compact=True)

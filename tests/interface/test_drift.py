@@ -5,7 +5,8 @@ import random
 import pytest
 
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.interface.evolve import EvolveSettings, evolve, initial_omega
+from seal.interface.evolve import evolve, initial_omega
+from seal.settings.interface import EvolveSettings
 
 STEPS = 200
 START = {

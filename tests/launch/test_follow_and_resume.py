@@ -17,7 +17,8 @@ from seal.launch.recipe import compose_recipe
 from seal.launch.resume import Start
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.training.checkpoints import Checkpoints, Retention
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step
 
@@ -108,7 +109,7 @@ def config(tmp_path):
 @pytest.fixture
 def saved(tmp_path):
     """Save checkpoints of the run."""
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", Retention(keep_last=9))
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", CheckpointSettings(keep_last=9))
     return lambda *steps: [write_step(checkpoints, step) for step in steps]
 
 
@@ -151,7 +152,7 @@ def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
 
 def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     other = tmp_path / "other"
-    write_step(Checkpoints(other, Retention()), 4)
+    write_step(Checkpoints(other, CheckpointSettings()), 4)
     assert resume.prepare(config, str(other / "global_step_4"), LAST) == Start(4)
     assert (config.trainer.resume_mode, config.trainer.val_before_train) == ("resume_path", True)
 

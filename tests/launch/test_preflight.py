@@ -13,7 +13,7 @@ from seal.launch.errors import LaunchError
 from seal.launch.recipe import compose_recipe
 from seal.launch.service import Service, require_services, service_urls
 from seal.paths import HOME
-from seal.training.cluster import OF_A_NEW_CLUSTER, prepare
+from seal.training.cluster import SIZES, prepare
 from tests.support.launches import free_url
 from tests.support.stub_server import answering, service_that_answers
 
@@ -59,7 +59,7 @@ def policy(tmp_path, **changes):
         ("trainer.nnodes", 2, "RAY_ADDRESS"),
         ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
-        ("seal.diagnosis.taxonomy", "papper", "choose one of: paper, release"),
+        ("seal.diagnosis.taxonomy", "papper", "must be one of paper, release"),
         ("seal.diagnosis.window", 0, "seal.diagnosis.window is 0"),
         ("seal.infra_limit", 0, "seal.infra_limit is 0"),
         ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5"),
@@ -192,7 +192,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
     prepare(config, shell)
     arguments = config.ray_kwargs.ray_init
-    assert not set(arguments) & set(OF_A_NEW_CLUSTER)
+    assert not set(arguments) & set(SIZES)
     environment = dict(arguments.runtime_env.env_vars)
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
