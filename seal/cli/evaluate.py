@@ -147,8 +147,8 @@ def export_bfcl(
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
+    from seal.errors import LaunchError
     from seal.evaluation.endpoint import EndpointRefused
-    from seal.launch.errors import LaunchError
     from seal.rollout.env_client import EnvironmentFault
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
-from seal.launch.service import Service, last_line, require_service
 from seal.net import free_port
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
+from seal.service import Service, last_line, require_service
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.diagnosis.sources import LabelSource
+from seal.errors import LaunchError
 from seal.interface.evolve import foreign_cues, require_known_cues
-from seal.launch.errors import LaunchError
 from seal.launch.verl_keys import require_types, verl_folder
 from seal.paths import HOME
 from seal.reweighting import initial_rho

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
 from seal.settings.base import Amount, Count
 from seal.settings.sentences import SettingsError, kind, shown
 

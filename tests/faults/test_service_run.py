@@ -13,11 +13,11 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from seal.launch import service as launch_service
-from seal.launch.errors import LaunchError
-from seal.launch.service import Service
+from seal import service as launch_service
+from seal.errors import LaunchError
 from seal.net import free_port
 from seal.paths import HOME
+from seal.service import Service
 from tests.support.launches import has_open_episodes
 
 DEADLINE_S = 900

@@ -9,9 +9,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
+from seal.errors import LaunchError
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
-from seal.launch.errors import LaunchError
 from seal.launch.recipe import compose_recipe
 from seal.launch.verl_keys import field_types
 from seal.paths import HOME
@@ -19,7 +19,7 @@ from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 
 EXP = HOME / "exp"
-RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
+RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
@@ -277,7 +277,7 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_has_a_recipe_of_its_own(name):
-    ablated = compose_recipe(EXP / "ablations" / f"{name}.yaml", [])
+    ablated = compose_recipe(EXP / "paper_ablations" / f"{name}.yaml", [])
     assert ablated == compose_recipe(EXP / "SEAL.yaml", [f"ablation={name}"])
 
 
@@ -289,7 +289,8 @@ def test_an_ablation_of_a_backbone_keeps_both():
 
 def test_without_the_closed_loop_everything_but_the_loop_is_seals():
     full, frozen = (
-        SealSettings.of(compose_recipe(EXP / path, [])) for path in ("SEAL.yaml", "ablations/without_closed_loop.yaml")
+        SealSettings.of(compose_recipe(EXP / path, []))
+        for path in ("SEAL.yaml", "paper_ablations/without_closed_loop.yaml")
     )
     assert full.closed_loop and not frozen.closed_loop
     for block in ("diagnosis", "interface", "reweighting", "reward", "rollout", "data"):

@@ -14,7 +14,7 @@ import psutil
 import requests
 
 from seal import exits
-from seal.launch.lock import LOCK_FILE
+from seal.launch.folder import LOCK_FILE
 from seal.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]

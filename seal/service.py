@@ -1,19 +1,22 @@
-"""The environment service as the launcher starts, finds and stops it."""
+"""The environment service as a process: find one that runs, check it, start one, stop it."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from omegaconf import DictConfig
 
+from env_service.protocol import PROTOCOL
 from seal import net
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
 from seal.paths import HOME
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import TokenRequired, service_version
@@ -22,12 +25,13 @@ from seal.rollout.services import addresses
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
 MAX_RESTARTS = 3
+FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
 
 
 def probe(url: str) -> dict | None:
     """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing.
 
-    LaunchError for a service that asks for another token than BFCL_TOKEN holds here.
+    LaunchError if the service asks for a token that BFCL_TOKEN does not hold here.
     """
     try:
         return service_version(url)
@@ -38,20 +42,20 @@ def probe(url: str) -> dict | None:
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
     """The addresses that env_service.env_url names, one or a list.
 
-    LaunchError for one that is no HTTP address, and for several that the launcher
-    is to start.
+    LaunchError if one is not an HTTP address, or if the launcher is to start
+    (`to_start`) more than one.
     """
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise LaunchError(f"env_service.env_url={url} is no address: write http://HOST:PORT.")
+            raise LaunchError(f"env_service.env_url={url} is not an address: write http://HOST:PORT.")
     if not urls or len(set(urls)) < len(urls):
-        raise LaunchError("env_service.env_url must hold one address, or a list of different ones.")
+        raise LaunchError("env_service.env_url must be one address, or a list of different ones.")
     if to_start and len(urls) > 1:
         raise LaunchError(
-            f"--with-bfcl starts one service and env_service.env_url names {len(urls)}: start them with "
-            "`bash env_service/launch_script/bfcl.sh` and leave --with-bfcl out."
+            f"--with-bfcl starts one service, but env_service.env_url names {len(urls)}: start them with "
+            "`bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
         )
     return urls
 
@@ -62,7 +66,7 @@ def is_loopback(url: str) -> bool:
 
 
 def require_services(urls: Sequence[str]) -> dict:
-    """The version answer that all running services give; LaunchError when one is missing or differs."""
+    """The version answer that all running services give; LaunchError if one is missing or differs."""
     first, *others = urls
     version = require_service(first)
     for url in others:
@@ -71,30 +75,46 @@ def require_services(urls: Sequence[str]) -> dict:
         if differing:
             key = differing[0]
             raise LaunchError(
-                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run one "
-                "version of both, or take one out of env_service.env_url."
+                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
+                "same version of both, or remove one from env_service.env_url."
             )
     return version
 
 
 def require_service(url: str) -> dict:
-    """The version answer of a running service; LaunchError when none or something else answers."""
+    """The version answer of a running service; LaunchError if nothing or something else answers."""
     answer = probe(url)
     if answer is None:
         raise LaunchError(
             f"No environment service answers at {url}: start it with `bash env_service/launch_script/bfcl.sh`, "
-            "let the launcher do so with --with-bfcl, or set env_service.env_url."
+            "let the launcher start it with --with-bfcl, or set env_service.env_url."
         )
     if not answer:
         raise LaunchError(
-            f"Something that is not the environment service answers at {url}: set env_service.env_url to the service's "
-            "address, or with --with-bfcl to a free port."
+            f"Something other than the environment service answers at {url}: set env_service.env_url to the service's "
+            "address, or to a free port if you pass --with-bfcl."
         )
     return answer
 
 
+def require_agreement(url: str, version: Mapping[str, Any]) -> None:
+    """LaunchError if the service at `url` speaks another protocol, or serves other data, than this checkout."""
+    if version.get("protocol") != PROTOCOL:
+        raise LaunchError(
+            f"The environment service at {url} speaks protocol {version.get('protocol')} and this SEAL speaks "
+            f"{PROTOCOL}: {FIX}."
+        )
+    package = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]
+    if version["data_hash"] != package["data_hash"]:
+        raise LaunchError(
+            f"The environment service at {url} serves bfcl-eval {version.get('bfcl_eval')} with data "
+            f"{version['data_hash'][:12]}, and data/manifest.json records {package['version']} with "
+            f"{package['data_hash'][:12]}: {FIX} that has the recorded data."
+        )
+
+
 class Service:
-    """A service started by the launcher; a running one at the same address is used and left running."""
+    """A service that this process starts; one that already runs at the address is used and left running."""
 
     def __init__(self, url: str, log: Path):
         self.url = url.rstrip("/")
@@ -103,20 +123,20 @@ class Service:
         self._restarts = 0
 
     def start(self) -> bool:
-        """Start the service and wait for its health; False when one was running there already."""
+        """Start the service and wait until it is healthy; False if one was already running there."""
         if probe(self.url) is not None:
             require_service(self.url)
             return False
         if not is_loopback(self.url):
             raise LaunchError(
-                f"--with-bfcl starts a service on this machine's loopback and env_service.env_url={self.url} is "
-                "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and leave --with-bfcl out."
+                f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
+                "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
             )
         self._launch()
         return True
 
     def _launch(self) -> None:
-        """Start the process and wait until it is well."""
+        """Start the process and wait until it is healthy."""
         address = urlsplit(self.url)
         env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
         script = os.environ.get("BFCL_SCRIPT")
@@ -139,9 +159,9 @@ class Service:
         raise LaunchError(f"The environment service was not ready within {START_DEADLINE_S:.0f} s; see {self._log}.")
 
     def ensure_running(self) -> str | None:
-        """Start the service that we started again when it has ended, and say so; None while it runs.
+        """Restart our service if it has ended; returns a sentence about it, None while it runs.
 
-        The rollouts rebuild their episodes. LaunchError when it ended too often.
+        The rollouts rebuild their episodes. LaunchError if it has ended too often.
         """
         if self._process is None or self._process.poll() is None:
             return None
