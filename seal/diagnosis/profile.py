@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seal.labels import EXCLUDED
+from seal.labels import BROKEN, EXCLUDED
 
 _MILLION = 1_000_000
 _DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "task": 1, "excluded": 1}
@@ -57,9 +57,9 @@ class Cell:
 class Tally:
     """Cells by dimension and key. Labels count turns; categories and tasks count trajectories.
 
-    Excluded labels are tallied apart and enter nothing else; a trajectory that holds
-    one does not enter the categories and tasks, for its reward says nothing of the
-    policy, while its other turns still count by label.
+    Excluded labels are tallied separately and enter nothing else. A trajectory with a
+    checker or reference error stays out of the categories and tasks, because its reward
+    says nothing about the policy; its other turns still count by label.
     """
 
     cells: Mapping[tuple[str, ...], Cell]
@@ -81,7 +81,7 @@ class Tally:
                 see(("label", label), one)
                 see(("category_label", trajectory.category, label), one)
                 see(("position_label", str(position), label), one)
-            if not EXCLUDED & set(trajectory.labels):
+            if not BROKEN & set(trajectory.labels):
                 see(("category", trajectory.category), one)
                 see(("task", trajectory.task_id), one)
         return cls(cells)

@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 from bfcl_eval.model_handler.base_handler import BaseHandler
-from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
-from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
-from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
+from bfcl_official import HANDLERS
 from bfcl_perturbations import perturbed, reference_calls
 
 from env_service.environments.base import Guard, get_environment
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
 from seal.interface.cues import Omega
-
-HANDLERS: dict[str, BaseHandler] = {
-    "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
-    "llama31_official_fc": LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B", True),
-    "toolace_official_prompt": LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False),
-}
 
 
 def official_calls(handler: BaseHandler, text: str) -> list[str]:

@@ -63,13 +63,15 @@ class Task:
         return self.category == "long_context"
 
     def prefix(self, turns: int) -> Task:
-        """The same task cut after its first `turns` user turns; ValueError outside 1..len(users)."""
+        """Return the task cut after its first `turns` user turns; ValueError outside 1..len(users).
+
+        Tools that a later turn of the whole task reveals stay hidden.
+        """
         if not 1 <= turns <= len(self.users):
             raise ValueError(f"turns must lie in 1..{len(self.users)} for {self.id}, got {turns}.")
         return replace(
             self,
             users=self.users[:turns],
-            withheld={turn: names for turn, names in self.withheld.items() if turn < turns},
             reference=self.reference[:turns],
         )
 

@@ -39,6 +39,22 @@ _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen
 _DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
 
 
+WRITES: frozenset[str] = frozenset(
+    """
+    cp echo mkdir mv rm rmdir touch
+    add_contact delete_message message_login send_message
+    authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
+    close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
+    add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
+    withdraw_funds
+    authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
+    activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
+    setCruiseControl setHeadlights set_navigation startEngine
+    """.split()
+)
+"""The tools that may change the state that the verifier compares; all others only read it."""
+
+
 @dataclass(frozen=True)
 class CallOutcome:
     """What a call gave: the text as the package renders it, and the class of its error if it is one."""
