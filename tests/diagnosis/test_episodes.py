@@ -1,7 +1,5 @@
 """Psi on the environment's own episodes: mistakes in one turn, and the label that the turn gets."""
 
-import json
-
 import pytest
 
 from env_service.environments.base import Guard
@@ -59,12 +57,7 @@ MV = say("mv", source="final_report.pdf", destination="temp")
         (BASE, 0, [say("mv", source="final_report.pdf", destination="temp"), say("ls")], "recovery_failure"),
         (BASE, 0, [], "missing_tool_call"),
         (BASE, 0, [CD, say("ls"), say("pwd")], "missing_tool_call"),
-        (
-            BASE,
-            0,
-            ["I go there.\n```json\n" + json.dumps({"name": "cd", "arguments": {}}) + "\n```"],
-            "invalid_tool_call",
-        ),
+        (BASE, 0, ['I go there.\n```json\n{"name": "cd", "arguments": {}}\n```'], "invalid_tool_call"),
         (DIFF, 1, [say("cat", file_name="report.txt"), say("cat", file_name="summary.txt")], "missing_tool_call"),
         (DIFF, 1, [say("diff", file_name1="summary.txt", file_name2="summary.txt")], "response_mismatch"),
         (MISS_FUNC, 2, [], "correct_abstention"),

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
-from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import long_context
+from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.model_handler.base_handler import BaseHandler
 from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
 from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 
 from env_service.environments.bfcl.catalog import Task, data_folder
+from env_service.environments.bfcl.official import check
 
 HANDLERS: dict[str, BaseHandler] = {
     "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
@@ -27,9 +27,6 @@ HANDLERS: dict[str, BaseHandler] = {
 
 STEP_LIMIT = 20
 
-_SHARED = {name: value for name, value in vars(long_context).items() if isinstance(value, dict) and name.isupper()}
-_PRISTINE = copy.deepcopy(_SHARED)
-_RUNS = itertools.count()
 _ENTRIES: dict[str, dict[str, Any]] = {}
 
 
@@ -87,23 +84,9 @@ def generate(task: Task, messages: Iterable[str], mode: str = "bfcl_qwen_fc") ->
 
 
 def verdict(task: Task, texts: Sequence[Sequence[str]], mode: str = "bfcl_qwen_fc") -> bool:
-    """Valid or not, as in a fresh process: shared dictionaries restored, instances new."""
+    """The official verdict: the package's handler writes the result, its checker judges it."""
     turns = generate(task, (text for turn in texts for text in turn), mode)
     if turns is None or len(turns) != len(task.reference):
         return False
     handler = HANDLERS[mode]
-    decoded = [[calls for text in turn if (calls := _decoded(handler, text))] for turn in turns]
-    for name, value in _PRISTINE.items():
-        _SHARED[name].clear()
-        _SHARED[name].update(copy.deepcopy(value))
-    model = f"oracle_{next(_RUNS)}"
-    try:
-        result = multi_turn_checker.multi_turn_checker(
-            decoded, [list(c) for c in task.reference], entry(task), task.category, model
-        )
-        return result["valid"]
-    except RecursionError:
-        return False
-    finally:
-        for key in [key for key in vars(multi_turn_utils) if key.startswith(model)]:
-            del vars(multi_turn_utils)[key]
+    return check(task, [[calls for text in turn if (calls := _decoded(handler, text))] for turn in turns]).valid

@@ -39,7 +39,11 @@ _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen
 _DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
 
 
-WRITES: frozenset[str] = frozenset(
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WRITES: frozenset[str] = _names(
     """
     cp echo mkdir mv rm rmdir touch
     add_contact delete_message message_login send_message
@@ -50,7 +54,7 @@ WRITES: frozenset[str] = frozenset(
     authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
     activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
     setCruiseControl setHeadlights set_navigation startEngine
-    """.split()
+    """
 )
 """The tools that may change the state that the verifier compares; all others only read it."""
 

@@ -97,11 +97,11 @@ class QwenFormat(Format):
             except (ValueError, RecursionError):
                 continue  # the handler drops what is not JSON
             try:
-                call = item["function"] if "function" in item else item
+                call = item.get("function", item)
                 arguments = call["arguments"]
                 written = call["name"] + (arguments if isinstance(arguments, str) else json.dumps(arguments))
                 written.encode()  # half a surrogate pair cannot be sent
-            except (TypeError, KeyError, ValueError, RecursionError) as error:
+            except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 return f"Tool call {index} cannot be written into the next prompt ({reason})."
         return None
