@@ -89,9 +89,9 @@ class TurnEvidence:
     """All that is known about one user turn.
 
     turn counts from 0. expected_calls is the number of reference calls (0 when
-    nothing should be called). needed_writes names the tools of those that change the
-    state, absent the tools of those whose result is not among the results obtained so
-    far; both hold one entry per reference call. The three comparisons
+    nothing should be called). needed names their tools, needed_writes the tools of
+    those that change the state, absent the tools of those whose result is not among the
+    results obtained so far; each has one entry per reference call. The three comparisons
     are the verifier's own on clean simulators; None when it made none. feedback_before
     is true when error feedback had been shown in an earlier turn and no call has
     succeeded since. checker_error, reference_error and infra_error name failures that
@@ -109,6 +109,7 @@ class TurnEvidence:
     checker_error: str | None = None
     reference_error: str | None = None
     infra_error: str | None = None
+    needed: tuple[str, ...] = ()
     needed_writes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     blame: Blame | None = None
@@ -142,5 +143,5 @@ class TurnEvidence:
             )
             for action in data.get("actions", ())
         )
-        names = {key: tuple(data.get(key, ())) for key in ("needed_writes", "absent")}
+        names = {key: tuple(data.get(key, ())) for key in ("needed", "needed_writes", "absent")}
         return cls(**{**data, **names, "actions": actions})

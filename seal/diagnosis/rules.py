@@ -136,6 +136,8 @@ def _not_recovered(turn: TurnEvidence) -> str | None:
     errors = (recovery.ANY,) if turn.feedback_before else ()
     answered = False  # the policy acted after it had seen an error, and the error stayed open
     for action in turn.actions:
+        if action.truncated and not action.calls:
+            continue  # a budget cut the answer
         errors = recovery.still_open(errors, action)
         answered = bool(errors)
         errors += recovery.opened(action)
@@ -149,7 +151,7 @@ def _missing_call(turn: TurnEvidence) -> str | None:
         return "calls were needed and none was made"
     skipped: Counter[str] = Counter()
     if turn.response_match is False:
-        skipped |= Counter(turn.absent) - Counter(call.name for call in turn.calls)
+        skipped |= Counter(turn.absent) & (Counter(turn.needed) - Counter(call.name for call in turn.calls))
     if turn.state_match is False:
         skipped |= Counter(turn.needed_writes) - Counter(call.name for call in turn.calls if not call.failed)
     return f"needed and not called: {', '.join(sorted(skipped))}" if skipped else None

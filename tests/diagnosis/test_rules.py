@@ -59,9 +59,9 @@ BAD = Violation("type", "a", "a must be a string")
         (turn(action(call(error="execution")), action(call()), SAY, matches=STATE), "state_mismatch"),
         (turn(SAY), "missing_tool_call"),
         (turn(action(call()), SAY, matches=RESPONSE), "response_mismatch"),
-        (turn(action(call()), SAY, matches=RESPONSE, absent=("ls",)), "response_mismatch"),
-        (turn(action(call(), call(), call()), SAY, matches=RESPONSE, absent=("grep",)), "missing_tool_call"),
-        (turn(action(call("grep")), SAY, matches=RESPONSE, absent=("grep", "grep")), "missing_tool_call"),
+        (turn(action(call()), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",)), "response_mismatch"),
+        (turn(action(call(), call(), call()), SAY, matches=RESPONSE, absent=("grep",), needed=("grep",)), "missing_tool_call"),
+        (turn(action(call("grep")), SAY, matches=RESPONSE, absent=("grep",), needed=("grep", "grep")), "missing_tool_call"),
         (turn(action(call()), stop="length"), "budget_cut"),
         (turn(action(call()), action(truncated=True), stop="length"), "budget_cut"),
         (turn(*[action(call())] * 20, stop="step_limit"), "budget_cut"),
@@ -94,6 +94,7 @@ def test_the_first_signal_in_table_5_dominates_and_all_are_kept():
         action(call(error="execution")),
         SAY,
         matches=(True, False, False),
+        needed=("grep",),
         absent=("grep",),
     )
     found = diagnose_turn(messy)
@@ -239,6 +240,7 @@ turns = st.builds(
     feedback_before=st.booleans(),
     checker_error=st.sampled_from([None, "x"]),
     reference_error=st.sampled_from([None, "x"]),
+    needed=st.sampled_from([(), ("cd", "ls")]),
     needed_writes=st.sampled_from([(), ("ls",)]),
     absent=st.sampled_from([(), ("cd", "cd")]),
     blame=st.sampled_from([None, "own", "inherited"]),

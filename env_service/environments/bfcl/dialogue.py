@@ -162,6 +162,7 @@ class BfclEpisode:
                 response_match=turn.comparison.response_match,
                 feedback_before=turn.feedback_before,
                 reference_error=expected[index].error,
+                needed=expected[index].tools,
                 needed_writes=expected[index].writes,
                 absent=turn.comparison.absent,
                 blame=blames[index],

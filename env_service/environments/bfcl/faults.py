@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,9 @@ from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal import labels
 
 Turns = list[list[Call]]
+
+_LISTED = re.compile(r"Enum|[Oo]ptions|\w/\w|' for |one of|can be|must be", re.IGNORECASE)
+"""Marks of a description that lists the values of its argument."""
 
 STEP_LIMIT = 40
 """Room for the longest reference, one call per message."""
@@ -192,9 +196,11 @@ def _order(site: _Site) -> Fault | None:
 
 
 def _failing(site: _Site) -> Call | None:
-    """The call with a text argument that names nothing; None when it has none."""
+    """The call with a text argument that names nothing; None when it has none, or only texts from a list of values."""
     name, arguments = site.call
-    keys = [key for key, value in sorted(arguments.items()) if isinstance(value, str)]
+    properties = _document(site)["parameters"]["properties"]
+    listed = [key for key, node in properties.items() if _LISTED.search(node.get("description", ""))]
+    keys = [key for key, value in sorted(arguments.items()) if isinstance(value, str) and key not in listed]
     return (name, {**arguments, site.rng.choice(keys): "zz_nothing_zz"}) if keys else None
 
 
@@ -236,8 +242,13 @@ def _cut(site: _Site) -> Fault | None:
 
 
 def _loop(site: _Site) -> Fault | None:
-    if not site.at or site.at + 1 == len(site.calls):
+    done = site.calls[: site.at]
+    if not done or done[-1][0] in writers():
         return None
+    toolbox = Toolbox(site.task)
+    results = [toolbox.call(*call).text for turn in [*site.turns[: site.turn], done, done[-1:]] for call in turn]
+    if _is_error(results[-1]):
+        return None  # a loop of failing calls is a failure to recover
     return site.put("loop", site.calls[: site.at], loop=True, broken=labels.BUDGET_CUT)
 
 
@@ -318,7 +329,8 @@ def expected(task: Task, fault: Fault) -> str:
     if fault.broken:
         return fault.broken
     calls = fault.turns[fault.turn]
-    if found.error.endswith("state_mismatch") and _changed(task, fault):
+    wrote = [n for (n, _), text in zip(calls, found.results, strict=True) if n in writers() and not _is_error(text)]
+    if found.error.endswith("state_mismatch") and wrote:
         return labels.STATE_MISMATCH
     if _ends_in_error(calls, found.results):
         return labels.RECOVERY_FAILURE
@@ -327,23 +339,31 @@ def expected(task: Task, fault: Fault) -> str:
     return labels.RESPONSE_MISMATCH
 
 
-def _changed(task: Task, fault: Fault) -> bool:
-    """Whether the turn's calls changed the state that the checker compares."""
-    toolbox = Toolbox(task)
-    for calls in fault.turns[: fault.turn]:
-        for call in calls:
-            toolbox.call(*call)
-    for call in fault.turns[fault.turn]:
-        before = copy.deepcopy(toolbox.instances)
-        toolbox.call(*call)
-        if not state_checker(toolbox.instances, before)["valid"]:
-            return True
-    return False
+@cache
+def writers() -> frozenset[str]:
+    """Return the tools that were seen to change the state that the checker compares, in any reference."""
+    found = set()
+    for task in (task for task in load_tasks().values() if task.category == "base"):
+        toolbox = Toolbox(task)
+        for name, arguments in (call for turn in reference_turns(task) for call in turn):
+            before = None if name in found else copy.deepcopy(toolbox.instances)
+            toolbox.call(name, arguments)
+            if before is not None and not state_checker(toolbox.instances, before)["valid"]:
+                found.add(name)
+    return frozenset(found)
+
+
+_ERRORS = ('"error":', '"login_status": false, "message"', '{"success": false')
+_OPENINGS = ("Error", "[{'error'", "['Error")
+
+
+def _is_error(text: str) -> bool:
+    return any(part in text for part in _ERRORS) or text.startswith(_OPENINGS)
 
 
 def _ends_in_error(calls: Sequence[Call], results: Sequence[str]) -> bool:
     """Whether a call failed and no later call of its tool succeeded."""
-    failed = ['"error":' in text or text.startswith(("Error", "[{'error'", "['Error")) for text in results]
+    failed = [_is_error(text) for text in results]
     for at, (name, _) in enumerate(calls):
         later = zip(calls[at + 1 :], failed[at + 1 :], strict=True)
         if failed[at] and not any(other == name and not error for (other, _), error in later):

@@ -17,6 +17,7 @@ from seal.diagnosis.rules import Diagnosis, diagnose
 def play(task: Task, fault: Fault) -> tuple[TurnEvidence, ...]:
     """Play a run with a fault as a training episode without cues; the evidence of every turn."""
     params = {"omega": {"version": 0, "cues": {}}, "tool_prompt_mode": fault.mode, "max_steps": STEP_LIMIT}
+    params["enforce_available_tools"] = False  # as in the package, which one reference relies on
     episode = BfclEpisode(task, read_settings(params), Guard())
     for text, cut in (message for turn in fault.messages for message in turn):
         if episode.step(text, cut)["is_terminated"]:

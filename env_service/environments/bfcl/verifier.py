@@ -118,11 +118,12 @@ def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: b
 def _absent(expected: ReferenceTurn, results: list[str]) -> tuple[str, ...]:
     left = Counter(expected.results) - Counter(results)
     absent = []
-    for tool, result in zip(expected.tools, expected.results, strict=False):
+    # Of calls with the same result the last are absent: one that reads back what a write has shown is often left out.
+    for tool, result in reversed(list(zip(expected.tools, expected.results, strict=False))):
         if left[result] > 0:
             left[result] -= 1
             absent.append(tool)
-    return tuple(absent)
+    return tuple(reversed(absent))
 
 
 def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
