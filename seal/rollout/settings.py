@@ -14,7 +14,8 @@ class RolloutSettings:
     max_steps: assistant messages a training trajectory may hold (paper, Table
     4); validation follows the benchmark's own limit. max_message_tokens: of one
     assistant message; a whole trajectory has data.max_response_length, prompt and
-    response together rollout.max_model_len. deadline_s: of the whole trajectory.
+    response together rollout.max_model_len. validation_message_tokens: of one message
+    in validation; the official runner asks for 4,096, or what the context leaves. deadline_s: of the whole trajectory.
     generation_timeout_s: of one message, from the request to the engine to its
     last token, queueing included. attempts: how often
     a trajectory is started over after a failure of infrastructure. seed: with
@@ -26,6 +27,7 @@ class RolloutSettings:
 
     max_steps: int = 20
     max_message_tokens: int = 1024
+    validation_message_tokens: int = 4096
     deadline_s: float = 900.0
     generation_timeout_s: float = 600.0
     attempts: int = 2
@@ -35,7 +37,7 @@ class RolloutSettings:
     concurrency: int = 128
 
     def __post_init__(self):
-        for name in ("max_steps", "max_message_tokens", "attempts", "concurrency"):
+        for name in ("max_steps", "max_message_tokens", "validation_message_tokens", "attempts", "concurrency"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"seal.rollout.{name} is {value}; it must be a whole number of at least 1.")

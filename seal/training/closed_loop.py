@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seal.diagnosis.blame import BLAMES, counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import rules
 from seal.diagnosis.sources import SOURCES, relabel
@@ -27,13 +28,15 @@ class LoopSettings:
     """The `seal` block of a recipe, as far as the closed loop reads it.
 
     enabled: False makes the run vanilla GRPO (w = 1, no Omega) that still
-    diagnoses and logs. source: where labels come from (the controls). window:
-    steps that C_t calls recent. interface, closed_loop: send an Omega; evolve
+    diagnoses and logs. source: where labels come from (the controls). blame: whether
+    failures that a turn inherited count (observed) or not (own). window: steps that
+    C_t calls recent. interface, closed_loop: send an Omega; evolve
     it and rho from C_t.
     """
 
     enabled: bool
     source: str
+    blame: str
     window: int
     seed: int
     interface: bool
@@ -47,6 +50,8 @@ class LoopSettings:
         diagnosis, interface = config["diagnosis"], config["interface"]
         if diagnosis["source"] not in SOURCES:
             raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
+        if diagnosis["blame"] not in BLAMES:
+            raise ValueError(f"seal.diagnosis.blame is {diagnosis['blame']!r}; choose one of {', '.join(BLAMES)}.")
         try:
             rules(diagnosis["taxonomy"])
         except ValueError as error:
@@ -56,6 +61,7 @@ class LoopSettings:
         return cls(
             enabled=bool(config["enabled"]),
             source=diagnosis["source"],
+            blame=diagnosis["blame"],
             window=int(diagnosis["window"]),
             seed=int(config["seed"]),
             interface=bool(interface["enabled"]),
@@ -120,7 +126,7 @@ class ClosedLoop:
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        diagnosed = [records[i].labels for i in counted]
+        diagnosed = [counted_labels(records[i].labels, records[i].diagnosis, settings.blame) for i in counted]
         labels = relabel(diagnosed, settings.source, settings.seed, step, self._observed)
         w = [1.0] * len(counted)
         if settings.enabled:

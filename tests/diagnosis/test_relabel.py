@@ -1,4 +1,4 @@
-"""``python -m seal.diagnosis relabel``: a log's diagnosis redone offline."""
+"""`seal diagnose relabel`: a log's diagnosis redone offline."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def line(labels):
 
 def command(path, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "seal.diagnosis", "relabel", str(path), *arguments],
+        [sys.executable, "-m", "seal.cli.diagnose", "relabel", str(path), *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -27,7 +27,7 @@ from env_service.environments.bfcl.verifier import (
     compare,
     reference,
     shared_verdict,
-    shares_cards,
+    shares_state,
     verdict,
 )
 from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
@@ -293,8 +293,10 @@ class BfclEpisode:
     def _judge(self) -> bool:
         # The official runner fails a run that it cut, unless the cut fell in the last turn.
         judged = self._turn.stop in ("answered", "step_limit")
-        if judged and self._in_last_turn and shares_cards(self._task):
-            return shared_verdict(self._task, [[_played(call) for call in turn.calls] for turn in self._turns])
+        if judged and self._in_last_turn:
+            played = [[_played(call) for call in turn.calls] for turn in self._turns]
+            if shares_state(self._task, played):
+                return shared_verdict(self._task, played)
         return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
 
     def _answer(self, state: list[Json], action: ActionEvidence | None) -> Json:

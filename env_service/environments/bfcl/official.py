@@ -1,7 +1,7 @@
 """The package's own checker, run in clean surroundings.
 
-The package keeps simulators in its module's globals and lets the inflated
-scenarios share dictionaries. Here every check starts as in a fresh process.
+The package keeps simulators in its module's globals and lets them share
+dictionaries and default arguments. Here every check starts as in a fresh process.
 The service does not use this slow path; what validates the service does.
 """
 
@@ -19,6 +19,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import long_context
 
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.formats.base import Call
+from env_service.environments.bfcl.tools import simulator_class
 
 _RUNS = itertools.count()
 
@@ -45,6 +46,8 @@ def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> Outcome:
     for name, value in pristine.items():
         shared[name].clear()
         shared[name].update(copy.deepcopy(value))
+    for default in simulator_class("TwitterAPI").post_tweet.__defaults__:
+        default.clear()
     model = f"seal_{next(_RUNS)}"
     entry = {
         "id": task.id,
@@ -66,7 +69,8 @@ def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> Outcome:
     if played is not None:
         results = tuple(text for message in played[-1]["model"] for text in message)
         return Outcome(False, len(played) - 1, found["error_type"], results)
-    turn = int(found["error_message"].rstrip(".").rsplit(" ", 1)[1])  # a missing response names its turn in its text only
+    # A missing response names its turn only in its text.
+    turn = int(found["error_message"].rstrip(".").rsplit(" ", 1)[1])
     results = found["details"]["model_response (including all previous turns)"]
     return Outcome(False, turn, found["error_type"], tuple(results[-sum(map(len, turns[turn])) :]))
 

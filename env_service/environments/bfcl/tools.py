@@ -132,11 +132,25 @@ def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
     return violations(marshal.loads(arguments), _documents()[tool])
 
 
+def tweet_defaults() -> dict[str, list[str]]:
+    """Return new lists in place of the defaults of `post_tweet`.
+
+    The package's own are two objects per process, which `mention` appends to.
+    """
+    return {"tags": [], "mentions": []}
+
+
 class Toolbox:
     """The clean, isolated simulators of one task."""
 
-    def __init__(self, task: Task, label: str = "model") -> None:
-        """Load the task's initial state; label only tells apart what the package's renaming writes into strings."""
+    def __init__(self, task: Task, label: str = "model", defaults: Mapping[str, list[str]] | None = None) -> None:
+        """Load the task's initial state.
+
+        label only distinguishes what the package's renaming writes into strings. defaults
+        holds the lists that `post_tweet` puts into a tweet when they are left out (see
+        :func:`tweet_defaults`); new ones when None.
+        """
+        self._tweet_defaults = tweet_defaults() if defaults is None else defaults
         self.instances: dict[str, Any] = {name: _load(name, task) for name in task.involved_classes}
         self._methods: dict[str, Callable[..., Any]] = {}
         self._instance_names: dict[str, str] = {}
@@ -155,6 +169,8 @@ class Toolbox:
             values = {_keyword(key): self._as_source_reads_it(value, 1) for key, value in arguments.items()}
         except _SourceError as error:
             return CallOutcome(_failure(str(error)), "signature")
+        if name.strip() == "post_tweet":
+            values = {**self._tweet_defaults, **values}
         try:
             _signature(method.__name__).bind(**values)
             error_class: CallError = "execution"

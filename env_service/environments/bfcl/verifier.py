@@ -21,7 +21,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_c
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats.base import Call
-from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
+from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference, tweet_defaults
 
 
 @dataclass(frozen=True)
@@ -152,23 +152,27 @@ class Played:
     text: str | None = None
 
 
-def shares_cards(task: Task) -> bool:
-    """Return True when the official checker's two simulators alias the same credit cards.
+def shares_state(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
+    """Return True when the official checker's two simulators may alias state in this run.
 
     In the inflated travel scenario the extension's cards are the module's own
-    dictionaries, so what the model does to their balance is seen in the
-    reference's state too: an insurance bought with such a card is no state
-    mismatch officially, though it is one on clean simulators.
+    dictionaries, so what the model does to their balance is seen in the reference's
+    state too: an insurance bought with such a card is officially no state mismatch,
+    though it is one on clean simulators. In the same way a `mention` appends to the
+    default list that both simulators put into their tweets.
     """
-    return task.long_context and "TravelAPI" in task.involved_classes
+    cards = task.long_context and "TravelAPI" in task.involved_classes
+    return cards or any(call.name.strip() == "mention" for calls in turns for call in calls)
 
 
 def shared_verdict(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
-    """Return the official verdict of a complete run of a task that `shares_cards`."""
-    model, expected = Toolbox(task), Toolbox(task, label="ground_truth")
-    cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
-    own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
-    expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
+    """Return the official verdict of a complete run that `shares_state`."""
+    defaults = tweet_defaults()
+    model, expected = Toolbox(task, defaults=defaults), Toolbox(task, label="ground_truth", defaults=defaults)
+    if task.long_context and "TravelAPI" in task.involved_classes:
+        cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
+        own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
+        expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
     results: list[str] = []
     for calls, reference_calls in zip(turns, task.reference, strict=True):
         results += [model.call(c.name, c.arguments).text if c.text is None else c.text for c in calls]
@@ -192,6 +196,7 @@ def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Ver
     for calls, expected in zip(turns, reference(task), strict=False):
         results += [toolbox.call(*call).text for call in calls]
         comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
-    if shares_cards(task) and len(turns) == len(task.reference):
-        return Verdict(shared_verdict(task, [[Played(*call) for call in calls] for calls in turns]), tuple(comparisons))
+    played = [[Played(*call) for call in calls] for calls in turns]
+    if len(turns) == len(task.reference) and shares_state(task, played):
+        return Verdict(shared_verdict(task, played), tuple(comparisons))
     return Verdict(verdict(task, comparisons, ended=True), tuple(comparisons))
