@@ -1,8 +1,8 @@
 """JSON bytes for the wire, whatever a policy wrote into its arguments.
 
-Almost everything goes through orjson, dataclasses included. Values that it refuses and a policy can
-produce (lone surrogates, integers beyond 64 bits, very deep nesting) are made
-plain first: an answer must never fail on its content.
+Almost everything goes through orjson, dataclasses included. Values that orjson
+refuses and a policy can produce (lone surrogates, integers beyond 64 bits, very
+deep nesting) are simplified first: an answer must never fail because of its content.
 """
 
 from __future__ import annotations

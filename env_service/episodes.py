@@ -1,6 +1,6 @@
-"""Episodes: who is open, who may act, when they end.
+"""The open episodes: which exist, which request may act on them, and when they end.
 
-Everything that a client can do wrong with an id is answered here. Each episode
+This module answers everything that a client can do wrong with an id. An episode
 takes one request at a time; a repeated /step is recognised by its step_id.
 """
 
@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from env_service.history import EpisodeHistory
 from env_service.metrics import Metrics
-from env_service.settings import ServiceSettings
-from env_service.workers import NO_EPISODE, EpisodeLog, RequestRefused, WorkerPool
+from env_service.pool import WorkerPool
+from env_service.refusals import NO_EPISODE, RequestRefused
+from env_service.settings import ServerSettings, variable
 
 _LOG = logging.getLogger(__name__)
-_REMEMBERED = 4096
+_REMEMBERED_IDS = 4096
 
 
 @dataclass(eq=False)
-class _Entry:
-    log: EpisodeLog
+class _OpenEpisode:
+    history: EpisodeHistory
     create_id: str | None
     used: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -35,84 +37,84 @@ class _Entry:
 class Episodes:
     """The open episodes of the service."""
 
-    def __init__(self, settings: ServiceSettings, pool: WorkerPool, metrics: Metrics) -> None:
-        """The pool must have been started."""
+    def __init__(self, settings: ServerSettings, pool: WorkerPool, metrics: Metrics) -> None:
+        """The pool must be running before the first call."""
         self._settings = settings
         self._pool = pool
         self._metrics = metrics
-        self._open: dict[str, _Entry] = {}
+        self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
 
     def __len__(self) -> int:
         """How many are open."""
         return len(self._open)
 
-    async def create(self, log: EpisodeLog, create_id: str | None) -> bytes:
+    async def create(self, history: EpisodeHistory, create_id: str | None) -> bytes:
         """Open an episode; JSON of /create's data."""
-        known = self._open.get(log.id)
+        known = self._open.get(history.id)
         if known is not None:
             return await self._repeat(known, create_id)
         if len(self._open) >= self._settings.max_episodes:
-            self._metrics.failures["too_many_episodes"] += 1
+            self._metrics.failures.labels("too_many_episodes").inc()
             limit = self._settings.max_episodes
-            raise RequestRefused(f"{limit} episodes are open: release some, or raise BFCL_MAX_EPISODES.", 429)
-        entry = _Entry(log, create_id, time.monotonic())
-        self._open[log.id] = entry
+            raise RequestRefused(f"{limit} episodes are open: release some, or raise {variable('max_episodes')}.", 429)
+        entry = _OpenEpisode(history, create_id, time.monotonic())
+        self._open[history.id] = entry
         async with entry.lock:
             try:
-                answer = await self._pool.create(log)
+                answer = await self._pool.create(history)
             except BaseException:
-                # Whatever went wrong, a create that fails leaves nothing behind.
-                del self._open[log.id]
-                self._metrics.failures["create"] += 1
+                # Whatever went wrong, a failed create leaves nothing behind.
+                del self._open[history.id]
+                self._metrics.failures.labels("create").inc()
                 raise
-        self._metrics.episodes["created"] += 1
+        self._metrics.episodes.labels("created").inc()
         return answer.body
 
-    async def _repeat(self, known: _Entry, create_id: str | None) -> bytes:
-        """Answer a create that was sent twice; any other use of an open id is refused."""
+    async def _repeat(self, known: _OpenEpisode, create_id: str | None) -> bytes:
+        """Answer a create that was sent twice; refuse any other use of an open id."""
         async with known.lock:
-            if create_id is None or create_id != known.create_id or known.log.steps:
-                name = known.log.id
+            if create_id is None or create_id != known.create_id or known.history.steps:
+                name = known.history.id
                 raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
-            self._still_open(known)
-            return (await self._pool.look("start", known.log, {})).body
+            self._require_open(known)
+            return (await self._pool.inspect("start", known.history, {})).body
 
     async def step(self, instance_id: str | None, content: str, step_id: str | None, truncated: bool) -> bytes:
-        """Hand on one assistant message; JSON of /step's data."""
+        """Pass on one assistant message; JSON of /step's data."""
         entry = self._entry(instance_id)
         async with entry.lock:
-            self._still_open(entry)
+            self._require_open(entry)
             if step_id is not None and entry.last_step is not None and entry.last_step[0] == step_id:
                 if entry.last_step[1] != content:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
                 return entry.last_step[2]
             try:
-                answer = await self._pool.step(entry.log, content, truncated)
+                answer = await self._pool.step(entry.history, content, truncated)
             except RequestRefused:
-                self._metrics.failures["lost" if entry.log.lost else "step"] += 1
+                self._metrics.failures.labels("lost" if entry.history.lost else "step").inc()
                 raise
             entry.used = time.monotonic()
             if answer.header.get("error"):
-                self._metrics.tool_errors[answer.header["error"]] += 1
+                self._metrics.tool_errors.labels(answer.header["error"]).inc()
             if answer.header["done"] and not entry.finished:
                 entry.finished = True
-                self._metrics.episodes["finished"] += 1
+                self._metrics.episodes.labels("finished").inc()
             if step_id is not None:
                 entry.last_step = (step_id, content, answer.body)
             return answer.body
 
-    async def look(self, op: str, instance_id: str | None, arguments: Mapping[str, Any]) -> bytes:
+    async def inspect(self, op: str, instance_id: str | None, arguments: Mapping[str, Any]) -> bytes:
         """Evaluate or describe an episode; JSON of the data."""
         entry = self._entry(instance_id)
         async with entry.lock:
-            self._still_open(entry)
-            answer = await self._pool.look(op, entry.log, arguments)
+            self._require_open(entry)
+            answer = await self._pool.inspect(op, entry.history, arguments)
             entry.used = time.monotonic()
             return answer.body
 
     async def release(self, instance_id: str | None) -> bool:
-        """Close an episode; False when it is not open."""
+        """Close an episode; False if it is not open."""
         if instance_id is None:
             raise RequestRefused("instance_id is missing.")
         entry = self._open.get(instance_id)
@@ -124,48 +126,49 @@ class Episodes:
             await self._close(entry, "released")
         return True
 
-    async def reap(self) -> int:
-        """Close episodes that were idle too long; how many."""
+    async def close_idle(self) -> int:
+        """Close episodes that were idle for too long; returns how many."""
         limit = time.monotonic() - self._settings.idle_seconds
         idle = [entry for entry in self._open.values() if entry.used < limit and not entry.lock.locked()]
         for entry in idle:
             async with entry.lock:
-                if self._open.get(entry.log.id) is entry:
+                if self._open.get(entry.history.id) is entry:
                     await self._close(entry, "expired")
         return len(idle)
 
-    async def _close(self, entry: _Entry, why: str) -> None:
-        del self._open[entry.log.id]
-        self._closed[entry.log.id] = why
-        if len(self._closed) > _REMEMBERED:
+    async def _close(self, entry: _OpenEpisode, event: str) -> None:
+        del self._open[entry.history.id]
+        self._closed[entry.history.id] = event
+        if len(self._closed) > _REMEMBERED_IDS:
             self._closed.popitem(last=False)
-        self._metrics.episodes[why] += 1
-        await self._pool.release(entry.log)
+        self._metrics.episodes.labels(event).inc()
+        await self._pool.release(entry.history)
 
-    def _entry(self, instance_id: str | None) -> _Entry:
+    def _entry(self, instance_id: str | None) -> _OpenEpisode:
         if instance_id is None:
             raise RequestRefused("instance_id is missing.")
         entry = self._open.get(instance_id)
         if entry is None:
-            why = self._closed.get(instance_id)
-            state = f"was {why}" if why else "is unknown"
+            event = self._closed.get(instance_id)
+            state = f"was {event}" if event else "is unknown"
             raise RequestRefused(f"instance_id {instance_id!r} {state}: create an episode first.", code=NO_EPISODE)
         return entry
 
-    def _still_open(self, entry: _Entry) -> None:
-        if self._open.get(entry.log.id) is not entry:
-            self._entry(entry.log.id)
-            raise RequestRefused(f"instance_id {entry.log.id!r} was closed while the request waited.", code=NO_EPISODE)
+    def _require_open(self, entry: _OpenEpisode) -> None:
+        name = entry.history.id
+        if self._open.get(name) is not entry:
+            self._entry(name)
+            raise RequestRefused(f"instance_id {name!r} was closed while the request waited.", code=NO_EPISODE)
 
 
-async def reap_forever(episodes: Episodes, idle_seconds: float) -> None:
-    """Close idle episodes from time to time; no failure of one round ends the next."""
+async def expire_idle_episodes(episodes: Episodes, idle_seconds: float) -> None:
+    """Close idle episodes from time to time; a failed round does not end the loop."""
     while True:
         await asyncio.sleep(min(30.0, idle_seconds / 2))
         try:
-            closed = await episodes.reap()
+            closed = await episodes.close_idle()
         except (RuntimeError, OSError):
-            _LOG.exception("closing idle episodes failed; trying again")
+            _LOG.exception("closing idle episodes failed; the next round tries again")
             continue
         if closed:
             _LOG.info("closed %d idle episodes", closed)

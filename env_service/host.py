@@ -1,7 +1,7 @@
 """What a worker process does with a request: it holds episodes and answers for them.
 
-A request is [op, episode, arguments]; the answer is a header and a body that is
-already JSON, so that the HTTP process passes it on without reading it.
+A request is [op, episode, arguments]. The answer is a header and a body that is
+already JSON, so that the HTTP process passes the body on without reading it.
 """
 
 from __future__ import annotations
@@ -9,42 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from env_service.activity import Position
 from env_service.encoding import encode
 from env_service.environments import base
 
-Position = tuple[int, int]
-"""A guarded call within an episode: (step, call of that step), both from 0."""
+_MAX_BROKEN_PER_STEP = 3
 
 
-class Watch(Protocol):
-    """Told when guarded calls begin and end, so that someone outside can time them."""
+class CallObserver(Protocol):
+    """Learns when guarded calls begin and end, so that another process can time them."""
 
     def begin(self, position: Position) -> None:
         """A guarded call begins."""
 
     def end(self) -> None:
-        """It has ended."""
-
-
-_MAX_BROKEN_A_STEP = 3
+        """The guarded call returned."""
 
 
 class EpisodeGuard(base.Guard):
-    """Numbers the guarded calls of an episode and skips those that broke a limit before.
+    """Numbers the guarded calls of an episode and skips those that exceeded a limit before.
 
     After three broken calls in one step the rest of that step is skipped too, so
-    that one message cannot cost a worker a call.
+    that one message cannot cost a worker per call.
     """
 
-    def __init__(self, watch: Watch, broken: Mapping[Position, str]) -> None:
-        """broken maps the positions of calls that must not run again to what they broke."""
-        self._watch = watch
+    def __init__(self, observer: CallObserver, broken: Mapping[Position, str]) -> None:
+        """broken maps the positions of calls that must not run again to the reason."""
+        self._observer = observer
         self._broken = dict(broken)
         self.step = 0
         self._call = 0
 
     def next_step(self) -> None:
-        """Count one step as made."""
+        """Count one step as done."""
         self.step += 1
         self._call = 0
 
@@ -55,22 +52,22 @@ class EpisodeGuard(base.Guard):
         if position in self._broken:
             return refused(self._broken[position])
         broken = [call for step, call in self._broken if step == self.step]
-        if len(broken) >= _MAX_BROKEN_A_STEP and position[1] > max(broken):
+        if len(broken) >= _MAX_BROKEN_PER_STEP and position[1] > max(broken):
             return refused("earlier calls of this message exceeded the limits")
-        self._watch.begin(position)
+        self._observer.begin(position)
         result = call()
-        # Not in a finally: when the call ends the process, the watch must still name it.
-        self._watch.end()
+        # Not in a finally: when the call ends the process, the record must still name it.
+        self._observer.end()
         return result
 
 
 class Host:
     """The episodes of one process."""
 
-    def __init__(self, watch: Watch) -> None:
-        """watch is told of every guarded call."""
-        self._watch = watch
-        self._episodes: dict[str, tuple[base.Episode, EpisodeGuard]] = {}
+    def __init__(self, observer: CallObserver) -> None:
+        """observer learns of every guarded call."""
+        self._observer = observer
+        self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard]] = {}
         self._operations = {
             "create": self._create,
             "start": self._start,
@@ -93,7 +90,7 @@ class Host:
 
     def _create(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         environment = base.get_environment(arguments["env_type"])
-        guard = EpisodeGuard(self._watch, {(step, call): why for step, call, why in arguments.get("broken", ())})
+        guard = EpisodeGuard(self._observer, {(step, call): why for step, call, why in arguments.get("broken", ())})
         opened = environment.open(arguments["task_id"], arguments["params"], guard)
         data = _opening(opened, episode)
         self._episodes[episode] = (opened, guard)
@@ -136,7 +133,7 @@ class Host:
         return {}, base.get_environment(arguments["env_type"]).version()
 
 
-def _opening(opened: base.Episode, episode: str) -> base.Json:
+def _opening(opened: base.EnvironmentEpisode, episode: str) -> base.Json:
     data = opened.start()
     data["info"]["instance_id"] = episode
     return data

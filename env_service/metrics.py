@@ -1,55 +1,45 @@
-"""Counters and latencies of the service, written in Prometheus' text format."""
+"""The Prometheus metrics of the service."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+disable_created_metrics()
+
 
 class Metrics:
-    """What happened since the service started."""
+    """What happened since the service started.
+
+    episodes: counted by event. failures: by cause. tool_errors: by class.
+    """
 
     def __init__(self) -> None:
-        """Everything starts at zero."""
-        self.episodes: Counter[str] = Counter()
-        self.failures: Counter[str] = Counter()
-        self.tool_errors: Counter[str] = Counter()
-        self._requests: Counter[tuple[str, int]] = Counter()
-        self._latency: dict[str, list[int]] = {}
-        self._seconds: Counter[str] = Counter()
+        """Every metric starts at zero."""
+        self._registry = CollectorRegistry()
+        self.episodes = self._counter("episodes", "Episodes by event.", "event")
+        self.failures = self._counter("failures", "Requests that failed, by cause.", "cause")
+        self.tool_errors = self._counter("tool_errors", "Steps with a tool error, by class.", "class")
+        self._requests = self._counter("requests", "Answered requests.", "verb", "status")
+        self._seconds = Histogram(
+            "env_service_request_seconds", "Time to answer.", ("verb",), buckets=_BOUNDS, registry=self._registry
+        )
+
+    def gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
+        """Add a gauge whose value is read whenever the metrics are."""
+        Gauge(f"env_service_{name}", description, registry=self._registry).set_function(read)
 
     def observe(self, verb: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        self._requests[verb, status] += 1
-        buckets = self._latency.setdefault(verb, [0] * (len(_BOUNDS) + 1))
-        buckets[bisect_left(_BOUNDS, seconds)] += 1
-        self._seconds[verb] += seconds
+        self._requests.labels(verb, status).inc()
+        self._seconds.labels(verb).observe(seconds)
 
-    def text(self, gauges: Mapping[str, float]) -> str:
-        """All figures, the given gauges included (name without prefix to value)."""
-        lines: list[str] = []
-        for name, value in gauges.items():
-            lines += [f"# TYPE env_service_{name} gauge", f"env_service_{name} {value:g}"]
-        lines += _counter("episodes_total", "event", self.episodes)
-        lines += _counter("failures_total", "cause", self.failures)
-        lines += _counter("tool_errors_total", "class", self.tool_errors)
-        lines.append("# TYPE env_service_requests_total counter")
-        for (verb, status), count in sorted(self._requests.items()):
-            lines.append(f'env_service_requests_total{{verb="{verb}",status="{status}"}} {count}')
-        lines.append("# TYPE env_service_request_seconds histogram")
-        for verb, buckets in sorted(self._latency.items()):
-            total = 0
-            for bound, count in zip((*map(str, _BOUNDS), "+Inf"), buckets, strict=True):
-                total += count
-                lines.append(f'env_service_request_seconds_bucket{{verb="{verb}",le="{bound}"}} {total}')
-            lines.append(f'env_service_request_seconds_sum{{verb="{verb}"}} {self._seconds[verb]:.6f}')
-            lines.append(f'env_service_request_seconds_count{{verb="{verb}"}} {total}')
-        return "\n".join(lines) + "\n"
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
 
-
-def _counter(name: str, label: str, counts: Counter[str]) -> list[str]:
-    head = [f"# TYPE env_service_{name} counter"]
-    return head + [f'env_service_{name}{{{label}="{key}"}} {count}' for key, count in sorted(counts.items())]
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"env_service_{name}", description, labels, registry=self._registry)

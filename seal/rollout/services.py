@@ -1,8 +1,8 @@
 """The environment services of a run: which one an episode is played on.
 
-An episode's key draws one of them (rendezvous hashing), so that the load is
+An episode's key selects one of them (rendezvous hashing), so that the load is
 even and the loss of a service moves only its own episodes. A service that
-failed is left out until it says again that it is well.
+failed is not used until it reports that it is healthy again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from seal.rollout.settings import ServiceSettings
 logger = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 1.0
-"""How often a service that failed is asked after its health while no other one is up."""
+"""How often a failed service is probed while no other one is up."""
 REPROBE_EVERY_S = 15.0
-"""The same while another one is up, so that a hanging service holds up few episodes."""
+"""The same while another one is up, so that a hanging service delays few episodes."""
 
 
 def addresses(env_url: str | Iterable[str]) -> tuple[str, ...]:
@@ -37,65 +37,65 @@ def ranked(key: str, urls: Iterable[str]) -> list[str]:
 
 
 @dataclass
-class _Place:
+class _Replica:
     client: EnvironmentClient
     up: bool = True
-    asked: float = 0.0
+    probed: float = 0.0
 
 
 class Services:
-    """The services of one process, and which of them failed last.
+    """The services of one process, and which of them are up.
 
-    restart_wait_s: how long to wait while none is up, before a fault says so.
+    restart_wait_s: how long to wait while none is up before raising a fault.
     """
 
     def __init__(self, clients: Sequence[EnvironmentClient], restart_wait_s: float):
-        self._places = {client.url: _Place(client) for client in clients}
+        self._replicas = {client.url: _Replica(client) for client in clients}
         self._restart_wait_s = restart_wait_s
 
     async def choose(self, key: str) -> EnvironmentClient:
-        """The first service in the key's order that is up; waits for one when all are down."""
-        order = [self._places[url] for url in ranked(key, self._places)]
+        """The first service in the key's order that is up; waits for one if all are down."""
+        order = [self._replicas[url] for url in ranked(key, self._replicas)]
         deadline = time.monotonic() + self._restart_wait_s
         while True:
-            for place in order:
-                if place.up or await self._is_back(place):
-                    return place.client
+            for replica in order:
+                if replica.up or await self._is_back(replica):
+                    return replica.client
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
                     "unreachable",
-                    f"no environment service ({', '.join(self._places)}) was well again within "
+                    f"no environment service ({', '.join(self._replicas)}) was healthy again within "
                     f"env_service.restart_wait_s={self._restart_wait_s:g}",
                 )
             await asyncio.sleep(PROBE_EVERY_S)
 
     def failed(self, client: EnvironmentClient, fault: EnvironmentFault) -> None:
-        """Leave a service out until it answers again."""
-        place = self._places[client.url]
-        if place.up:
-            logger.warning("environment service left out until it answers again: %s", fault)
-        place.up, place.asked = False, time.monotonic()
+        """Stop using a service until it answers again."""
+        replica = self._replicas[client.url]
+        if replica.up:
+            logger.warning("environment service not used until it answers again: %s", fault)
+        replica.up, replica.probed = False, time.monotonic()
 
     async def close(self) -> None:
         """Close all connections."""
-        for place in self._places.values():
-            await place.client.close()
+        for replica in self._replicas.values():
+            await replica.client.close()
 
-    async def _is_back(self, place: _Place) -> bool:
-        pause = REPROBE_EVERY_S if any(other.up for other in self._places.values()) else PROBE_EVERY_S
-        if time.monotonic() - place.asked < pause:
+    async def _is_back(self, replica: _Replica) -> bool:
+        pause = REPROBE_EVERY_S if any(other.up for other in self._replicas.values()) else PROBE_EVERY_S
+        if time.monotonic() - replica.probed < pause:
             return False
-        place.asked = time.monotonic()  # before the answer, so that one episode asks for all
-        if not await place.client.healthy():
+        replica.probed = time.monotonic()  # before the answer, so that one episode probes for all
+        if not await replica.client.healthy():
             return False
-        if not place.up:
-            logger.warning("environment service %s answers again", place.client.url)
-        place.up = True
+        if not replica.up:
+            logger.warning("environment service %s answers again", replica.client.url)
+        replica.up = True
         return True
 
 
 @functools.cache
 def shared_services(urls: tuple[str, ...], env_type: str, settings: ServiceSettings) -> Services:
-    """The process's services; the agent loops of one worker share connections and what they know of failures."""
+    """The process's services; the agent loops of one worker share connections and their knowledge of failures."""
     clients = [EnvironmentClient(url, env_type, settings.timeout_s, settings.attempts) for url in urls]
     return Services(clients, settings.restart_wait_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import re
@@ -184,6 +185,40 @@ def test_bad_requests_get_a_sentence_and_a_4xx(client: Client, verb: str, body: 
     assert client.post("release", {"instance_id": "nobody"})[0] == 200
 
 
+def answer_of(method: str, port: int, path: str) -> http.client.HTTPResponse:
+    """The answer to a request without a body; its content is read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/step", "POST"),
+        ("DELETE", "//release", "POST"),
+        ("POST", "/healthz", "GET"),
+        ("PUT", "/version", "GET"),
+    ],
+)
+def test_a_wrong_method_is_answered_with_the_allowed_one(service: int, method: str, path: str, allowed: str) -> None:
+    answer = answer_of(method, service, path)
+    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+
+
+def test_a_doubled_slash_is_answered_like_a_single_one(client: Client) -> None:
+    body = {"env_type": "bfcl", "params": {"split": "base"}}
+    assert client.post("/get_env_profile", body) == client.post("get_env_profile", body)
+    created = client.ok("/create", {"task_id": TASK, "instance_id": "slashes", "params": COMPACT})
+    assert created["info"]["instance_id"] == "slashes"
+    client.ok("/release", {"instance_id": "slashes"})
+    for path in ("/healthz", "/version", "/metrics"):
+        assert answer_of("GET", client.port, f"/{path}").status == 200
+
+
 def test_a_duplicate_id_is_refused_and_the_first_episode_lives_on(client: Client, episode: str) -> None:
     status, answer = client.post("create", {"task_id": TASK, "instance_id": episode})
     assert (status, "already open" in answer["detail"]) == (400, True)
@@ -260,13 +295,18 @@ def test_too_many_episodes_get_a_429_and_idle_ones_expire(
         client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})
 
 
-def test_a_token_is_wanted_where_one_is_set(start_service: Callable[..., AbstractContextManager[int]]) -> None:
+def test_a_token_is_required_if_one_is_set(start_service: Callable[..., AbstractContextManager[int]]) -> None:
     with start_service(BFCL_WORKERS="1", BFCL_TOKEN="secret") as port:
         client = Client(port)
         body = {"task_id": TASK, "instance_id": "a", "params": COMPACT}
         assert client.post("create", body)[0] == 401
         assert client.post("create", body, Authorization="Bearer secre")[0] == 401
         assert client.post("create", body, Authorization="Bearer secret")[0] == 200
+        assert [answer_of("GET", port, path).status for path in ("/healthz", "//healthz", "//version")] == [
+            200,
+            200,
+            401,
+        ]
 
 
 def start(**variables: str) -> tuple[int, str]:
@@ -313,8 +353,8 @@ def test_a_second_environment_is_added_without_touching_the_service(
             assert (status, "was closed" in answer["detail"], answer["code"]) == (400, True, "episode_broken")
         assert client.say("b", "Done.")[0] == 200
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-        assert "env_service_worker_restarts 4\n" in metrics
-        assert 'env_service_failures_total{cause="lost"} 2\n' in metrics
+        assert "env_service_worker_restarts 4.0\n" in metrics
+        assert 'env_service_failures_total{cause="lost"} 2.0\n' in metrics
 
 
 def test_a_label_of_the_extending_guide_is_made_in_the_service(

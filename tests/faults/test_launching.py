@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from env_service.app import PROTOCOL
+from env_service.protocol import PROTOCOL
 from seal.launch.agreement import require_agreement
 from seal.launch.errors import LaunchError
 from seal.launch.interrupt import Interrupt

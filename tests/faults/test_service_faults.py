@@ -150,7 +150,7 @@ def warnings(caplog):
 
 
 def says_left_out(warning: str, url: str) -> bool:
-    return warning.startswith("environment service left out until it answers again: ") and url in warning
+    return warning.startswith("environment service not used until it answers again: ") and url in warning
 
 
 # --- the service ends ----------------------------------------------------------------
@@ -244,9 +244,9 @@ def test_killed_workers_are_not_noticed(own_service, undisturbed):
     outcome="the trajectory is lost and not started over; past `seal.infra_limit` the run stops",
 )
 def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
-    other = json.dumps(
-        {"success": True, "data": {"state": [{"role": "user", "content": "other"}], "is_terminated": False, "info": {}}}
-    ).encode()
+    state = [{"role": "user", "content": "other"}]
+    data = {"state": state, "reward": 0.0, "is_terminated": False, "info": {}}
+    other = json.dumps({"success": True, "data": data}).encode()
 
     def loses_its_memory():
         def spoil(verb, _):

@@ -37,7 +37,7 @@ def has_open_episodes(url: str) -> bool:
         figures = requests.get(f"{url}/metrics", timeout=5).text
     except requests.RequestException:
         return False
-    return "env_service_episodes_open" in figures and "env_service_episodes_open 0\n" not in figures
+    return "env_service_episodes_open" in figures and "env_service_episodes_open 0.0\n" not in figures
 
 
 def launch(*arguments: str) -> subprocess.CompletedProcess:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Set up the BFCL environment service alone, without torch or verl:
+# Set up only the BFCL environment service, without torch or verl:
 #   bash env_service/environments/bfcl/setup.sh
-# Where conda is found it makes (or reuses) a conda environment named bfcl, else a
+# If conda is found it makes (or reuses) a conda environment named bfcl, else a
 # virtual environment in .service_venv beside this file; then it writes
 # bfcl_data/multi_turn_processed.jsonl and the hash of the data it was made from.
 #   PYTHON      interpreter for the virtual environment, 3.11 or 3.12 (default: python3)
-#   BFCL_CONDA  0: do not use conda even where it is found
+#   BFCL_CONDA  0: do not use conda even if it is found
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,0 +1,79 @@
+"""What a worker process is doing now, in memory that it shares with the service.
+
+The worker writes the page; the service reads it to enforce deadlines and, after
+the worker's death, to learn which call ended it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from typing import NamedTuple
+
+_LAYOUT = struct.Struct("<qqqddd")
+
+Position = tuple[int, int]
+"""A guarded call within an episode: (step, call of that step), both counted from 0."""
+
+
+class Activity(NamedTuple):
+    """One state of the page.
+
+    request: number of the current request, from 1. step, call: position of the
+    guarded call. call_began, request_began: seconds of the monotonic clock, 0 when
+    none is running. processor_seconds: processor time of the worker at the last write.
+    """
+
+    request: int
+    step: int
+    call: int
+    call_began: float
+    request_began: float
+    processor_seconds: float
+
+
+class ActivityPage:
+    """The shared page, mapped from a file descriptor that both processes hold."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Map the page; the descriptor may be closed afterwards."""
+        self._memory = mmap.mmap(descriptor, _LAYOUT.size)
+        self._request = 0
+        self._request_began = 0.0
+
+    @staticmethod
+    def allocate() -> int:
+        """The descriptor of a new, zeroed page."""
+        descriptor = os.memfd_create("env_service_activity")
+        os.ftruncate(descriptor, _LAYOUT.size)
+        return descriptor
+
+    def read(self) -> Activity:
+        """The current state."""
+        return Activity(*_LAYOUT.unpack_from(self._memory))
+
+    def begin_request(self) -> None:
+        """Record that the next request starts."""
+        self._request += 1
+        self._request_began = time.monotonic()
+        self._write((0, 0), 0.0)
+
+    def end_request(self) -> None:
+        """Record that no request is running."""
+        self._request_began = 0.0
+        self._write((0, 0), 0.0)
+
+    def begin(self, position: Position) -> None:
+        """Record that a guarded call starts."""
+        self._write(position, time.monotonic())
+
+    def end(self) -> None:
+        """Record that the guarded call returned."""
+        self._write((0, 0), 0.0)
+
+    def _write(self, position: Position, call_began: float) -> None:
+        _LAYOUT.pack_into(
+            self._memory, 0, self._request, *position, call_began, self._request_began, time.process_time()
+        )

@@ -1,0 +1,130 @@
+"""The pool of workers: sticky episodes, and rebuilding them after a worker was replaced.
+
+An episode stays with the worker that opened it. When that worker's process is
+replaced, each of its episodes is rebuilt from its history when it is next needed,
+and the requests that were waiting are sent again: clients notice only a delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from env_service.connection import Answer, WorkerGone
+from env_service.environments import base
+from env_service.history import EpisodeHistory
+from env_service.refusals import EPISODE_BROKEN, RequestRefused
+from env_service.settings import ServerSettings
+from env_service.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+_WATCH_SECONDS = 0.05
+_MAX_RESTARTS_PER_REQUEST = 8
+_START_SECONDS = 120.0
+
+
+class WorkerPool:
+    """A fixed number of workers."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Workers start with :meth:`start`."""
+        self._workers = [Worker(settings) for _ in range(settings.worker_count)]
+        self._placed: dict[EpisodeHistory, Worker] = {}
+        self._deadline_watch: asyncio.Task[None] | None = None
+
+    @property
+    def restarts(self) -> int:
+        """How many processes were replaced."""
+        return sum(worker.restarts for worker in self._workers)
+
+    async def start(self) -> None:
+        """Start every worker and the watch over deadlines; return once each worker has answered."""
+        async with asyncio.timeout(_START_SECONDS):
+            await asyncio.gather(*(worker.start() for worker in self._workers))
+            first = (worker.request("version", None, {"env_type": base.DEFAULT}) for worker in self._workers)
+            try:
+                await asyncio.gather(*first)
+            except WorkerGone:
+                raise RuntimeError("A worker ended while it started; it says why above.") from None
+        self._deadline_watch = asyncio.create_task(self._enforce_deadlines())
+
+    async def stop(self) -> None:
+        """End every process."""
+        if self._deadline_watch is not None:
+            self._deadline_watch.cancel()
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+
+    async def query(self, op: str, arguments: Mapping[str, Any]) -> Answer:
+        """Send a request that concerns no episode to any worker."""
+        worker = min(self._workers, key=lambda worker: worker.busy)
+        for _ in range(_MAX_RESTARTS_PER_REQUEST):
+            generation = worker.generation
+            try:
+                return await worker.request(op, None, arguments)
+            except WorkerGone:
+                await worker.replace(generation)
+        raise RequestRefused("The service's workers end as soon as they start: see its log.", 503)
+
+    async def create(self, history: EpisodeHistory) -> Answer:
+        """Open an episode on the worker that has the fewest."""
+        worker = min(self._workers, key=lambda worker: worker.episodes)
+        self._placed[history] = worker
+        worker.episodes += 1
+        try:
+            return await self._send("create", history, history.opening())
+        except BaseException:
+            self._detach(history)
+            raise
+
+    async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> Answer:
+        """Pass on one assistant message and keep it for a rebuild."""
+        answer = await self._send("step", history, {"content": content, "truncated": truncated})
+        history.steps.append((content, truncated))
+        return answer
+
+    async def inspect(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
+        """Send a request that does not change the episode: start, evaluate or describe."""
+        return await self._send(op, history, arguments)
+
+    async def release(self, history: EpisodeHistory) -> None:
+        """Forget the episode."""
+        worker = self._detach(history)
+        if history.generation != worker.generation:
+            return
+        try:
+            await worker.request("release", history, {})
+        except WorkerGone:
+            _LOG.info("the worker of episode %s ended before its release", history.id)
+
+    def _detach(self, history: EpisodeHistory) -> Worker:
+        worker = self._placed.pop(history)
+        worker.episodes -= 1
+        return worker
+
+    async def _send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
+        """Send; after a death, rebuild the episode and send again."""
+        worker = self._placed[history]
+        for _ in range(_MAX_RESTARTS_PER_REQUEST):
+            if history.lost:
+                raise RequestRefused(history.lost, code=EPISODE_BROKEN)
+            generation = worker.generation
+            try:
+                if op != "create" and history.generation != generation:
+                    await worker.request("rebuild", history, {**history.opening(), "steps": history.steps})
+                    history.generation = generation
+                answer = await worker.request(op, history, arguments)
+                history.generation = generation
+                return answer
+            except WorkerGone:
+                await worker.replace(generation)
+        history.lost = "The episode was closed: its worker ended again and again."
+        raise RequestRefused(history.lost, code=EPISODE_BROKEN)
+
+    async def _enforce_deadlines(self) -> None:
+        """Kill workers that are past a deadline; the requests that wait on them replace them."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            for worker in self._workers:
+                worker.kill_if_overdue()

@@ -1,0 +1,107 @@
+"""The ASGI layer that answers the verbs, ahead of FastAPI's router.
+
+pydantic checks bodies directly from their bytes, and a worker's JSON is passed on
+as it is, so that a request costs little more than its transport. Every failure is
+`{"detail": sentence}`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from typing import TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from env_service.refusals import RequestRefused
+from env_service.settings import variable
+from env_service.verbs import Service, Verb, verbs
+
+Model = TypeVar("Model", bound=BaseModel)
+_ALLOW_POST = (b"allow", b"POST")
+
+
+class VerbLayer:
+    """ASGI middleware that answers the verbs and, if a token is set, requires it."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        """Requests for other paths go on to `app`."""
+        self._app = app
+        self._service = service
+        self._verbs = {f"/{name}": verb for name, verb in verbs(service).items()}
+        token = service.settings.token
+        self._expected = f"Bearer {token}".encode() if token else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        if "//" in path:  # the client of the public release doubles the slash
+            path = re.sub("/+", "/", path)
+            scope = {**scope, "path": path}
+        verb = self._verbs.get(path)
+        if path != "/healthz" and not self._is_admitted(scope):
+            detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
+            await _send(send, 401, _problem(detail))
+        elif verb is None:
+            await self._app(scope, receive, send)
+        elif scope["method"] != "POST":
+            await _send(send, 405, _problem(f"{path} takes POST."), _ALLOW_POST)
+        else:
+            began = time.perf_counter()
+            status, body = await self._answer(verb, receive)
+            self._service.metrics.observe(path[1:], status, time.perf_counter() - began)
+            await _send(send, status, body)
+
+    def _is_admitted(self, scope: Scope) -> bool:
+        if self._expected is None:
+            return True
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self._expected)
+
+    async def _answer(self, verb: Verb, receive: Receive) -> tuple[int, bytes]:
+        try:
+            request = _parse(verb.request, await _body(receive, self._service.settings.max_body_bytes))
+            return 200, await verb.handle(request)
+        except RequestRefused as error:
+            return error.status, _problem(str(error), error.code)
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestRefused("The client disconnected before it had sent the whole body.")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise RequestRefused(f"The body exceeds {limit} bytes ({variable('max_body_bytes')}).", 413)
+        parts.append(part)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _parse(model: type[Model], body: bytes) -> Model:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"])) or "body"
+        raise RequestRefused(f"{place}: {first['msg']}.", 422) from None
+
+
+def _problem(detail: str, code: str | None = None) -> bytes:
+    coded = {"code": code} if code else {}
+    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode(), **coded})
+
+
+async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    all_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
+    await send({"type": "http.response.body", "body": body})

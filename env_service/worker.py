@@ -1,0 +1,176 @@
+"""One worker: a process that plays episodes, the deadlines it runs under, and its replacement.
+
+Simulators run only in worker processes. A worker answers one request at a time
+over a socket pair and records its current call in shared memory (`activity.py`).
+When a call runs past its deadline, or the process dies, a new process takes its
+place, and the call that caused it is noted as broken and never run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from env_service.activity import Activity, ActivityPage
+from env_service.connection import Answer, Connection, read_answer
+from env_service.encoding import encode
+from env_service.environments import base
+from env_service.history import EpisodeHistory
+from env_service.refusals import RequestRefused
+from env_service.settings import ServerSettings
+from env_service.worker_main import OUT_OF_MEMORY
+
+_LOG = logging.getLogger(__name__)
+_WAITING_FACTOR = 6
+
+
+class Worker:
+    """One slot of the pool and the process that currently fills it.
+
+    generation: how many processes filled the slot before this one. episodes: how many
+    are open on it. restarts: how many processes were replaced.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """The process starts with :meth:`start`."""
+        self._settings = settings
+        self._environments = {**base.locations(), **settings.added_environments()}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection = Connection()
+        self._activity: ActivityPage | None = None
+        self._running: deque[tuple[int, EpisodeHistory | None]] = deque()
+        self._sent = 0
+        self._overdue = False
+        self._starting = asyncio.Lock()
+        self.generation = -1
+        self.episodes = 0
+        self.restarts = 0
+
+    async def start(self) -> None:
+        """Start a process and connect to it."""
+        ours, theirs = socket.socketpair()
+        page = ActivityPage.allocate()
+        self._activity = ActivityPage(page)
+        command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
+        command += [str(self._settings.memory_mb), json.dumps(self._environments)]
+        self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL)
+        theirs.close()
+        os.close(page)
+        ours.setblocking(False)
+        self._connection = Connection()
+        self._running.clear()
+        self._sent = 0
+        self._overdue = False
+        self.generation += 1
+        await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
+
+    async def stop(self) -> None:
+        """End the process and wait for it."""
+        if self._process is None:
+            return
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        self._connection.close()
+
+    async def request(self, op: str, history: EpisodeHistory | None, arguments: Mapping[str, Any]) -> Answer:
+        """Send one request; RequestRefused with the worker's reason, WorkerGone when the process ended first."""
+        payload = encode([op, history.id if history else "", arguments])
+        connection = self._connection
+        answered = connection.send(payload)
+        self._sent += 1
+        number = self._sent
+        self._running.append((number, history))
+        answer = read_answer(await answered)
+        while connection is self._connection and self._running and self._running[0][0] <= number:
+            self._running.popleft()
+        if not answer.header["ok"]:
+            raise RequestRefused(answer.body.decode("utf-8", "replace"))
+        return answer
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is in flight."""
+        return self._connection.busy
+
+    def kill_if_overdue(self) -> None:
+        """Kill the process when it is past a deadline; pending requests get WorkerGone."""
+        if self._process is not None and self._is_overdue():
+            self._overdue = True
+            self._process.kill()
+
+    def _is_overdue(self) -> bool:
+        """Whether the current call or request has run past its deadline.
+
+        Deadlines count the worker's processor time, so that a busy machine is not
+        mistaken for a slow call; a call that waits instead gets six times as long.
+        """
+        if self._activity is None or not self.busy:
+            return False
+        now = self._activity.read()
+        if not now.request_began:
+            return False
+        limit = self._deadline(now)
+        elapsed = time.monotonic() - (now.call_began or now.request_began)
+        if elapsed <= limit:
+            return False
+        return elapsed > _WAITING_FACTOR * limit or self._processor_seconds() - now.processor_seconds > limit
+
+    def _deadline(self, activity: Activity) -> float:
+        return self._settings.call_seconds if activity.call_began else self._settings.request_seconds
+
+    def _processor_seconds(self) -> float:
+        assert self._process is not None
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        except OSError:  # it has just ended; pending requests learn that from the connection
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def replace(self, generation: int) -> None:
+        """Start a new process, unless that has happened since `generation`; record what ended the old one."""
+        async with self._starting:
+            if self.generation != generation:
+                return
+            await self.stop()
+            self._record_cause()
+            self.restarts += 1
+            await self.start()
+
+    def _record_cause(self) -> None:
+        """Mark the call or episode that ended the process.
+
+        The cause is certain when we killed the process past a deadline or it ran out
+        of memory. Any other death may have come from outside, so only a second one at
+        the same call, or at the same episode outside calls, is attributed to it.
+        """
+        assert self._activity is not None and self._process is not None
+        last = self._activity.read()
+        history = next((history for sent, history in self._running if sent == last.request), None)
+        if history is None or not last.request_began:
+            return
+        position = (last.step, last.call) if last.call_began else (-1, -1)
+        if self._overdue:
+            limit = f"exceeded {self._deadline(last):g} s"
+        elif self._process.returncode == OUT_OF_MEMORY:
+            limit = f"exceeded {self._settings.memory_mb} MB of memory"
+        elif history.suspect == position:
+            limit = "ended its process"
+        else:
+            history.suspect = position
+            return
+        if last.call_began:
+            _LOG.warning("call %d of step %d of episode %s %s", last.call, last.step, history.id, limit)
+            history.broken.append((last.step, last.call, f"the call {limit}"))
+        else:
+            _LOG.warning("episode %s %s outside a call", history.id, limit)
+            history.lost = f"The episode was closed: handling its last message {limit}; see the service's log."
