@@ -39,6 +39,7 @@ def turn(*actions, expected=1, matches=(None, None, None), **fields):
 
 SAY = ActionEvidence()
 OK, STATE, RESPONSE, INSTANCES = (True, True, True), (True, False, True), (True, True, False), (False, None, None)
+THREE = (call(), call(), call())
 BAD = Violation("type", "a", "a must be a string")
 
 
@@ -60,8 +61,8 @@ BAD = Violation("type", "a", "a must be a string")
         (turn(SAY), "missing_tool_call"),
         (turn(action(call()), SAY, matches=RESPONSE), "response_mismatch"),
         (turn(action(call()), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",)), "response_mismatch"),
-        (turn(action(call(), call(), call()), SAY, matches=RESPONSE, absent=("grep",), needed=("grep",)), "missing_tool_call"),
-        (turn(action(call("grep")), SAY, matches=RESPONSE, absent=("grep",), needed=("grep", "grep")), "missing_tool_call"),
+        (turn(action(*THREE), SAY, matches=RESPONSE, absent=("cat",), needed=("cat",)), "missing_tool_call"),
+        (turn(action(*THREE), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",) * 4), "missing_tool_call"),
         (turn(action(call()), stop="length"), "budget_cut"),
         (turn(action(call()), action(truncated=True), stop="length"), "budget_cut"),
         (turn(*[action(call())] * 20, stop="step_limit"), "budget_cut"),

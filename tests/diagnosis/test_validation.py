@@ -68,11 +68,10 @@ def test_with_one_fault_exactly_one_turn_is_to_blame_in_every_task():
 def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later():
     task = load_tasks()["multi_turn_base_0"]
     turns = reference_turns(task)
-    turns[0].append(("cd", {"folder": "temp"}))
-    found = play(task, Fault("a folder too deep", 0, turns))
-    assert [label.label for label in diagnose(found)][:2] == ["pass", "recovery_failure"]
-    assert found[0].blame == "own" and {turn.blame for turn in found[1:]} <= {"inherited", None}
-    assert found[1].blame == "inherited"
+    turns[0].append(("cd", {"folder": ".."}))
+    found = play(task, Fault("another folder", 0, turns))
+    assert [label.label for label in diagnose(found)] == ["pass"] + ["recovery_failure"] * 3
+    assert [turn.blame for turn in found] == ["own"] + ["inherited"] * 3
 
 
 def test_the_tools_that_write_are_those_that_were_seen_to_write():
