@@ -160,7 +160,7 @@ def in_process(runs: list[Run], mode: str) -> float:
 
 
 def judgement_milliseconds(mode: str) -> tuple[float, float, float]:
-    """Mean milliseconds of processor time per trajectory of the verdict, of verdict and labels, and of verdict, labels and blame.
+    """Mean milliseconds of processor time per trajectory: (verdict, verdict and labels, those and blame).
 
     Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
     half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
@@ -222,7 +222,7 @@ def main() -> None:
     ceiling, (verdict, both, every) = in_process(runs, options.mode), judgement_milliseconds(options.mode)
     console.print(
         f"in process, without HTTP: {ceiling:.0f} episodes/s; per trajectory: verdict {verdict:.2f} ms, "
-        f"with labels {both:.2f} ms, with labels and blame {every:.2f} ms of processor time (means, half of them failed)"
+        f"with labels {both:.2f} ms, and blame {every:.2f} ms of processor time (means, half of them failed)"
     )
 
     verbs = ("create", "step", "evaluate", "release")

@@ -2,11 +2,11 @@
 
 The official package writes a call as Python source and evaluates it. Here the
 method is looked up among the documented tools of the task's classes and called
-with values. What its detour through source text does to a call is reproduced on
-the values (`_as_source_reads_it`), so that results are the package's own.
+with values. What the detour through source text does to a call is reproduced on the
+values (`_as_source_reads_it`), so results are the package's own.
 
-Each :class:`Toolbox` owns its simulators: nothing that one of them does can be
-seen by another in the same process.
+Each :class:`Toolbox` owns its simulators: nothing that one of them does is
+visible to another in the same process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WRITES: frozenset[str] = _names(
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """What a call gave: the text as the package renders it, and the class of its error if it is one."""
+    """The result of a call: the text as the package renders it, and the class of its error if it failed."""
 
     text: str
     error: CallError | None = None
@@ -73,7 +73,7 @@ class _SourceError(ValueError):
 
 @cache
 def simulator_class(class_name: str) -> type:
-    """The package's simulator of that name."""
+    """Return the package's simulator of that name."""
     return getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)
 
 
@@ -117,7 +117,7 @@ def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
 
 
 def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """How the arguments break the tool's document; () for a tool of no class."""
+    """Return how the arguments break the tool's document; () for an unknown tool."""
     if tool not in _owners():
         return ()
     try:
@@ -181,8 +181,8 @@ class Toolbox:
             result = method(**values)
             text = _render(result)
         except MemoryError:
-            raise  # a limit of the service's, which answers it; the package knows no limits
-        except Exception as error:  # the package makes a result of every exception of a tool, whatever its type
+            raise  # a limit of the service's, which answers it; the package has no limits
+        except Exception as error:  # the package turns every exception of a tool into a result
             return CallOutcome(_failure(str(error)), error_class)
         reported = isinstance(result, dict) and bool(result.get("error"))
         return CallOutcome(text, "execution" if reported else None)
