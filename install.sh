@@ -165,7 +165,7 @@ if [ "$target" = cuda ]; then
   say "installing flash-attn"
   run "${python[@]}" -m seal.launch.flash_attn ${wheels:+--wheels "$wheels"}
 fi
-run "${python[@]}" -m seal.data prepare
+run "${python[@]}" -m seal.cli data prepare
 run "${python[@]}" -W ignore -m seal.launch.selfcheck
 run "${python[@]}" launcher.py doctor || say "SEAL is installed; the table says what is still missing for a run."
 if [ "$kind" = conda ]; then

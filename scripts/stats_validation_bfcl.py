@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seal.evaluation.stats import main
+from seal.cli.stats import app
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app(prog_name="stats_validation_bfcl.py")

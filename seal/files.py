@@ -1,38 +1,55 @@
-"""Small files written whole or not at all, and their hashes."""
+"""Files that are written completely or not at all, and their hashes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
-def write_text(text: str, path: Path | str, *, flush: bool = False) -> None:
-    """Write a text file in one move (folders are made): a reader never sees half of it.
+@contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """The path of a draft that replaces the file at the end of the block; missing folders are made.
 
-    With `flush` it is on the disk when this returns.
+    Readers see the old file or the new one. If the block raises, the old one stays.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    with partial.open("w", encoding="utf-8") as file:
+    draft = path.with_name(path.name + ".part")
+    yield draft
+    draft.replace(path)
+
+
+def write_text(text: str, path: Path | str, *, flush: bool = False) -> None:
+    """Write a text file in one move (see `replacing`); with `flush` it is on the disk when this returns."""
+    with replacing(path) as draft, draft.open("w", encoding="utf-8") as file:
         file.write(text)
         if flush:
             file.flush()
             os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def write_json(value: Any, path: Path | str) -> None:
-    """Write readable JSON, the same to the byte for the same value."""
+    """Write readable JSON; the same value gives the same bytes."""
     write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", path)
+
+
+def write_jsonl(lines: Iterable[Mapping[str, Any]], path: Path | str) -> None:
+    """Write one JSON object per line."""
+    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), path)
 
 
 def json_hash(value: Any) -> str:
     """sha256 of a value in canonical JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text_sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def text_sha256(text: str) -> str:
+    """sha256 of a text in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,17 +1,21 @@
-"""Logs of one JSON object a line, read without losing sight of the bad lines."""
+"""Logs with one JSON object per line, read so that no bad line goes unnoticed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that could not be used: where it stands and what is wrong with it."""
+    """A line that cannot be used: its place, and what is wrong with it."""
 
     path: Path
     line: int
@@ -23,7 +27,7 @@ class BadLine:
 
 @dataclass(frozen=True)
 class Line:
-    """One object of a log and where it stands (line counts from 1)."""
+    """One object of a log and its place (lines count from 1)."""
 
     path: Path
     line: int
@@ -35,9 +39,9 @@ class Line:
 
 
 def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
-    """Each line of a file as an object or as a bad line; empty lines are skipped.
+    """Each line of a file as an object or as a bad line; blank lines are skipped.
 
-    OSError when the file cannot be opened.
+    Raises OSError if the file cannot be opened.
     """
     path = Path(path)
     with path.open("rb") as stream:
@@ -56,7 +60,38 @@ def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
                 yield BadLine(path, number, f"a {type(value).__name__} where an object is expected; remove this line")
 
 
+def read_records(
+    path: Path | str, parse: Callable[[Mapping[str, Any]], Record]
+) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
+    """Each line of a file as what `parse` makes of its object, and the bad lines.
+
+    A line is bad if it is not a JSON object, or if `parse` raises ValueError
+    (pydantic's ValidationError included).
+    """
+    records: list[Record] = []
+    bad: list[BadLine] = []
+    for line in read_jsonl(path):
+        if isinstance(line, BadLine):
+            bad.append(line)
+            continue
+        try:
+            records.append(parse(line.value))
+        except ValidationError as error:
+            bad.append(line.bad(_explained(error)))
+        except ValueError as error:
+            bad.append(line.bad(str(error)))
+    return tuple(records), tuple(bad)
+
+
 def step_files(folder: Path | str) -> list[tuple[int, Path]]:
-    """The files ``<step>.jsonl`` of a folder with their step, ascending; empty when there is none."""
+    """The files ``<step>.jsonl`` of a folder with their step, ascending; empty if there are none."""
     files = [(int(path.stem), path) for path in Path(folder).glob("*.jsonl") if path.stem.isdigit()]
     return sorted(files)
+
+
+def _explained(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"has no {field}"
+    return f"{field} is {first['input']!r:.80}: {first['msg'][0].lower()}{first['msg'][1:]}"

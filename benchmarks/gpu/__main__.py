@@ -1,11 +1,11 @@
-"""What a training step takes: `python -m benchmarks.gpu [--backend cuda|cpu] [--steps N]`, or `make gpu-smoke`.
+"""What a training step costs: `python -m benchmarks.gpu [--backend cuda|cpu] [--steps N]`, or `make gpu-smoke`.
 
 Trains N steps of vanilla GRPO and of SEAL through the launcher, from the same
-policy with the same seed, and reads their logs: seconds a step by stage, tokens
-a second of the rollout beside vLLM's own offline throughput on the same prompts,
-the log-prob difference between engine and trainer after each weight sync, and
-the peak memory (`benchmarks/gpu/memory.py`). On CUDA: exp/gpu_smoke.yaml with a policy of 100M parameters
-made here (`benchmarks/gpu/grow.py`); on the CPU: exp/quickstart.yaml.
+policy with the same seed, and reads their logs: seconds per step by stage, tokens
+per second of the rollout compared with vLLM's offline throughput on the same
+prompts, the log-prob difference between engine and trainer after each weight
+sync, and the peak memory. On CUDA it uses exp/gpu_smoke.yaml with the committed
+policy grown to 100M parameters (`seal.policy.grow`); on the CPU exp/quickstart.yaml.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import platform
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,13 +24,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import psutil
 from rich.console import Console
 
-from benchmarks.gpu.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
+from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
+from seal.evaluation.serving import free_port
 from seal.launch.selfcheck import built_for
+from seal.processes import stop_tree
+from seal.records.folder import RunFolder
+from seal.records.step import StepRecord, read_steps
+from seal.records.validation import read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
@@ -59,11 +62,11 @@ ALLOCATED = re.compile(r"actor/perf/max_memory_allocated_gb:([\d.]+)")
 class Arm:
     """A finished run: its steps as logged, the tokens that each sampled, and its peak memory.
 
-    trainer_gib: what verl logged as the trainer's own peak; None where it did not.
+    trainer_gib: the trainer's own peak that verl logged, None if it logged none.
     """
 
     name: str
-    steps: tuple[dict[str, Any], ...]
+    steps: tuple[StepRecord, ...]
     tokens: tuple[int, ...]
     last_trajectories: Path
     peak: Peak
@@ -71,42 +74,42 @@ class Arm:
 
     @classmethod
     def read(cls, name: str, run_dir: Path) -> Arm:
-        log = run_dir / "seal_log"
-        steps = tuple(_lines(log / "steps.jsonl"))
-        files = [log / "trajectories" / f"{step['step']}.jsonl" for step in steps]
-        tokens = tuple(sum(line["tokens"] for line in _lines(file)) for file in files)
+        folder = RunFolder(run_dir)
+        steps, _ = read_steps(folder.steps)
+        files = [folder.trajectories / f"{step.step}.jsonl" for step in steps]
+        tokens = tuple(sum(line.tokens for line in read_log(file).without_bad()) for file in files)
         peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))
-        allocated = ALLOCATED.findall((run_dir / "train.log").read_text(encoding="utf-8", errors="replace"))
+        allocated = ALLOCATED.findall(folder.train_log.read_text(encoding="utf-8", errors="replace"))
         largest = max(map(float, allocated), default=None)
         return cls(name, steps, tokens, files[-1], Peak(**peak | {"gpus": tuple(peak["gpus"])}), largest)
 
     @property
     def measured(self) -> range:
-        """Which steps count: the first one also compiles and allocates, so it counts only when alone."""
+        """Which steps count: the first one also compiles and allocates, so it counts only if there is no other."""
         return range(1 if len(self.steps) > 1 else 0, len(self.steps))
 
     def seconds(self, stage: str) -> float | None:
-        """Median seconds of a stage over the measured steps; None where verl has no such stage."""
-        values = [self.steps[i]["seconds"].get(stage) for i in self.measured]
+        """Median seconds of a stage over the measured steps; None if verl has no such stage."""
+        values = [self.steps[i].seconds.get(stage) for i in self.measured]
         return None if None in values else statistics.median(values)
 
     @property
     def tokens_per_s(self) -> float:
-        """Sampled tokens a second of rollout, environment included."""
-        return sum(self.tokens[i] for i in self.measured) / sum(self.steps[i]["seconds"]["gen"] for i in self.measured)
+        """Sampled tokens per second of rollout, environment included."""
+        return sum(self.tokens[i] for i in self.measured) / sum(self.steps[i].seconds["gen"] for i in self.measured)
 
     @property
     def differences(self) -> list[float]:
         """Largest log-prob difference between engine and trainer, by step."""
-        return [step["logp_diff_max"] for step in self.steps]
+        return [step.logp_diff_max for step in self.steps]
 
 
 def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console) -> Arm:
-    """Train through the launcher as a user would; SystemExit with the launcher's words where it fails."""
+    """Train through the launcher, as a user would; SystemExit with one sentence if that fails."""
     experiment = f"gpu_smoke-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     run_dir = ROOT / "experiments" / experiment
     command = [sys.executable, "launcher.py", "--conf", RECIPES[backend], "--with-bfcl", "--resume", "never", "--"]
-    command += [f"trainer.experiment_name={experiment}", f"env_service.env_url=http://127.0.0.1:{_free_port()}"]
+    command += [f"trainer.experiment_name={experiment}", f"env_service.env_url=http://127.0.0.1:{free_port()}"]
     command += [*overrides, *ARMS[name]]
     console.print(f"{name}: {' '.join(command[1:])}", highlight=False, soft_wrap=True, markup=False)
     process = subprocess.Popen(command, cwd=ROOT)
@@ -114,35 +117,23 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
         with PeakMemory(process.pid, backend) as watch:
             code = process.wait(RUN_DEADLINE_S)
     except subprocess.TimeoutExpired:
-        raise SystemExit(f"{name} was not done within {RUN_DEADLINE_S} s; see {run_dir / 'train.log'}.") from None
+        raise SystemExit(f"{name} did not finish within {RUN_DEADLINE_S} s; see {run_dir / 'train.log'}.") from None
     finally:
-        _end(process)
+        stop_tree(process, STOP_DEADLINE_S)
     if code != 0:
         raise SystemExit(f"{name} ended with code {code}; see {run_dir / 'train.log'}.")
     (run_dir / PEAK).write_text(json.dumps(asdict(watch.peak)), encoding="utf-8")
     return Arm.read(name, run_dir)
 
 
-def _end(process: subprocess.Popen) -> None:
-    """Have a launcher that still runs stop what it started; the kernel does so where it has to be killed."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(STOP_DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
-    """vLLM's offline throughput on a step's prompts, in a process of its own so that its memory is given back."""
+    """vLLM's offline throughput on a step's prompts, in a separate process so that its memory is freed."""
     command = [sys.executable, "-m", "benchmarks.gpu.offline", RECIPES[backend], str(trajectories), *overrides]
     options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": OFFLINE_DEADLINE_S}
     try:
         done = subprocess.run(command, check=False, **options)
     except subprocess.TimeoutExpired:
-        raise SystemExit(f"vLLM offline was not done within {OFFLINE_DEADLINE_S} s.") from None
+        raise SystemExit(f"vLLM offline did not finish within {OFFLINE_DEADLINE_S} s.") from None
     if done.returncode != 0:
         raise SystemExit(f"vLLM offline ended with code {done.returncode}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -154,9 +145,8 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
     lines = ["# A training step on a GPU, as measured", ""]
     if backend == "cpu":
         lines += [
-            "**This has not been run on a CUDA machine yet.** `make gpu-smoke` does so and replaces this page. Until",
-            "then it shows the same program on the CPU backend, with the quickstart's policy of two million",
-            "parameters: that it runs, not what a GPU does.",
+            "**These are not figures of a GPU.** `make gpu-smoke` on a CUDA machine replaces this page. Until then it",
+            "shows the same program on the CPU backend, with the quickstart's policy of two million parameters.",
             "",
         ]
     steps = len(arms[0].steps)
@@ -166,7 +156,7 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         "",
         f"{time.strftime('%Y-%m-%d')}; {machine}.",
         "",
-        f"Seconds a step by stage ({counted}; {arms[0].steps[-1]['trajectories']} trajectories a step):",
+        f"Seconds per step by stage ({counted}; {arms[0].steps[-1].trajectories} trajectories per step):",
         "",
         _row("stage", *names),
         _row("---", *("---" for _ in names)),
@@ -177,16 +167,16 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         "",
         _row("", *names),
         _row("---", *("---" for _ in names)),
-        _row("sampled tokens a step", *(f"{statistics.mean(arm.tokens):.0f}" for arm in arms)),
+        _row("sampled tokens per step", *(f"{statistics.mean(arm.tokens):.0f}" for arm in arms)),
         _row("rollout, tokens/s, environment included", *(f"{arm.tokens_per_s:.0f}" for arm in arms)),
         _row("largest log-prob difference after a sync", *(f"{max(arm.differences):.1e}" for arm in arms)),
         _row("peak memory, GiB", *(_or_dash(arm.peak.gib, ".1f") for arm in arms)),
         _row("the trainer's own peak, as verl logs it, GiB", *(_or_dash(arm.trainer_gib, ".1f") for arm in arms)),
         "",
-        f"vLLM offline on the prompts of SEAL's last step, {offline['requests']} requests at once, as many tokens",
-        f"each: {offline['tokens_per_s']:.0f} tokens/s.",
+        f"vLLM offline, with the prompts and lengths of SEAL's last step ({offline['requests']} requests at once): "
+        f"{offline['tokens_per_s']:.0f} tokens/s.",
         "",
-        "Log-prob difference (largest of any token) between engine and trainer after the sync before each step:",
+        "Largest log-prob difference of any token between engine and trainer, by step:",
         "",
     ]
     lines += [f"- {arm.name}: {', '.join(f'{value:.1e}' for value in arm.differences)}" for arm in arms]
@@ -196,13 +186,13 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
 
 
 def gpu_names() -> dict[str, str]:
-    """What each GPU is, by UUID."""
+    """Name, memory and driver of each GPU, by UUID."""
     rows = query("gpu", "uuid", "name", "memory.total", "driver_version")
     return {uuid: f"{name}, {mib} MiB, driver {driver}" for uuid, name, mib, driver in rows}
 
 
 def machine(gpus: Sequence[str]) -> str:
-    """What the figures were measured on."""
+    """The machine and the versions behind the figures."""
     packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "verl", "vllm", "ray", "flash-attn"))
     memory = psutil.virtual_memory().total / GIB
     host = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}; {packages}"
@@ -224,29 +214,19 @@ def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def benchmark(options: argparse.Namespace, console: Console) -> None:
-    """Train both arms and write the page; SystemExit with a sentence where that cannot be."""
+    """Train both arms and write the page; SystemExit with one sentence if that is not possible."""
     built = built_for()
     if built != options.backend:
         raise SystemExit(
-            f"{sys.executable} was set up for --{built} and --backend {options.backend} is asked for: activate what "
-            f"`bash install.sh --{options.backend}` set up, or pass --backend {built}."
+            f"{sys.executable} was set up for --{built}, not for --backend {options.backend}: activate the environment "
+            f"that `bash install.sh --{options.backend}` makes, or pass --backend {built}."
         )
     names = gpu_names() if options.backend == "cuda" else {}
     policy = options.policy
     if policy is None and options.backend == "cuda":
         # Deferred: it imports torch.
-        from benchmarks.gpu.grow import grow
+        from seal.policy.grow import grow
 
         policy = ROOT / "experiments" / "gpu_smoke_policy"
         parameters = grow(ROOT / "data" / "quickstart_policy", policy)
@@ -278,9 +258,9 @@ def main() -> int:
     )
     parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
     parser.add_argument("--steps", type=int, default=10, help="training steps of each of the two runs")
-    parser.add_argument("--policy", type=Path, help="a policy folder to use in place of the one made here")
+    parser.add_argument("--policy", type=Path, help="a policy folder to use instead of the grown one")
     parser.add_argument(
-        "--runs", nargs=2, type=Path, metavar=("VANILLA", "SEAL"), help="runs of an earlier call, in place of new ones"
+        "--runs", nargs=2, type=Path, metavar=("VANILLA", "SEAL"), help="runs of an earlier call, instead of new ones"
     )
     parser.add_argument("--out", type=Path, help="Markdown file to write (default on CUDA: benchmarks/gpu.md)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the recipe, for both runs")
@@ -289,9 +269,9 @@ def main() -> int:
     try:
         benchmark(options, console)
     except NoAnswer as error:
-        raise SystemExit(f"{error}: pass --backend cpu, or look at `python launcher.py doctor`.") from error
+        raise SystemExit(f"{error}: pass --backend cpu, or run `python launcher.py doctor`.") from error
     except KeyboardInterrupt:
-        console.print("interrupted: what was started is stopped", highlight=False)
+        console.print("interrupted; everything that was started is stopped", highlight=False)
         return 128 + signal.SIGINT
     return 0
 

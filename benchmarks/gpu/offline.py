@@ -3,9 +3,9 @@
     python -m benchmarks.gpu.offline exp/NAME.yaml experiments/RUN/seal_log/trajectories/N.jsonl [key=value ...]
 
 Takes every assistant message of the step's trajectories, with the dialogue
-before it as prompt, and has vLLM sample as many tokens again, all of them at
-once: no environment to wait for, no order among them. That is what the
-rollout's tokens a second are compared with. Prints one JSON line.
+before it as the prompt, and lets vLLM sample as many tokens, all requests at
+once: with no environment to wait for and in any order. The rollout's tokens per
+second are compared with this. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from seal.launch.recipe import compose_recipe
+from seal.records.trajectory import TrajectoryRecord
+from seal.records.validation import read_log
 
 ENGINE = (
     "dtype",
@@ -37,14 +39,13 @@ ENGINE = (
 """Keys of `actor_rollout_ref.rollout` that are vLLM's own."""
 
 
-def workload(lines: Sequence[dict[str, Any]]) -> list[tuple[list[dict[str, str]], int]]:
+def workload(records: Sequence[TrajectoryRecord]) -> list[tuple[list[dict[str, str]], int]]:
     """(dialogue so far, tokens to sample) of every assistant message in a step's trajectories."""
     found = []
-    for line in lines:
-        messages = [*line["input"], *line["output"]]
-        said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-        for i, (_, start, end) in zip(said, line["spans"], strict=False):
-            found.append((messages[:i], end - start))
+    for record in records:
+        said = [i for i, message in enumerate(record.messages) if message["role"] == "assistant"]
+        for i, (_, start, end) in zip(said, record.spans, strict=False):
+            found.append((list(record.messages[:i]), end - start))
     return found
 
 
@@ -56,19 +57,19 @@ def engine_arguments(config) -> dict[str, Any]:
     return arguments | OmegaConf.to_container(rollout.engine_kwargs).get("vllm", {})
 
 
-def measure(config, lines: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Requests, sampled tokens, seconds and tokens a second."""
+def measure(config, records: Sequence[TrajectoryRecord]) -> dict[str, float]:
+    """Requests, sampled tokens, seconds and tokens per second."""
     from vllm import LLM, SamplingParams
 
     llm = LLM(model=config.actor_rollout_ref.model.path, disable_log_stats=True, **engine_arguments(config))
     tokenizer = llm.get_tokenizer()
-    work = workload(lines)
+    work = workload(records)
     prompts = []
     for messages, _ in work:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         prompts.append({"prompt_token_ids": tokenizer.encode(text, add_special_tokens=False)})
     settings = [SamplingParams(temperature=1.0, max_tokens=n, ignore_eos=True, detokenize=False) for _, n in work]
-    # Once untimed with other prompts: the first requests compile and allocate.
+    # Once without timing and with other prompts: the first requests compile and allocate.
     other = [{"prompt_token_ids": [1 + i % 7] * 32} for i in range(min(8, len(work)))]
     llm.generate(other, SamplingParams(max_tokens=8, ignore_eos=True, detokenize=False), use_tqdm=False)
     started = time.perf_counter()
@@ -87,8 +88,7 @@ def main() -> None:
     config = compose_recipe(options.recipe, options.overrides)
     # vLLM reads these when it is imported.
     os.environ.update({key: str(value) for key, value in config.seal.process_env.items()})
-    lines = [json.loads(line) for line in options.trajectories.read_text(encoding="utf-8").splitlines()]
-    print(json.dumps(measure(config, lines)))
+    print(json.dumps(measure(config, read_log(options.trajectories).without_bad())))
 
 
 if __name__ == "__main__":

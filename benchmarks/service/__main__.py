@@ -1,10 +1,11 @@
 """How fast the environment service is: `python -m benchmarks.service`.
 
 Replays references over HTTP with the client on the same cores as the service
-and prints, for each concurrency, episodes a second, processor time, latencies a
-verb and the peak memory of the service's whole process tree; before that, the
-in-process ceiling (the same requests handed to `Host` without HTTP) and the cost
-of one verdict and its labels. Processor time holds on a busy machine too; the rest wants a quiet one.
+and prints, for each concurrency, episodes per second, processor time, latencies
+per verb and the peak memory of the service's process tree. Before that it prints
+the in-process ceiling (the same requests given to `Host` without HTTP) and the
+cost of one verdict with its labels. Processor time is valid on a busy machine
+too; the other figures need a quiet one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
@@ -40,13 +42,14 @@ from seal import labels
 from seal.diagnosis.rules import diagnose
 
 MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
+MB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[str, list[str]]
 
 
-def reference_runs(mode: str) -> list[Run]:
-    """Every task with the assistant messages of its reference, one call a message where the limit allows."""
-    render, runs = get_format(mode).render_call, []
+def reference_runs(prompt_mode: str) -> list[Run]:
+    """Every task with the assistant messages of its reference, one call per message if the limit allows."""
+    render, runs = get_format(prompt_mode).render_call, []
     for task in load_tasks().values():
         messages: list[str] = []
         for calls in task.reference:
@@ -56,37 +59,6 @@ def reference_runs(mode: str) -> list[Run]:
             messages.append("Done.")
         runs.append((task.id, messages))
     return runs
-
-
-class MemoryWatch:
-    """Samples the proportional set size of a process and its children."""
-
-    def __init__(self, pid: int, seconds: float = 0.1) -> None:
-        """Starts sampling at once."""
-        self.peak_mb = 0.0
-        self._pid, self._seconds, self._ended = pid, seconds, threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def now_mb(self, field: str = "Pss") -> float:
-        """Megabytes of the tree now: pages shared between processes counted once, or another field of the kernel's."""
-        pids, total = [self._pid], 0
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                pids += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                total += int(next(line for line in rollup.splitlines() if line.startswith(f"{field}:")).split()[1])
-        return total / 1024
-
-    def stop(self) -> float:
-        """End sampling; the peak."""
-        self._ended.set()
-        self._thread.join()
-        return self.peak_mb
-
-    def _sample(self) -> None:
-        while not self._ended.wait(self._seconds):
-            self.peak_mb = max(self.peak_mb, self.now_mb())
 
 
 @contextlib.contextmanager
@@ -105,8 +77,8 @@ def running_service(workers: int) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-async def replay(port: int, runs: Iterator[Run], concurrency: int, mode: str) -> dict[str, list[float]]:
-    """Play all runs; seconds a request, by verb. Raises RuntimeError unless every run is valid."""
+async def replay(port: int, runs: Iterator[Run], concurrency: int, prompt_mode: str) -> dict[str, list[float]]:
+    """Play all runs; seconds per request, by verb. Raises RuntimeError if a run is not valid."""
     seconds: dict[str, list[float]] = defaultdict(list)
     counter = itertools.count()
 
@@ -120,7 +92,7 @@ async def replay(port: int, runs: Iterator[Run], concurrency: int, mode: str) ->
         connection = Connection("127.0.0.1", port)
         for task_id, messages in runs:
             name = f"bench-{next(counter)}"
-            params = {"tool_prompt_mode": mode}
+            params = {"tool_prompt_mode": prompt_mode}
             await one(connection, "create", {"task_id": task_id, "instance_id": name, "params": params})
             for text in messages:
                 message = {"role": "assistant", "content": text}
@@ -145,12 +117,12 @@ class _NoWatch:
         pass
 
 
-def in_process(runs: list[Run], mode: str) -> float:
-    """Episodes a second of the same requests in one process, answers encoded, without HTTP."""
+def in_process(runs: list[Run], prompt_mode: str) -> float:
+    """Episodes per second of the same requests in one process, with answers encoded, without HTTP."""
     host = Host(_NoWatch())
     began = time.perf_counter()
     for task_id, messages in runs:
-        arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": mode}}
+        arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": prompt_mode}}
         host.handle("create", "x", arguments)
         for text in messages:
             host.handle("step", "x", {"content": text, "truncated": False})
@@ -159,18 +131,18 @@ def in_process(runs: list[Run], mode: str) -> float:
     return len(runs) / (time.perf_counter() - began)
 
 
-def judgement_milliseconds(mode: str) -> tuple[float, float, float]:
+def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
     """Mean milliseconds of processor time per trajectory: (verdict, verdict and labels, those and blame).
 
     Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
     half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
     """
-    render, spent = get_format(mode).render_call, []
+    render, spent = get_format(prompt_mode).render_call, []
     for task in load_tasks().values():
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
         first = next(index for index, turn in enumerate(reference) if turn)
         for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": mode}), EpisodeGuard(_NoWatch(), {}))
+            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(_NoWatch(), {}))
             for calls in turns:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)
@@ -194,12 +166,14 @@ def _played(calls: Sequence[Call]) -> list[Played]:
 
 def processor_seconds(pid: int) -> float:
     """Processor time of a process and its children so far."""
-    pids, ticks = [pid], 0
-    for each in pids:
-        pids += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    times = [process.cpu_times() for process in family(pid).values()]
+    return sum(each.user + each.system for each in times)
+
+
+def own_mb(pid: int) -> float:
+    """Megabytes of the tree's own memory, without files: libraries are shared with processes that come and go."""
+    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in family(pid)]
+    return sum(int(re.search(r"Pss_Anon:\s+(\d+)", rollup)[1]) for rollup in rollups) / 1024
 
 
 def _percentile(values: list[float], share: float) -> float:
@@ -209,51 +183,58 @@ def _percentile(values: list[float], share: float) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", default="bfcl_qwen_fc", help="tool_prompt_mode (default: %(default)s)")
-    parser.add_argument("--episodes", type=int, default=1600, help="episodes a concurrency (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=0, help="BFCL_WORKERS (default: the service's own choice)")
+    parser.add_argument("--prompt-mode", default="bfcl_qwen_fc", help="prompt and parser (default: %(default)s)")
+    parser.add_argument("--mode", dest="prompt_mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    parser.add_argument("--episodes", type=int, default=1600, help="episodes per concurrency (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=0, help="BFCL_WORKERS (default: the service chooses)")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 256])
     parser.add_argument("--soak", type=int, default=0, help="also play this many in a row and watch memory grow")
     options = parser.parse_args()
-    console, runs = Console(width=180), reference_runs(options.mode)
+    console, runs = Console(width=180), reference_runs(options.prompt_mode)
 
-    in_process(runs, options.mode)
-    judgement_milliseconds(options.mode)
-    ceiling, (verdict, both, every) = in_process(runs, options.mode), judgement_milliseconds(options.mode)
+    in_process(runs, options.prompt_mode)
+    judgement_milliseconds(options.prompt_mode)
+    ceiling, (verdict, both, every) = in_process(runs, options.prompt_mode), judgement_milliseconds(options.prompt_mode)
     console.print(
         f"in process, without HTTP: {ceiling:.0f} episodes/s; per trajectory: verdict {verdict:.2f} ms, "
         f"with labels {both:.2f} ms, and blame {every:.2f} ms of processor time (means, half of them failed)"
     )
 
     verbs = ("create", "step", "evaluate", "release")
-    columns = ("at once", "episodes/s", "of ceiling", "CPU ms an episode: service / client")
+    columns = ("at once", "episodes/s", "of ceiling", "CPU ms per episode: service / client")
     table = Table(*columns, *(f"{verb} p50 / p99 ms" for verb in verbs), "peak MB")
     for concurrency in options.concurrency:
         with running_service(options.workers) as (port, pid):
-            uvloop.run(replay(port, iter(runs), 8, options.mode))  # references are cached from here on
-            watch = MemoryWatch(pid)
+            uvloop.run(replay(port, iter(runs), 8, options.prompt_mode))  # caches the references
             began, own, used = time.perf_counter(), time.process_time(), processor_seconds(pid)
             source = itertools.islice(itertools.cycle(runs), options.episodes)
-            seconds = uvloop.run(replay(port, source, concurrency, options.mode))
+            with PeakMemory(pid, "cpu", poll_s=0.1) as watch:
+                seconds = uvloop.run(replay(port, source, concurrency, options.prompt_mode))
             rate = options.episodes / (time.perf_counter() - began)
             spent = (processor_seconds(pid) - used, time.process_time() - own)
             cost = " / ".join(f"{1000 * each / options.episodes:.2f}" for each in spent)
             latencies = [f"{_percentile(seconds[v], 0.5):.1f} / {_percentile(seconds[v], 0.99):.1f}" for v in verbs]
-            row = (str(concurrency), f"{rate:.0f}", f"{rate / ceiling:.0%}", cost, *latencies, f"{watch.stop():.0f}")
+            row = (
+                str(concurrency),
+                f"{rate:.0f}",
+                f"{rate / ceiling:.0%}",
+                cost,
+                *latencies,
+                f"{watch.peak.bytes / MB:.0f}",
+            )
             table.add_row(*row)
     console.print(table)
     if options.soak:
-        _soak(options.soak, runs, options.mode, options.workers, console)
+        _soak(options.soak, runs, options.prompt_mode, options.workers, console)
 
 
-def _soak(episodes: int, runs: list[Run], mode: str, workers: int, console: Console) -> None:
+def _soak(episodes: int, runs: list[Run], prompt_mode: str, workers: int, console: Console) -> None:
     with running_service(workers) as (port, pid):
-        watch = MemoryWatch(pid, seconds=1.0)
         source = itertools.cycle(runs)
-        uvloop.run(replay(port, itertools.islice(source, 2000), 32, mode))
-        early = watch.now_mb("Pss_Anon")  # libraries are shared with processes that come and go
-        uvloop.run(replay(port, itertools.islice(source, episodes - 2000), 32, mode))
-        late = watch.now_mb("Pss_Anon")
+        uvloop.run(replay(port, itertools.islice(source, 2000), 32, prompt_mode))
+        early = own_mb(pid)
+        uvloop.run(replay(port, itertools.islice(source, episodes - 2000), 32, prompt_mode))
+        late = own_mb(pid)
         growth = f"{late / early - 1:+.1%}"
         console.print(f"{episodes} episodes: own memory {early:.0f} MB after 2000, {late:.0f} MB at the end ({growth})")
 

@@ -1,4 +1,4 @@
-"""The band: tasks that a policy solves sometimes, so that a group of rollouts has spread.
+"""The band: tasks that a policy solves sometimes, so that the rewards of a group differ.
 
 A group whose rollouts all fail or all pass has no group-relative advantage.
 Measured on repeated samples of training tasks, never on the evaluation side.
@@ -6,7 +6,7 @@ Measured on repeated samples of training tasks, never on the evaluation side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class BandTask:
 
 @dataclass(frozen=True)
 class Band:
-    """Tasks whose pass rate lies strictly between low and high, and where it was measured."""
+    """Tasks with a pass rate strictly between low and high, and the log in which it was measured."""
 
     low: float
     high: float
@@ -44,41 +44,31 @@ class Band:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary that Selection.task_file reads."""
-        return {
-            "low": self.low,
-            "high": self.high,
-            "measured": self.measured,
-            "source": self.source,
-            "source_sha256": self.source_sha256,
-            "data_hashes": list(self.data_hashes),
-            "tasks": [
-                {"task_id": t.task_id, "turns": t.turns, "rate": t.rate, "passed": t.passed, "n": t.samples}
-                for t in self.tasks
-            ],
-        }
+        tasks = [
+            {"task_id": t.task_id, "turns": t.turns, "rate": t.rate, "passed": t.passed, "n": t.samples}
+            for t in self.tasks
+        ]
+        return asdict(self) | {"tasks": tasks}
 
 
-def find_band(log: Path | str, low: float = 0.0, high: float = 1.0, source: str | None = None) -> Band:
-    """The band of a validation log with repeated samples a task.
+def find_band(log: Path | str, low: float = 0.0, high: float = 1.0) -> Band:
+    """The band of a validation log with several samples per task.
 
-    Lines that failed for reasons other than the policy are left out. source: how
-    the log is named in the result (its path by default). ValueError when the log
-    has bad lines, only one sample a task, tasks of the evaluation side, or
-    nothing inside the band.
+    Lines that failed for reasons other than the policy are left out. ValueError if
+    the log has bad lines, only one sample per task, tasks of the evaluation side,
+    or nothing inside the band.
     """
     if not 0.0 <= low < high <= 1.0:
         raise ValueError(f"The band from {low} to {high} is empty: give 0 <= low < high <= 1.")
     path = Path(log)
-    read = read_log(path)
-    if read.bad:
-        raise ValueError(f"{len(read.bad)} bad lines in the log; the first is {read.bad[0]}")
-    refuse_evaluation_tasks((line.task_id for line in read.lines), "the training band")
+    lines = read_log(path).without_bad()
+    refuse_evaluation_tasks((line.task_id for line in lines), "the training band")
     counts: dict[tuple[str, int], list[bool]] = {}
-    for line in read.lines:
+    for line in lines:
         if line.infra is None:
-            counts.setdefault((line.task_id, line.prefix), []).append(line.passed)
+            counts.setdefault(line.task, []).append(line.passed)
     if max(map(len, counts.values()), default=0) < 2:
-        raise ValueError(f"{path} has one sample a task: a band needs several (validate with val_kwargs.n above 1).")
+        raise ValueError(f"{path} has one sample per task: a band needs several (validate with val_kwargs.n above 1).")
     tasks = [BandTask(task, turns, sum(passed), len(passed)) for (task, turns), passed in counts.items()]
     inside = tuple(task for task in tasks if low < task.rate < high)
     if not inside:
@@ -91,7 +81,7 @@ def find_band(log: Path | str, low: float = 0.0, high: float = 1.0, source: str 
         high=high,
         measured=len(tasks),
         tasks=inside,
-        source=source or str(path),
+        source=str(path),
         source_sha256=file_sha256(path),
-        data_hashes=tuple(sorted({line.data_hash for line in read.lines if line.data_hash})),
+        data_hashes=tuple(sorted({line.data_hash for line in lines if line.data_hash})),
     )

@@ -1,4 +1,4 @@
-"""Parquet files of task rows, in verl's format and the same to the byte every time."""
+"""Parquet files of task rows, in verl's format; the same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seal.data.rows import TaskRow
-from seal.files import json_hash
+from seal.files import json_hash, replacing
 
 SCHEMA = pa.schema(
     [
@@ -37,31 +37,27 @@ SCHEMA = pa.schema(
 def write_rows(rows: Iterable[TaskRow], path: Path | str) -> int:
     """Write rows as parquet (folders are made); the number of rows.
 
-    Bytes depend on the rows and on the installed pyarrow only: no time, no
+    The bytes depend only on the rows and the installed pyarrow: no time, no
     pandas metadata.
     """
     table = [row.to_verl(index) for index, row in enumerate(rows)]
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), partial, compression="snappy", version="2.6")
-    partial.replace(path)
+    with replacing(path) as draft:
+        pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft, compression="snappy", version="2.6")
     return len(table)
 
 
 def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
-    """Read rows back; ValueError naming the file and what is missing in it."""
+    """Read rows back; ValueError that names the file and what is missing in it."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: make it with python -m seal.data prepare (or select).")
+        raise ValueError(f"{path} does not exist: make it with seal data prepare (or select).")
     try:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is no readable parquet file ({error}): make it again.") from error
+        raise ValueError(f"{path} is not a readable parquet file ({error}): make it again.") from error
     if "extra_info" not in table.column_names:
         raise ValueError(
-            f"{path} has no column extra_info (it has {', '.join(table.column_names)}): "
-            "make it with python -m seal.data prepare."
+            f"{path} has no column extra_info (it has {', '.join(table.column_names)}): make it with seal data prepare."
         )
     rows = []
     for number, extra in enumerate(table.column("extra_info").to_pylist()):
@@ -73,5 +69,5 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
 
 
 def rows_hash(rows: Sequence[TaskRow]) -> str:
-    """sha256 of the rows' content: the same whatever version of pyarrow wrote them."""
+    """sha256 of the rows' content, which does not depend on the version of pyarrow."""
     return json_hash([row.to_verl(index) for index, row in enumerate(rows)])

@@ -1,15 +1,14 @@
 """Making and checking ``data/``: parquet files, the released split, the manifest.
 
 From the pinned ``bfcl-eval`` package, without network. The parquet files are
-made on each machine (``install.sh`` calls this); the JSON files are part of the
-repository, so that a changed package or split cannot pass unnoticed.
+made on each machine (``install.sh`` calls this). The JSON files are part of the
+repository, so that a changed package or split does not go unnoticed.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,21 +30,6 @@ FILES: dict[tuple[str, str], str] = {
 """The parquet file of each side of each split."""
 
 
-@dataclass(frozen=True)
-class SplitFacts:
-    """What a split is: its sizes, and the evaluation tasks whose scenario is also trained on."""
-
-    name: str
-    train: int
-    eval: int
-    siblings: tuple[str, ...]
-
-    @property
-    def held_out(self) -> bool:
-        """True when no scenario is on both sides."""
-        return not self.siblings
-
-
 def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
     """The rows of every side of every split."""
     return {(name, side): whole_rows(task_ids(name)[side], side) for name, side in FILES}
@@ -57,14 +41,9 @@ def released_split() -> dict[str, list[str]]:
     return {"train": list(sides["train"]), "val": list(sides["eval"])}
 
 
-def split_facts() -> tuple[SplitFacts, ...]:
-    """Sizes and leaks of every split."""
-    facts = []
-    for name in SPLITS:
-        sides = task_ids(name)
-        siblings = siblings_in_train(sides["train"], sides["eval"])
-        facts.append(SplitFacts(name, len(sides["train"]), len(sides["eval"]), siblings))
-    return tuple(facts)
+def leaks() -> dict[str, tuple[str, ...]]:
+    """By split, the evaluation tasks whose scenario is also trained on."""
+    return {name: siblings_in_train(task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
 
 
 def manifest() -> dict[str, Any]:
@@ -77,14 +56,14 @@ def manifest() -> dict[str, Any]:
     return {
         "package": {"name": "bfcl-eval", "version": version("bfcl-eval"), "data_hash": data_hash()},
         "splits": {
-            facts.name: {
-                "train": facts.train,
-                "eval": facts.eval,
-                "eval_tasks_with_sibling_in_train": len(facts.siblings),
-                "held_out": facts.held_out,
-                "sha256": json_hash(task_ids(facts.name)),
+            name: {
+                "train": len(task_ids(name)["train"]),
+                "eval": len(task_ids(name)["eval"]),
+                "eval_tasks_with_sibling_in_train": len(siblings),
+                "held_out": not siblings,
+                "sha256": json_hash(task_ids(name)),
             }
-            for facts in split_facts()
+            for name, siblings in leaks().items()
         },
         "files": {
             **{FILES[key]: {"rows": len(rows[key]), "rows_sha256": rows_hash(rows[key])} for key in FILES},
@@ -96,8 +75,8 @@ def manifest() -> dict[str, Any]:
 def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any]:
     """Make every file under ``out`` and return the manifest.
 
-    ValueError when ``out`` records other benchmark data than the installed
-    package has, unless accept_changed_data.
+    ValueError if ``out`` records benchmark data that differ from the installed
+    package's, unless accept_changed_data.
     """
     out = Path(out)
     made = manifest()
@@ -112,7 +91,7 @@ def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any
 
 
 def check(out: Path | str) -> list[str]:
-    """Everything wrong with ``out`` and the installed package, each as one sentence; empty when all is well."""
+    """Everything wrong with ``out`` and the installed package, each as one sentence; empty if there is nothing."""
     out = Path(out)
     try:
         recorded = read_manifest(out)
@@ -124,7 +103,7 @@ def check(out: Path | str) -> list[str]:
         problems.append(_changed(out, recorded["package"], made["package"]))
     for name, facts in made["splits"].items():
         if recorded["splits"].get(name) != facts:
-            problems.append(f"The split {name} is not the one that {out / MANIFEST} records: run prepare again.")
+            problems.append(f"The split {name} differs from the one that {out / MANIFEST} records: run prepare again.")
     problems += _catalog_problems()
     sides = {}
     for key, file in FILES.items():
@@ -143,17 +122,17 @@ def check(out: Path | str) -> list[str]:
                 f"{out / FILES[name, 'train']} and {out / FILES[name, 'eval']} must not overlap; run prepare again."
             )
     if not (out / RELEASED_SPLIT).is_file():
-        problems.append(f"{out / RELEASED_SPLIT} is missing: run python -m seal.data prepare.")
+        problems.append(f"{out / RELEASED_SPLIT} is missing: run seal data prepare.")
     elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
         problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
     return problems
 
 
 def read_manifest(out: Path | str) -> dict[str, Any]:
-    """The recorded manifest; ValueError naming the file when there is none or it is broken."""
+    """The recorded manifest; ValueError that names the file if it is missing or broken."""
     path = Path(out) / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: run python -m seal.data prepare --out {out}.")
+        raise ValueError(f"{path} does not exist: run seal data prepare --out {out}.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
@@ -167,7 +146,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
 def _catalog_problems() -> list[str]:
     counts = Counter(parse_task_id(task)[0] for task in load_tasks())
     return [
-        f"The installed package has {counts[category]} multi-turn tasks in {category} where 200 are expected: "
+        f"The installed package has {counts[category]} multi-turn tasks in {category} instead of 200: "
         "install the pinned bfcl-eval."
         for category in CATEGORIES
         if counts[category] != 200

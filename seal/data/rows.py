@@ -1,7 +1,7 @@
-"""Rows of the training and evaluation files: one task, or one prefix of it, a row.
+"""Rows of the training and evaluation files: one task, or one prefix of a task, per row.
 
-A row is light: the prompt that the policy sees is made by the environment
-service from the task id, so the row's own prompt holds the id alone.
+The environment service makes the prompt that the policy sees from the task id,
+so the row's own prompt holds only the id.
 """
 
 from __future__ import annotations
@@ -50,19 +50,15 @@ class TaskRow:
 
 
 def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:
-    """One row a task, in the given order."""
-    rows = []
-    for task in task_ids:
-        category, scenario = parse_task_id(task)
-        rows.append(TaskRow(task, category, scenario, split))
-    return tuple(rows)
+    """One row per task, in the given order."""
+    return tuple(TaskRow(task, *parse_task_id(task), split) for task in task_ids)
 
 
 def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:
-    """ValueError when a task of the default split's evaluation side is among them."""
+    """ValueError if a task of the default split's evaluation side is among them."""
     held = sorted({task for task in task_ids if side_of(task) == "eval"})
     if held:
         raise ValueError(
             f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
-            f"for {purpose}: measure tasks of the training side (python -m seal.data select --split train)."
+            f"for {purpose}: measure tasks of the training side (seal data select --split train)."
         )

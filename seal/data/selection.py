@@ -23,11 +23,12 @@ from env_service.environments.bfcl.splits import (
     task_ids,
 )
 from seal.data.rows import TaskRow, whole_rows
-from seal.jsonl import BadLine, Line, read_jsonl, step_files
-from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.jsonl import step_files
+from seal.labels import PASS
+from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
-
-_MET = frozenset({PASS, CORRECT_ABSTENTION})
+from seal.records.trajectory import MET
+from seal.records.validation import read_log
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Selection:
     prefix_turns: keep only the first k user turns, for each k (tasks with fewer
     turns drop out).
     task_file: a text file of ids, a JSON list of ids, or a band made by
-    ``python -m seal.data band``.
+    ``seal data band``.
     labels_from: tasks with one of these last labels in an earlier run.
     limit: at most so many rows of each data source, evenly spread over it.
     """
@@ -107,7 +108,7 @@ class Selection:
 def select(
     rows: Iterable[TaskRow], selection: Selection, tasks: Mapping[str, Task] | None = None
 ) -> tuple[TaskRow, ...]:
-    """Apply a selection's filters to whole-task rows; ValueError naming the filter that left nothing.
+    """Apply a selection's filters to whole-task rows; ValueError that names the filter that left nothing.
 
     tasks: the benchmark's tasks by id; the installed package's by default.
     """
@@ -152,11 +153,11 @@ def write_parquet(selection: Selection, path: Path | str) -> int:
 
 
 def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
-    """Task ids with their number of turns (None where the file does not say) from a task list.
+    """Task ids with their number of turns (None if the file does not say) from a task list.
 
-    The file is text with one id a line (# starts a comment), a JSON list of ids,
+    The file is text with one id per line (# starts a comment), a JSON list of ids,
     or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. ValueError
-    naming the file for anything else.
+    that names the file for anything else.
     """
     path = Path(path)
     if not path.is_file():
@@ -188,41 +189,31 @@ def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
     """The tasks whose most recent rollout in a run ended with this label.
 
     A rollout's label is that of its first turn that missed the verifier, ``pass``
-    when none did. Trajectories of training and validation lines both count; of
-    several samples in the same step any may carry the label; rollouts without
-    labels (failures of infrastructure) do not count. ValueError when the run has
-    no such log or never saw the label.
+    if none did. Training and validation both count; of several samples in the same
+    step any may carry the label; rollouts without labels (failures of
+    infrastructure) do not count. ValueError if the run has no such log or never
+    saw the label.
     """
-    run = Path(run)
+    folder = RunFolder(Path(run))
     logs = [
         (step, order, path)
-        for order, folder in enumerate((run / "validation_log", run / "seal_log" / "trajectories"))
-        for step, path in step_files(folder)
+        for order, logged in enumerate((folder.validations, folder.trajectories))
+        for step, path in step_files(logged)
     ]
     if not logs:
         raise ValueError(f"{run} holds neither validation_log/*.jsonl nor seal_log/trajectories/*.jsonl: name a run.")
     last: dict[str, set[str]] = {}
     for _step, _order, path in sorted(logs):
         seen: dict[str, set[str]] = {}
-        for line in read_jsonl(path):
-            if isinstance(line, BadLine):
-                raise ValueError(f"The log cannot be read: {line}")
-            task, labels = _task_and_labels(line)
-            if labels:
-                seen.setdefault(task, set()).add(next((each for each in labels if each not in _MET), PASS))
+        for line in read_log(path).without_bad():
+            if line.labels:
+                seen.setdefault(line.task_id, set()).add(next((each for each in line.labels if each not in MET), PASS))
         last.update(seen)
     found = frozenset(task for task, labels in last.items() if label in labels)
     if not found:
         known = sorted(set().union(*last.values()))
         raise ValueError(f"No task's last label in {run} is {label!r}: the labels there are {', '.join(known)}.")
     return found
-
-
-def _task_and_labels(line: Line) -> tuple[str, Sequence[str]]:
-    task, labels = line.value.get("task_id"), line.value.get("labels")
-    if not isinstance(task, str) or not isinstance(labels, list):
-        raise ValueError(f"The log cannot be read: {line.bad('needs a text task_id and a list labels')}")
-    return task, labels
 
 
 def _narrow(name: str, rows: Iterable[TaskRow]) -> list[TaskRow]:

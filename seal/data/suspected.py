@@ -1,7 +1,7 @@
-"""Benchmark items that are reported or found to be wrong or unsolvable.
+"""Benchmark items that were reported or found to be wrong or unsolvable.
 
-``data/suspected_items.json`` lists each with its reason, reported ones with a link. Figures are
-printed with and without them; nothing else treats them differently.
+``data/suspected_items.json`` lists them with a reason, and with a link if they were reported.
+Figures are printed with and without them; nothing else treats them differently.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class SuspectedItem:
     link: str | None = None
 
     def concerns(self, prefix: int) -> bool:
-        """Whether a prefix of so many turns (-1: the whole task) contains the turn at fault."""
+        """Whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
         return prefix < 0 or prefix > self.turn
 
 
 def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]:
-    """The suspected items; ValueError naming the file and the entry at fault."""
+    """The suspected items; ValueError that names the file and the entry at fault."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} does not exist: name a file like data/suspected_items.json.")
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["items"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no object with a list 'items' ({error!r}).") from error
+        raise ValueError(f"{path} is not an object with a list 'items' ({error!r}).") from error
     items = []
     for number, entry in enumerate(entries):
         try:

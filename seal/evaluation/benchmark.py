@@ -1,36 +1,90 @@
-"""A whole evaluation: many tasks at once, written as they finish, resumed where it stopped.
+"""A whole evaluation: many tasks at once, written as they finish, resumed after an interruption.
 
-Every finished rollout is appended to ``journal.jsonl``; when all are there they
-become ``validation_log/<step>.jsonl`` in the order of tasks. An interrupted
-evaluation started again with the same settings plays what is missing and what
-failed for reasons other than the policy, and nothing else.
+Every finished rollout is appended to ``journal.jsonl``; once all are there they
+become ``validation_log/0.jsonl`` in the order of tasks. The same evaluation
+started again plays what is missing and what failed for reasons other than the
+policy, and nothing else. A restart of the service costs nothing: episodes are
+rebuilt, as in training.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seal.data.rows import TaskRow
-from seal.evaluation.endpoint import ChatEndpoint, EndpointRefused
-from seal.evaluation.episode import EpisodeSettings, play
-from seal.files import write_json, write_text
-from seal.jsonl import BadLine, read_jsonl
+from seal.evaluation.endpoint import ChatEndpoint, Sampling
+from seal.evaluation.episode import STEP, EpisodeSettings, play
+from seal.evaluation.journal import Journal
+from seal.evaluation.serving import environment_service, keep_running, served_checkpoint
+from seal.files import json_hash, write_text
+from seal.launch.service import Service
+from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import EnvironmentClient
+from seal.rollout.services import Services
 
-JOURNAL = "journal.jsonl"
-SETTINGS = "settings.json"
-Key = tuple[str, int, int]
+SERVICE_URL = "http://127.0.0.1:8082"
+ATTEMPTS = 4
+RESTART_WAIT_S = 120.0
+"""How long an episode waits for its service to answer again."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, and how.
+
+    Either base_url (an OpenAI-compatible endpoint that serves `model`) or
+    checkpoint (an HF folder, served here by vLLM with the options in serve_args).
+    samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
+    at once. out: the folder of the results.
+    """
+
+    rows: Sequence[TaskRow]
+    model: str
+    out: Path
+    base_url: str | None = None
+    checkpoint: Path | None = None
+    serve_args: str = ""
+    samples: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    episode: EpisodeSettings = field(default_factory=EpisodeSettings)
+    env_url: str = SERVICE_URL
+    concurrency: int = 32
+    timeout_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if (self.base_url is None) == (self.checkpoint is None):
+            raise ValueError("Give either --base-url (with --model) or --checkpoint.")
+        if min(self.samples, self.concurrency) < 1:
+            raise ValueError("--samples and --concurrency must be at least 1.")
+
+    def recorded(self, service: Mapping[str, str]) -> dict[str, Any]:
+        """What results depend on; an evaluation is resumed only with the same values."""
+        return {
+            "model": self.model if self.base_url else str(self.checkpoint.resolve()),
+            "prompt_mode": self.episode.prompt_mode,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "max_tokens": self.sampling.max_tokens,
+            "max_steps": self.episode.max_steps,
+            "seed": self.episode.seed,
+            "samples": self.samples,
+            "tasks": len(self.rows),
+            "tasks_sha256": json_hash([[row.task_id, row.turns] for row in self.rows]),
+            "data_hash": service["data_hash"],
+            "bfcl_eval": service["bfcl_eval"],
+            **self.episode.params,
+        }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an evaluation came to: its log, and how many rollouts were played now and kept from before."""
+    """The log of an evaluation, and how many rollouts were played now, kept from before, and failed."""
 
     log: Path
     played: int
@@ -38,94 +92,74 @@ class Outcome:
     failed: int
 
 
-class Journal:
-    """The finished rollouts of one evaluation, by task, prefix and sample; the later line counts."""
-
-    def __init__(self, folder: Path, settings: Mapping[str, Any]):
-        """Open or continue; ValueError when the folder holds an evaluation with other settings."""
-        folder.mkdir(parents=True, exist_ok=True)
-        known = folder / SETTINGS
-        if known.is_file():
-            recorded = json.loads(known.read_text(encoding="utf-8"))
-            differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
-            if differing:
-                raise ValueError(
-                    f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the "
-                    "same settings to resume it."
-                )
-        else:
-            write_json(dict(settings), known)
-        self._path = folder / JOURNAL
-        self.lines: dict[Key, dict[str, Any]] = {}
-        self._recover()
-
-    def _recover(self) -> None:
-        """Read what is there; a half-written last line is cut off, its rollout will be played again."""
-        if not self._path.is_file():
-            return
-        raw = self._path.read_bytes()
-        whole = raw[: raw.rfind(b"\n") + 1]
-        if len(whole) != len(raw):
-            os.truncate(self._path, len(whole))
-        for line in read_jsonl(self._path):
-            if isinstance(line, BadLine):
-                raise ValueError(f"The journal is damaged: {line}")
-            self.lines[_key(line.value)] = dict(line.value)
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Append one finished rollout."""
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.lines[_key(line)] = dict(line)
-
-    def finished(self) -> set[Key]:
-        """The rollouts that need not be played again."""
-        return {key for key, line in self.lines.items() if line.get("infra") is None}
-
-
-async def evaluate(
-    rows: Sequence[TaskRow],
-    samples: int,
-    endpoint: ChatEndpoint,
-    service: EnvironmentClient,
-    settings: EpisodeSettings,
-    journal: Journal,
-    folder: Path,
-    concurrency: int,
-    on_line: Callable[[Mapping[str, Any]], None],
+def evaluate(
+    evaluation: Evaluation,
+    on_start: Callable[[Journal], None],
+    on_rollout: Callable[[TrajectoryRecord], None],
 ) -> Outcome:
-    """Play every row ``samples`` times, at most ``concurrency`` at once, and write the log.
+    """Start what is not running yet, play every row `samples` times, and write the log.
 
-    on_line is called with each finished line. EndpointRefused ends the
-    evaluation; what had finished stays in the journal.
+    on_start gets the journal of what is finished, on_rollout each rollout.
+    EndpointRefused, LaunchError and EnvironmentFault end the evaluation; the
+    journal keeps what had finished.
     """
-    done = journal.finished()
-    wanted = [(row, sample) for row in rows for sample in range(samples)]
-    queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]
-    gate = asyncio.Semaphore(concurrency)
+    out = evaluation.out
+    with ExitStack() as stack:
+        service, version = stack.enter_context(environment_service(evaluation.env_url, out / "service.log"))
+        journal = Journal(out, evaluation.recorded(version))
+        on_start(journal)
+        base_url = evaluation.base_url or stack.enter_context(
+            served_checkpoint(evaluation.checkpoint, evaluation.model, evaluation.serve_args, out / "vllm.log")
+        )
+        wanted = [(row, sample) for row in evaluation.rows for sample in range(evaluation.samples)]
+        done = journal.finished()
+        queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]
 
-    async def one(row: TaskRow, sample: int) -> None:
-        async with gate:
-            line = await play(row, sample, endpoint, service, settings)
-        journal.add(line)
-        on_line(line)
+        def on_record(record: TrajectoryRecord) -> None:
+            journal.add(record.line())
+            on_rollout(record)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for row, sample in queue:
-                group.create_task(one(row, sample))
-    except BaseExceptionGroup as errors:
-        refused = errors.subgroup(EndpointRefused)
-        if refused is None:
-            raise
-        raise refused.exceptions[0] from None
+        asyncio.run(_play_all(evaluation, base_url, queue, service, on_record))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
-    log = folder / "validation_log" / f"{settings.step}.jsonl"
+    log = out / "validation_log" / f"{STEP}.jsonl"
     write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in ordered), log)
     failed = sum(line.get("infra") is not None for line in ordered)
     return Outcome(log, len(queue), len(wanted) - len(queue), failed)
 
 
-def _key(line: Mapping[str, Any]) -> Key:
-    source = str(line["data_source"])
-    return line["task_id"], int(source.partition("@")[2] or -1), int(line["sample"])
+async def _play_all(
+    evaluation: Evaluation,
+    base_url: str,
+    queue: Sequence[tuple[TaskRow, int]],
+    service: Service,
+    on_record: Callable[[TrajectoryRecord], None],
+) -> None:
+    endpoint = ChatEndpoint(base_url, evaluation.model, evaluation.sampling, evaluation.timeout_s)
+    client = EnvironmentClient(evaluation.env_url, "bfcl", evaluation.timeout_s, ATTEMPTS)
+    services = Services([client], RESTART_WAIT_S)
+    gate = asyncio.Semaphore(evaluation.concurrency)
+
+    async def one(row: TaskRow, sample: int) -> None:
+        async with gate:
+            record = await play(row, sample, endpoint, services, evaluation.episode)
+        on_record(record)
+
+    try:
+        await endpoint.check()
+        await _check_settings(client, evaluation)
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(keep_running(service))
+            await asyncio.gather(*(group.create_task(one(row, sample)) for row, sample in queue))
+            watch.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the first one ended the others
+    finally:
+        await endpoint.close()
+        await services.close()
+
+
+async def _check_settings(client: EnvironmentClient, evaluation: Evaluation) -> None:
+    """Open and close one episode, so that a wrong setting gives one sentence and not a log of failures."""
+    row, probe = evaluation.rows[0], "seal-evaluation-probe"
+    await client.create(row.task_id, probe, evaluation.episode.create_params(row.turns))
+    await client.release(probe)

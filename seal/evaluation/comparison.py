@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from env_service.environments.bfcl.splits import CATEGORIES
 from seal.evaluation.statistics import PairedDifference, paired_difference
-from seal.evaluation.summary import Task
+from seal.evaluation.summary import AVERAGE, Task
 from seal.records.source import data_source
-from seal.records.validation import ValidationLine
+from seal.records.trajectory import TrajectoryRecord
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Side:
     """One side of a comparison: its name and the lines of each run (or seed) in it."""
 
     name: str
-    runs: tuple[tuple[ValidationLine, ...], ...]
+    runs: tuple[tuple[TrajectoryRecord, ...], ...]
 
     @property
-    def lines(self) -> tuple[ValidationLine, ...]:
+    def lines(self) -> tuple[TrajectoryRecord, ...]:
         """The lines of all its runs."""
         return tuple(line for run in self.runs for line in run)
 
@@ -38,70 +38,53 @@ class Comparison:
     turn_rate: PairedDifference | None
     unpaired: int
 
+    @property
+    def is_average(self) -> bool:
+        """True for the row over all categories."""
+        return self.name.startswith(AVERAGE)
+
 
 def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Comparison, ...]:
     """Compare two sides on the tasks that both have, each category and the average over categories.
 
-    ValueError when they share no task.
+    ValueError if they share no task.
     """
-    left_out = frozenset(without)
-    lines_a = [line for line in a.lines if line.infra is None and (line.task_id, line.prefix) not in left_out]
-    lines_b = [line for line in b.lines if line.infra is None and (line.task_id, line.prefix) not in left_out]
+    sides = [[line for line in side.lines if line.infra is None and line.task not in without] for side in (a, b)]
     rows = []
-    for prefix in sorted({line.prefix for line in lines_a} & {line.prefix for line in lines_b}):
-        at_a = [line for line in lines_a if line.prefix == prefix]
-        at_b = [line for line in lines_b if line.prefix == prefix]
-        shared = {line.category for line in at_a} & {line.category for line in at_b}
-        present = [category for category in CATEGORIES if category in shared]
-        for category in present:
-            rows.append(_compare(a.name, b.name, data_source(category, prefix), prefix, at_a, at_b, (category,)))
-        rows.append(_compare(a.name, b.name, data_source("average", prefix), prefix, at_a, at_b, CATEGORIES))
+    for prefix in sorted(set.intersection(*({line.prefix for line in lines} for lines in sides))):
+        at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
+        shared = set.intersection(*({line.category for line in lines} for lines in at_prefix))
+        present = {category: (category,) for category in CATEGORIES if category in shared}
+        for name, categories in (present | {AVERAGE: CATEGORIES}).items():
+            kept = [[line for line in lines if line.category in categories] for lines in at_prefix]
+            rows.append(_compare(a.name, b.name, data_source(name, prefix), prefix, kept))
     if not rows:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
     return tuple(rows)
 
 
-def _compare(
-    name_a: str,
-    name_b: str,
-    name: str,
-    prefix: int,
-    lines_a: Sequence[ValidationLine],
-    lines_b: Sequence[ValidationLine],
-    categories: Sequence[str],
-) -> Comparison:
-    kept_a = [line for line in lines_a if line.category in categories]
-    kept_b = [line for line in lines_b if line.category in categories]
-    clusters = {line.task_id: line.scenario for line in (*kept_a, *kept_b)}
-    strata = {line.task_id: line.category for line in (*kept_a, *kept_b)}
-    passed_a, passed_b = _mean(kept_a, _passed), _mean(kept_b, _passed)
-    turns_a, turns_b = _mean(kept_a, _turn_share), _mean(kept_b, _turn_share)
-    turns = {line.task_id: float(line.turns or 0) for line in (*kept_a, *kept_b)}
-    with_turns = set(turns_a) & set(turns_b)
+def _compare(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
+    lines = [line for side in sides for line in side]
+    scenarios = {line.task_id: line.scenario for line in lines}
+    categories = {line.task_id: line.category for line in lines}
+    turns = {line.task_id: float(line.turns) for line in lines}
+    passed = [_means((line.task_id, float(line.passed)) for line in side) for side in sides]
+    met = [_means((line.task_id, line.turns_passed / line.turns) for line in side if line.turns) for side in sides]
+    with_turns = set(met[0]) & set(met[1])
     return Comparison(
-        a=name_a,
-        b=name_b,
+        a=a,
+        b=b,
         name=name,
         prefix=prefix,
-        pass_rate=paired_difference(passed_a, passed_b, clusters, strata),
-        turn_rate=paired_difference(turns_a, turns_b, clusters, strata, turns) if with_turns else None,
-        unpaired=len(set(passed_a) ^ set(passed_b)),
+        pass_rate=paired_difference(*passed, scenarios, categories),
+        turn_rate=paired_difference(*met, scenarios, categories, turns) if with_turns else None,
+        unpaired=len(set(passed[0]) ^ set(passed[1])),
     )
 
 
-def _passed(line: ValidationLine) -> float:
-    return float(line.passed)
-
-
-def _turn_share(line: ValidationLine) -> float | None:
-    return line.turns_passed / line.turns if line.turns and line.turns_passed is not None else None
-
-
-def _mean(lines: Iterable[ValidationLine], value: Callable[[ValidationLine], float | None]) -> dict[str, float]:
+def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Each task's mean over its samples and seeds."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for line in lines:
-        measured = value(line)
-        if measured is not None:
-            values[line.task_id].append(measured)
-    return {task: sum(each) / len(each) for task, each in values.items()}
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for task, value in values:
+        by_task[task].append(value)
+    return {task: sum(each) / len(each) for task, each in by_task.items()}

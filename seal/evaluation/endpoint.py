@@ -1,25 +1,32 @@
 """An OpenAI-compatible chat endpoint, as an evaluation sees it.
 
 Plain chat completions: the benchmark's own prompt travels as messages, tools
-are never passed as such, so the endpoint must not parse tool calls itself.
-Overload and lost connections are retried within a budget; what no retry can
-mend (a wrong key, an unknown model) ends the evaluation at once.
+are never passed as such, so the endpoint must not parse tool calls itself. The
+`openai` client retries overload and lost connections; what no retry can fix (a
+wrong key, an unknown model) ends the evaluation at once.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import aiohttp
+from openai import (
+    NOT_GIVEN,
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+    NotGiven,
+)
+from openai.types.chat import ChatCompletion
 
-RETRY_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
 RETRIED = frozenset({408, 409, 425, 429})
+"""Refusals that pass: the endpoint is overloaded, not set up wrongly."""
+NO_KEY = "none"
+"""What a local server without a key is sent."""
 
 
 class EndpointFault(RuntimeError):
@@ -40,16 +47,16 @@ class ContextExceeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are drawn; max_tokens bounds one assistant message."""
+    """How answers are drawn; max_tokens limits one assistant message, as the official runner's 4,096 does."""
 
     temperature: float = 0.0
     top_p: float = 1.0
-    max_tokens: int = 1024
+    max_tokens: int = 4096
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One assistant message; truncated when a length limit cut it. tokens is the endpoint's own count, or 0."""
+    """One assistant message; truncated if a length limit cut it. tokens is the endpoint's own count, or 0."""
 
     text: str
     truncated: bool
@@ -60,101 +67,98 @@ class ChatEndpoint:
     """Asynchronous client of one model behind ``base_url`` (``http://host:port/v1``)."""
 
     def __init__(self, base_url: str, model: str, sampling: Sampling, timeout_s: float = 600.0, attempts: int = 6):
-        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._url = base_url.rstrip("/")
         self._model = model
         self._sampling = sampling
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._attempts = attempts
-        self._session: aiohttp.ClientSession | None = None
+        key = os.environ.get("OPENAI_API_KEY") or NO_KEY
+        self._client = AsyncOpenAI(
+            base_url=self._url,
+            api_key=key,
+            timeout=timeout_s,
+            max_retries=attempts - 1,
+            http_client=DefaultAsyncHttpxClient(trust_env=False),  # no proxy, like the service's client
+        )
 
     async def complete(self, messages: Sequence[Mapping[str, str]], seed: int, request_id: str) -> Reply:
-        """The next assistant message.
+        """The next assistant message, of min(max_tokens, what the context leaves) tokens.
 
-        Raises ContextExceeded when the dialogue is too long, EndpointFault when
-        retries are spent, EndpointRefused when the endpoint refuses us as such.
+        Raises ContextExceeded if the dialogue is too long, EndpointFault if no
+        attempt succeeds, EndpointRefused if the endpoint would refuse every request.
         """
-        body = {
-            "model": self._model,
-            "messages": list(messages),
-            "temperature": self._sampling.temperature,
-            "top_p": self._sampling.top_p,
-            "max_tokens": self._sampling.max_tokens,
-            "seed": seed,
-        }
-        fault = EndpointFault("endpoint_unreachable", f"{self._url} was not tried")
-        pause = RETRY_PAUSE_S
-        for attempt in range(self._attempts):
-            if attempt:
-                await asyncio.sleep(min(pause, LONGEST_PAUSE_S))
-                pause *= 2
-            try:
-                return await self._once(body, request_id)
-            except EndpointFault as error:
-                fault = error
-        raise fault
+        try:
+            return await self._complete(messages, seed, request_id, self._sampling.max_tokens)
+        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
+            return await self._complete(messages, seed, request_id, NOT_GIVEN)
+
+    async def _complete(
+        self, messages: Sequence[Mapping[str, str]], seed: int, request_id: str, max_tokens: int | NotGiven
+    ) -> Reply:
+        try:
+            completion = await self._client.chat.completions.create(
+                model=self._model,
+                messages=list(messages),
+                temperature=self._sampling.temperature,
+                top_p=self._sampling.top_p,
+                max_tokens=max_tokens,
+                seed=seed,
+                extra_headers={"X-Request-Id": request_id},
+            )
+        except APITimeoutError as error:
+            raise EndpointFault("endpoint_timeout", f"{self._url} did not answer in time") from error
+        except APIConnectionError as error:
+            raise EndpointFault("endpoint_unreachable", f"{self._url}: {error.__cause__ or error}") from error
+        except APIStatusError as error:
+            raise _refusal(error, self._url) from error
+        except ValueError as error:
+            raise EndpointFault("endpoint_protocol", f"{self._url} answered no chat completion: {error}") from error
+        return read_reply(completion, self._url)
 
     async def check(self) -> None:
-        """EndpointRefused when nothing answers at the address, or a list of models lacks ours."""
-        url = self._url.removesuffix("/chat/completions") + "/models"
+        """EndpointRefused if nothing answers at the address, or a list of models lacks ours."""
+        url = f"{self._url}/models"
         try:
-            async with self._connected().get(url) as response:
-                listed = await response.json(content_type=None) if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            listed = await self._client.with_options(max_retries=0).get("/models", cast_to=object)
+        except APIStatusError:
+            return  # an endpoint need not list its models
+        except (APIConnectionError, ValueError) as error:
             raise EndpointRefused(
-                f"No OpenAI-compatible endpoint answers at {url} ({error}): start it, or mend --base-url."
+                f"No OpenAI-compatible endpoint answers at {url} ({error.__cause__ or error}): start it, or fix "
+                "--base-url."
             ) from error
         names = [entry.get("id") for entry in listed.get("data", [])] if isinstance(listed, dict) else []
         if names and self._model not in names:
-            raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self._model}: mend --model.")
+            raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self._model}: fix --model.")
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def _once(self, body: Mapping[str, Any], request_id: str) -> Reply:
-        try:
-            headers = {"X-Request-Id": request_id}
-            async with self._connected().post(self._url, json=body, headers=headers) as response:
-                text, status = await response.text(), response.status
-        except TimeoutError as error:
-            raise EndpointFault("endpoint_timeout", f"{self._url} gave no answer within its deadline") from error
-        except aiohttp.ClientError as error:
-            raise EndpointFault("endpoint_unreachable", f"{self._url}: {error}") from error
-        if status >= 500 or status in RETRIED:
-            raise EndpointFault(f"endpoint_{status}", f"{self._url} answered {status}: {text[:200]}")
-        if status >= 400:
-            if status in (400, 413, 422) and "context" in text.lower() and "length" in text.lower():
-                raise ContextExceeded(text[:200])
-            raise EndpointRefused(
-                f"{self._url} refused the request with {status} ({text[:200]}): check --base-url, --model and "
-                "OPENAI_API_KEY."
-            )
-        return _reply(text, self._url)
-
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            key = os.environ.get("OPENAI_API_KEY")
-            headers = {"Authorization": f"Bearer {key}"} if key else None
-            self._session = aiohttp.ClientSession(
-                timeout=self._timeout, connector=aiohttp.TCPConnector(limit=0), headers=headers
-            )
-        return self._session
+        await self._client.close()
 
 
-def _reply(text: str, url: str) -> Reply:
+def _refusal(error: APIStatusError, url: str) -> Exception:
+    """What a status other than 200 means, after the last attempt."""
+    status, text = error.status_code, error.response.text
+    if status >= 500 or status in RETRIED:
+        return EndpointFault(f"endpoint_{status}", f"{url} answered {status}: {text[:200]}")
+    if status in (400, 413, 422) and "context" in text.lower() and "length" in text.lower():
+        return ContextExceeded(text[:200])
+    return EndpointRefused(
+        f"{url} refused the request with {status} ({text[:200]}): check --base-url, --model and OPENAI_API_KEY."
+    )
+
+
+def read_reply(completion: ChatCompletion, url: str) -> Reply:
+    """The message of a completion; the client does not check its shape, so EndpointFault if it has another one."""
     try:
-        value = json.loads(text)
-        choice = value["choices"][0]
-        message = choice["message"]
+        choice = completion.choices[0]
         # JSON can carry half of a surrogate pair, which no log and no other request could.
-        content = (message.get("content") or "").encode("utf-8", "replace").decode()
-        tokens = int((value.get("usage") or {}).get("completion_tokens") or 0)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {text[:200]}") from error
-    if message.get("tool_calls"):
+        text = (choice.message.content or "").encode("utf-8", "replace").decode()
+        tool_calls = choice.message.tool_calls
+        tokens = completion.usage.completion_tokens if completion.usage else 0
+    except (AttributeError, IndexError, TypeError) as error:
+        raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error
+    if tool_calls:
         raise EndpointRefused(
             f"{url} parses tool calls itself, so the benchmark would not see what the model wrote: start it without a "
             "tool-call parser."
         )
-    return Reply(content, choice.get("finish_reason") == "length", tokens)
+    return Reply(text, choice.finish_reason == "length", tokens or 0)

@@ -1,4 +1,4 @@
-"""One task of the plain benchmark, played by an endpoint against the environment service."""
+"""One task of the benchmark, played by an endpoint against the environment service."""
 
 from __future__ import annotations
 
@@ -6,150 +6,124 @@ import asyncio
 import logging
 import time
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from seal.data.rows import TaskRow
 from seal.evaluation.endpoint import ChatEndpoint, ContextExceeded, EndpointFault
-from seal.records.validation import MET
-from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.env_client import EnvironmentFault
+from seal.rollout.episode import Episode
+from seal.rollout.services import Services
 
 logger = logging.getLogger(__name__)
+
+STEP = 0
+"""The training step under which results are logged."""
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
     """How every episode is played.
 
-    step: the number under which results are logged; service: what the service
-    calls itself, repeated in every line.
+    params: further parameters of /create; the plain benchmark has none.
     """
 
     prompt_mode: str = "bfcl_qwen_fc"
     max_steps: int = 20
     deadline_s: float = 1800.0
     seed: int = 0
-    step: int = 0
-    service: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def create_params(self, turns: int) -> dict[str, Any]:
+        """The parameters of /create for a task, or for its first turns if `turns` is positive."""
+        params = {"split": "eval", "tool_prompt_mode": self.prompt_mode, "max_steps": self.max_steps, **self.params}
+        return {**params, "turns": turns} if turns > 0 else params
 
 
 @dataclass
-class _Played:
-    """What has been said so far, and what is known about it."""
+class _Dialogue:
+    """The messages so far, and what is known about them."""
 
-    info: dict[str, Any]
-    messages: list[dict[str, str]]
-    opening: int
+    messages: list[dict[str, str]] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
     tokens: int = 0
-    stop: str = ""
+    rebuilt: int = 0
 
 
 async def play(
-    row: TaskRow, sample: int, endpoint: ChatEndpoint, service: EnvironmentClient, settings: EpisodeSettings
-) -> dict[str, Any]:
-    """Play one task once; the line of its validation log.
+    row: TaskRow, sample: int, endpoint: ChatEndpoint, services: Services, settings: EpisodeSettings
+) -> TrajectoryRecord:
+    """Play one task once, through restarts of its service.
 
-    No interface ever travels with it. A failure of the service or the endpoint
-    makes a line with its cause (``infra``), not an exception; EndpointRefused
-    passes.
+    A failure of the service or the endpoint gives a record with its cause
+    (``infra``), not an exception; EndpointRefused passes.
     """
     started = time.monotonic()
-    played = _Played({}, [], 0)
-    evaluation, infra = None, None
+    dialogue = _Dialogue()
+    evaluation, infra, message = None, None, ""
     try:
         async with asyncio.timeout(settings.deadline_s):
-            evaluation = await _episode(played, row, sample, endpoint, service, settings)
+            evaluation = await _play(dialogue, row, sample, endpoint, services, settings)
     except EnvironmentFault as fault:
-        infra = f"environment_{fault.cause}"
-        logger.warning("%s: %s", row.task_id, fault)
+        infra, message = f"environment_{fault.cause}", str(fault)
     except EndpointFault as fault:
-        infra = fault.cause
-        logger.warning("%s: %s", row.task_id, fault)
+        infra, message = fault.cause, str(fault)
     except TimeoutError:
-        infra = "task_deadline"
-        logger.warning("%s passed its deadline of %.0f s", row.task_id, settings.deadline_s)
-    return _line(played, row, sample, evaluation, infra, settings, time.monotonic() - started)
+        infra, message = "task_deadline", f"not finished after --deadline {settings.deadline_s:g}"
+    if infra is not None:
+        logger.warning("%s: %s", row.task_id, message)
+    return TrajectoryRecord.of(
+        evaluation,
+        step=STEP,
+        task_id=row.task_id,
+        data_source=row.data_source,
+        category=row.category,
+        split=row.split,
+        sample=sample,
+        score=float(evaluation["valid"]) if evaluation else 0.0,
+        stop=evaluation["stop"] if evaluation else "",
+        tokens=dialogue.tokens,
+        seconds=round(time.monotonic() - started, 3),
+        rebuilt=dialogue.rebuilt,
+        infra=infra,
+        infra_message=message,
+        prompt_mode=settings.prompt_mode,
+        data_hash=str(dialogue.info.get("data_hash", "")),
+        messages=tuple(dialogue.messages),
+    )
 
 
-async def _episode(
-    played: _Played,
+async def _play(
+    dialogue: _Dialogue,
     row: TaskRow,
     sample: int,
     endpoint: ChatEndpoint,
-    service: EnvironmentClient,
+    services: Services,
     settings: EpisodeSettings,
 ) -> dict[str, Any]:
-    instance = uuid4().hex
-    params: dict[str, Any] = {
-        "split": "eval",
-        "tool_prompt_mode": settings.prompt_mode,
-        "max_steps": settings.max_steps,
-    }
-    if row.turns > 0:
-        params["turns"] = row.turns
-    played.messages, played.info = await service.create(row.task_id, instance, params)
-    played.opening = len(played.messages)
+    """Open, interact, evaluate, release; returns the service's evaluation."""
+    episode = Episode(services, row.task_id, uuid4().hex, settings.create_params(row.turns))
     try:
+        opening, dialogue.info = await episode.create()
+        dialogue.messages = list(opening)
         name = f"{row.task_id}/{sample}"
-        message, done = 0, False
+        number, done = 0, False
         while not done:
             text, truncated = "", True
             try:
-                seed = zlib.crc32(f"{settings.seed}/{name}/{message}".encode())
-                reply = await endpoint.complete(played.messages, seed, f"{name}/{message}")
+                seed = zlib.crc32(f"{settings.seed}/{name}/{number}".encode())
+                reply = await endpoint.complete(dialogue.messages, seed, f"{name}/{number}")
                 text, truncated = reply.text, reply.truncated
-                played.tokens += reply.tokens
+                dialogue.tokens += reply.tokens
             except ContextExceeded:
-                logger.info("%s does not fit the model's context after %d messages", row.task_id, message)
-            observation = await service.step(instance, str(message), text, truncated)
-            played.messages += [{"role": "assistant", "content": text}, *observation.messages]
-            message, done = message + 1, observation.done
-        return await service.evaluate(instance, {})
+                logger.info("%s does not fit the model's context after %d messages", row.task_id, number)
+            observation = await episode.step(str(number), text, truncated)
+            dialogue.messages += [{"role": "assistant", "content": text}, *observation.messages]
+            number, done = number + 1, observation.done
+        return await episode.evaluate({})
     finally:
-        try:
-            await service.release(instance)
-        except EnvironmentFault as fault:
-            logger.info("episode of %s could not be released: %s", row.task_id, fault)
-
-
-def _line(
-    played: _Played,
-    row: TaskRow,
-    sample: int,
-    evaluation: dict[str, Any] | None,
-    infra: str | None,
-    settings: EpisodeSettings,
-    seconds: float,
-) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "step": settings.step,
-        "task_id": row.task_id,
-        "data_source": row.data_source,
-        "category": row.category,
-        "split": row.split,
-        "sample": sample,
-        "score": float(evaluation["valid"]) if evaluation else 0.0,
-        "infra": infra,
-        "stop": evaluation["stop"] if evaluation else "",
-        "tokens": played.tokens,
-        "seconds": round(seconds, 3),
-        "prompt_mode": settings.prompt_mode,
-        "data_hash": str(played.info.get("data_hash", "")),
-        "service_hash": str(played.info.get("service_hash") or settings.service),
-        "input": played.messages[: played.opening],
-        "output": played.messages[played.opening :],
-    }
-    if evaluation is not None:
-        labels = evaluation["labels"]
-        line |= {
-            "labels": labels,
-            "diagnosis": evaluation["diagnosis"],
-            "evidence": evaluation["evidence"],
-            "turns": evaluation["turns"],
-            "turns_passed": sum(label in MET for label in labels),
-            "progress": evaluation["progress"],
-            "calls": evaluation["calls"],
-            "errors": evaluation["errors"],
-        }
-    return line
+        dialogue.rebuilt = episode.rebuilt
+        await episode.release()

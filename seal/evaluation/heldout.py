@@ -7,17 +7,16 @@ from pathlib import Path
 
 from env_service.environments.bfcl.splits import siblings_in_train
 from seal.data.parquet import read_rows
-from seal.records.validation import ValidationLine
+from seal.records.folder import RunFolder
+from seal.records.trajectory import TrajectoryRecord
 
-TRAIN_ROWS = Path("data") / "train.parquet"
 
+def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:
+    """A warning if validated tasks, or other variants of them, are in the run's training data.
 
-def not_held_out(run: Path | str, lines: Iterable[ValidationLine]) -> str | None:
-    """A warning when validated tasks, or other variants of them, are in the run's training data.
-
-    None when there are none, or when the run recorded no training data.
+    None if there are none, or if the run recorded no training data.
     """
-    rows = Path(run) / TRAIN_ROWS
+    rows = RunFolder(Path(run)).training_rows
     if not rows.is_file():
         return None
     tasks = sorted({line.task_id for line in lines})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich.console import RenderableType
 
 from seal.evaluation.summary import Summary, informative
+from seal.evaluation.tables import console
 from seal.files import write_text
 
 COLOURS = {
@@ -24,7 +25,7 @@ COLOURS = {
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
-    """Draw one line a category over steps, with the interval of the average shaded.
+    """Draw one line per category over steps, with the interval of the average shaded.
 
     turns: per-turn pass rates instead of whole tasks.
     """
@@ -58,7 +59,7 @@ def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None
 
 
 def tidy(axes: Axes) -> None:
-    """The look of every panel: no box, a light grid behind."""
+    """The style of every panel: no box, a light grid behind."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -77,9 +78,9 @@ def rates_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path | str, title: str, tables: str = "") -> None:
-    """Write a figure as .png, or as .html with the tables under it; ValueError for another ending."""
-    path = Path(path)
+def save_rates(runs: Mapping[str, Sequence[Summary]], tables: Sequence[RenderableType], path: Path) -> None:
+    """Draw the runs as .png, or as .html with the tables below; ValueError for another ending."""
+    figure = rates_figure(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".png":
         figure.savefig(path, dpi=140)
@@ -87,12 +88,8 @@ def save(figure: Figure, path: Path | str, title: str, tables: str = "") -> None
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
         svg = stream.getvalue()
-        write_text(
-            f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{html.escape(title)}</title>"
-            "<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto}svg{width:100%;height:auto}"
-            "pre{font-size:12px;overflow-x:auto}</style>"
-            f"<h1>{html.escape(title)}</h1>{svg[svg.index('<svg') :]}<pre>{html.escape(tables)}</pre></html>\n",
-            path,
-        )
+        page = console(file=io.StringIO(), record=True)
+        page.print(*tables, sep="\n")
+        write_text(page.export_html().replace("<body>", f"<body>\n{svg[svg.index('<svg') :]}", 1), path)
     else:
         raise ValueError(f"{path}: a plot is written as .png or .html.")

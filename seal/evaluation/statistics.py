@@ -3,7 +3,7 @@
 The 800 tasks are 200 scenarios in four variants, and a task may be sampled
 several times, so observations of one scenario are not independent. Every
 interval and test here therefore counts by cluster (the scenario); with one
-observation a cluster it is the textbook one.
+observation per cluster it is the textbook one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 CONFIDENCE = 0.95
@@ -22,7 +23,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Observation:
-    """numerator of denominator things succeeded (1 or 0 of 1 for a task, k of n for its turns)."""
+    """`numerator` of `denominator` succeeded: 1 or 0 of 1 for a task, k of n for its turns."""
 
     cluster: Hashable
     numerator: float
@@ -31,7 +32,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A rate with its Wilson interval; n counts the observations, effective_n what they are worth."""
+    """A rate with its Wilson interval; effective_n independent observations would give the same interval."""
 
     rate: float
     low: float
@@ -44,8 +45,8 @@ class Estimate:
 class PairedDifference:
     """Mean of b - a over paired tasks, with bootstrap interval, standard error and p-values.
 
-    p_mcnemar is exact and exists where both sides are pass or fail; gained and
-    lost are its discordant counts (b passed alone, a passed alone).
+    p_mcnemar is exact and exists if both sides are pass or fail; gained and lost
+    are its discordant counts (only b passed, only a passed).
     """
 
     pairs: int
@@ -109,10 +110,10 @@ def mcnemar(gained: int, lost: int) -> float:
 def pass_at_k(samples: int, passed: int, k: int) -> float:
     """The unbiased estimate that at least one of k samples passes, from `passed` of `samples`.
 
-    ValueError when fewer than k samples were taken.
+    ValueError if fewer than k samples were taken.
     """
     if not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} needs at least {k} samples a task, and a task has {samples}.")
+        raise ValueError(f"pass@{k} needs at least {k} samples per task, and a task has {samples}.")
     return 1.0 - math.comb(samples - passed, k) / math.comb(samples, k)
 
 
@@ -137,18 +138,29 @@ def paired_difference(
     shared = sorted(set(a) & set(b), key=str)
     if not shared:
         raise ValueError("The two sides have no task in common: compare runs over the same tasks.")
-    weights = dict.fromkeys(shared, 1.0) if weights is None else weights
-    differences, observed = _resampled(a, b, shared, clusters, strata, weights, seed, resamples)
+    scores = np.array([[a[task], b[task]] for task in shared])
+    # Sorted as texts, so that a cluster's draws do not depend on the order of the tasks.
+    row = pd.Categorical([str(clusters[task]) for task in shared])
+    column = pd.Categorical([str(strata[task]) for task in shared])
+    weight = np.array([1.0 if weights is None else weights[task] for task in shared])
+    # Sums by cluster and stratum: of the weights, and of the weighted scores of a, of b and of b - a.
+    counts, sums_a, sums_b, sums = np.zeros((4, len(row.categories), len(column.categories)))
+    for cells, values in ((counts, 1.0), (sums_a, scores[:, 0]), (sums_b, scores[:, 1]), (sums, np.diff(scores)[:, 0])):
+        np.add.at(cells, (row.codes, column.codes), weight * values)
+    mean_a, mean_b, observed = (
+        float((cells.sum(axis=0) / counts.sum(axis=0)).mean()) for cells in (sums_a, sums_b, sums)
+    )
+    differences = _resampled(sums, counts, observed, seed, resamples)
     tail = (1 - confidence) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
-    binary = all(side[task] in (0.0, 1.0) for side in (a, b) for task in shared)
-    gained = sum(b[task] > a[task] for task in shared) if binary else None
-    lost = sum(b[task] < a[task] for task in shared) if binary else None
+    binary = bool(np.isin(scores, (0.0, 1.0)).all())
+    gained = int((scores[:, 1] > scores[:, 0]).sum()) if binary else None
+    lost = int((scores[:, 1] < scores[:, 0]).sum()) if binary else None
     return PairedDifference(
         pairs=len(shared),
-        mean_a=_mean_of_strata(a, shared, strata, weights),
-        mean_b=_mean_of_strata(b, shared, strata, weights),
+        mean_a=mean_a,
+        mean_b=mean_b,
         difference=observed,
         low=float(low),
         high=float(high),
@@ -160,43 +172,11 @@ def paired_difference(
     )
 
 
-def _resampled(
-    a: Mapping[Hashable, float],
-    b: Mapping[Hashable, float],
-    shared: Sequence[Hashable],
-    clusters: Mapping[Hashable, Hashable],
-    strata: Mapping[Hashable, Hashable],
-    weights: Mapping[Hashable, float],
-    seed: int,
-    resamples: int,
-) -> tuple[np.ndarray, float]:
-    """The difference in each of ``resamples`` draws of clusters with replacement, and as observed."""
-    row = {name: index for index, name in enumerate(sorted({clusters[task] for task in shared}, key=str))}
-    column = {name: index for index, name in enumerate(sorted({strata[task] for task in shared}, key=str))}
-    sums, counts = np.zeros((len(row), len(column))), np.zeros((len(row), len(column)))
-    for task in shared:
-        at = row[clusters[task]], column[strata[task]]
-        sums[at] += weights[task] * (b[task] - a[task])
-        counts[at] += weights[task]
-    observed = float((sums.sum(axis=0) / counts.sum(axis=0)).mean())
-    chances = np.full(len(row), 1 / len(row))
+def _resampled(sums: np.ndarray, counts: np.ndarray, observed: float, seed: int, resamples: int) -> np.ndarray:
+    """The mean over strata (columns) in each draw of clusters (rows) with replacement."""
+    chances = np.full(len(sums), 1 / len(sums))
     # As floats: numpy multiplies matrices of integers without BLAS.
-    draws = np.random.default_rng(seed).multinomial(len(row), chances, size=resamples).astype(float)
+    draws = np.random.default_rng(seed).multinomial(len(sums), chances, size=resamples).astype(float)
     drawn = draws @ counts
-    # A draw without any task of a stratum says nothing about it: the observed difference stands in.
-    means = np.where(drawn > 0, (draws @ sums) / np.where(drawn > 0, drawn, 1), observed)
-    return means.mean(axis=1), observed
-
-
-def _mean_of_strata(
-    side: Mapping[Hashable, float],
-    shared: Sequence[Hashable],
-    strata: Mapping[Hashable, Hashable],
-    weights: Mapping[Hashable, float],
-) -> float:
-    sums: dict[Hashable, float] = defaultdict(float)
-    totals: dict[Hashable, float] = defaultdict(float)
-    for task in shared:
-        sums[strata[task]] += weights[task] * side[task]
-        totals[strata[task]] += weights[task]
-    return sum(sums[name] / totals[name] for name in sums) / len(sums)
+    # A draw without any task of a stratum says nothing about it: the observed difference takes its place.
+    return np.where(drawn > 0, (draws @ sums) / np.where(drawn > 0, drawn, 1), observed).mean(axis=1)

@@ -1,4 +1,4 @@
-"""What a validation log says: rates by step and category, label shares, what is missing."""
+"""What a validation log says: rates by step and category, label shares, missing tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from env_service.environments.bfcl.splits import CATEGORIES
 from seal.data.suspected import SuspectedItem
 from seal.evaluation.statistics import Estimate, Observation, estimate, pass_at_k
-from seal.labels import EXCLUDED
 from seal.records.source import WHOLE, data_source
-from seal.records.validation import Log, ValidationLine
+from seal.records.trajectory import TrajectoryRecord, count_labels, shares
+from seal.records.validation import Log
+
+AVERAGE = "average"
 
 Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""
@@ -22,8 +24,8 @@ class Summary:
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out the lines whose rollout failed for reasons other than the
-    policy (infra counts those). samples is the number of rollouts a task
-    (the smallest); pass_at_k is None with a single one. labels gives each
+    policy (infra counts those). samples is the number of rollouts per task
+    (the smallest); pass_at_k is None for a single one. labels gives each
     label's share of the labelled turns.
     """
 
@@ -45,28 +47,23 @@ class Summary:
     @property
     def is_average(self) -> bool:
         """True for the row over all categories."""
-        return self.name.startswith("average")
+        return self.name.startswith(AVERAGE)
 
 
-def summarise_step(lines: Iterable[ValidationLine], without: Collection[Task] = ()) -> tuple[Summary, ...]:
+def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] = ()) -> tuple[Summary, ...]:
     """The rows of one step's lines: each category in table order, then the average; prefixes after whole tasks.
 
     without: tasks to leave out (the suspected ones).
     """
-    left_out = frozenset(without)
-    groups: dict[tuple[int, str], list[ValidationLine]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[TrajectoryRecord]] = defaultdict(list)
     for line in lines:
-        if (line.task_id, line.prefix) not in left_out:
+        if line.task not in without:
             groups[line.prefix, line.category].append(line)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
-        present = [category for category in CATEGORIES if (prefix, category) in groups]
-        strata = [groups[prefix, category] for category in present]
-        rows += [
-            _row(data_source(category, prefix), prefix, [stratum])
-            for category, stratum in zip(present, strata, strict=True)
-        ]
-        rows.append(_row(data_source("average", prefix), prefix, strata))
+        strata = {category: groups[prefix, category] for category in CATEGORIES if (prefix, category) in groups}
+        rows += [_row(category, prefix, [stratum]) for category, stratum in strata.items()]
+        rows.append(_row(AVERAGE, prefix, list(strata.values())))
     return tuple(rows)
 
 
@@ -81,10 +78,10 @@ def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
     return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
 
 
-def suspected_tasks(lines: Iterable[ValidationLine], items: Iterable[SuspectedItem]) -> frozenset[Task]:
+def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[SuspectedItem]) -> frozenset[Task]:
     """The tasks among the lines whose turn at fault was played."""
     faults = {item.task_id: item for item in items}
-    played = {(line.task_id, line.prefix) for line in lines if line.task_id in faults}
+    played = {line.task for line in lines if line.task_id in faults}
     return frozenset((task, prefix) for task, prefix in played if faults[task].concerns(prefix))
 
 
@@ -94,67 +91,52 @@ def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[in
     expected: pairs of task id and prefix (-1 for whole tasks); by default every
     task that any step of the log has.
     """
-    wanted = set(expected) if expected is not None else {(line.task_id, line.prefix) for line in log.lines}
-    missing = {}
-    for step in log.steps:
-        absent = wanted - {(line.task_id, line.prefix) for line in log.at(step)}
-        if absent:
-            missing[step] = tuple(
-                task if prefix == WHOLE else f"{task} (first {prefix} turns)" for task, prefix in sorted(absent)
-            )
-    return missing
+    wanted = set(expected) if expected is not None else {line.task for line in log.lines}
+    absent = {step: sorted(wanted - {line.task for line in log.at(step)}) for step in log.steps}
+    return {
+        step: tuple(task if prefix == WHOLE else f"{task} (first {prefix} turns)" for task, prefix in tasks)
+        for step, tasks in absent.items()
+        if tasks
+    }
 
 
-def label_shares(lines: Iterable[ValidationLine]) -> dict[str, float]:
-    """Each label's share of the labelled turns, most frequent first; failures of the checker left out."""
-    counts = Counter(label for line in lines for label in line.labels if label not in EXCLUDED)
-    total = sum(counts.values())
-    return {label: count / total for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
+def label_shares(lines: Iterable[TrajectoryRecord]) -> dict[str, float]:
+    """Each label's share of the labelled turns, most frequent first; failures of the checker are left out."""
+    counts = count_labels(line.labels for line in lines)
+    return shares(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
 
 
-def _row(name: str, prefix: int, strata: Sequence[Sequence[ValidationLine]]) -> Summary:
+def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -> Summary:
     lines = [line for stratum in strata for line in stratum]
     scored = [[line for line in stratum if line.infra is None] for stratum in strata]
     flat = [line for stratum in scored for line in stratum]
-    outcomes = _outcomes(scored)
+    turned = [[line for line in stratum if line.turns] for stratum in scored]
+    outcomes = [_outcomes(stratum) for stratum in scored if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
-    turned = [[line for line in stratum if line.turns and line.turns_passed is not None] for stratum in scored]
+    at_k = [sum(pass_at_k(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
     return Summary(
         step=lines[0].step,
-        name=name,
+        name=data_source(name, prefix),
         prefix=prefix,
         tasks=len({line.task_id for line in lines}),
         samples=samples,
         passed=sum(line.passed for line in flat),
         scored=len(flat),
         rate=estimate([[Observation(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
-        turns_passed=sum(line.turns_passed or 0 for stratum in turned for line in stratum),
-        turns=sum(line.turns or 0 for stratum in turned for line in stratum),
+        turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
+        turns=sum(line.turns for stratum in turned for line in stratum),
         turn_rate=estimate(
-            [
-                [Observation(line.scenario, line.turns_passed or 0, line.turns or 0) for line in stratum]
-                for stratum in turned
-            ]
+            [[Observation(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
         ),
-        pass_at_k=_pass_at_k(outcomes, samples) if samples > 1 else None,
+        pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
         infra=len(lines) - len(flat),
         labels=label_shares(flat),
     )
 
 
-def _outcomes(strata: Sequence[Sequence[ValidationLine]]) -> list[dict[str, list[bool]]]:
-    """For each stratum, whether each sample of each task passed."""
-    grouped = []
-    for stratum in strata:
-        tasks: dict[str, list[bool]] = defaultdict(list)
-        for line in stratum:
-            tasks[line.task_id].append(line.passed)
-        if tasks:
-            grouped.append(dict(tasks))
-    return grouped
-
-
-def _pass_at_k(strata: Sequence[Mapping[str, Sequence[bool]]], k: int) -> float:
-    """pass@k averaged over tasks, then over strata."""
-    means = [sum(pass_at_k(len(each), sum(each), k) for each in tasks.values()) / len(tasks) for tasks in strata]
-    return sum(means) / len(means)
+def _outcomes(lines: Iterable[TrajectoryRecord]) -> dict[str, list[bool]]:
+    """Whether each sample of each task passed."""
+    tasks: dict[str, list[bool]] = defaultdict(list)
+    for line in lines:
+        tasks[line.task_id].append(line.passed)
+    return tasks

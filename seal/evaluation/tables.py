@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
+import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -17,20 +17,23 @@ from seal.evaluation.summary import Summary, informative
 
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what"})
 
+RATES = {"": "rate", "_low": "low", "_high": "high"}
+"""The columns of a rate, by their ending."""
+
 FILE_WIDTH = 120
 """Columns of a table that goes to a file or a pipe."""
 
 
 def console(**options: Any) -> Console:
-    """A console that does not squeeze tables into 80 columns when nobody sits at it."""
+    """A console that does not squeeze tables into 80 columns when it is not a terminal."""
     made = Console(**options)
     return made if made.is_terminal or "width" in options else Console(**options, width=FILE_WIDTH)
 
 
 def table(title: str, columns: Sequence[str]) -> Table:
-    """An empty table in the house's look: the first text column left, figures right."""
-    look = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
-    made = Table(title=title, min_width=len(title), **look)
+    """An empty table in the project's style: text columns left, figures right."""
+    style = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
+    made = Table(title=title, min_width=len(title), **style)
     for name in columns:
         made.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
     return made
@@ -79,14 +82,15 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
 
 
 def label_table(rows: Sequence[Summary]) -> Table | None:
-    """Share of each label over all categories, a column a step; None without labels."""
+    """Share of each label over all categories, one column per step; None without labels."""
     averages = [row for row in rows if row.is_average and row.labels]
     if not averages:
         return None
     several = len({row.prefix for row in averages}) > 1
     heads = [f"step {row.step}" + (row.name.removeprefix("average") if several else "") for row in averages]
     made = table("Labels, % of turns", ["label", *heads])
-    order = sorted({label for row in averages for label in row.labels}, key=lambda x: -averages[0].labels.get(x, 0.0))
+    names = dict.fromkeys(label for row in averages for label in row.labels)
+    order = sorted(names, key=lambda label: -averages[0].labels.get(label, 0.0))
     for label in order:
         made.add_row(label, *(percent(row.labels.get(label, 0.0)) for row in averages))
     return made
@@ -108,70 +112,42 @@ def comparison_table(rows: Sequence[Comparison], title: str) -> Table:
             "-" if passed.p_mcnemar is None else _p(passed.p_mcnemar),
             _p(passed.p_bootstrap),
             with_difference(row.turn_rate),
-            style="bold" if row.name.startswith("average") else None,
+            style="bold" if row.is_average else None,
         )
     return made
 
 
 def summary_record(row: Summary, suspected: str) -> dict[str, Any]:
     """A summary as one flat record; suspected says whether those items are in ("with") or out ("without")."""
+    plain = ("tasks", "samples", "scored", "passed", "pass_at_k", "turns", "turns_passed", "infra")
     return {
         "step": row.step,
         "category": row.name,
         "suspected": suspected,
-        "tasks": row.tasks,
-        "samples": row.samples,
-        "scored": row.scored,
-        "passed": row.passed,
-        **_estimate("pass_rate", row.rate),
-        "pass_at_k": row.pass_at_k,
-        "turns": row.turns,
-        "turns_passed": row.turns_passed,
-        **_estimate("turn_rate", row.turn_rate),
-        "infra": row.infra,
+        **{name: getattr(row, name) for name in plain},
+        **{f"pass_rate{end}": row.rate and getattr(row.rate, name) for end, name in RATES.items()},
+        **{f"turn_rate{end}": row.turn_rate and getattr(row.turn_rate, name) for end, name in RATES.items()},
         "labels": dict(row.labels),
     }
 
 
 def comparison_record(row: Comparison, suspected: str) -> dict[str, Any]:
     """A comparison as one flat record."""
-    return {
-        "a": row.a,
-        "b": row.b,
-        "category": row.name,
-        "suspected": suspected,
-        "unpaired": row.unpaired,
-        **_difference("pass_rate", row.pass_rate),
-        **_difference("turn_share", row.turn_rate),
-    }
+    head = {"a": row.a, "b": row.b, "category": row.name, "suspected": suspected, "unpaired": row.unpaired}
+    names = [field.name for field in fields(PairedDifference)]
+    passed = {f"pass_rate_{name}": getattr(row.pass_rate, name) for name in names}
+    return head | passed | {f"turn_share_{name}": row.turn_rate and getattr(row.turn_rate, name) for name in names}
 
 
 def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
     """Records as CSV text; labels become one column each."""
-    flat = []
-    for record in records:
-        labels = record.get("labels", {})
-        plain = {key: value for key, value in record.items() if key != "labels"}
-        flat.append({**plain, **{f"label_{name}": share for name, share in labels.items()}})
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(dict.fromkeys(key for record in flat for key in record)))
-    writer.writeheader()
-    writer.writerows(flat)
-    return stream.getvalue()
-
-
-def _estimate(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    return {
-        name: estimate and estimate.rate,
-        f"{name}_low": estimate and estimate.low,
-        f"{name}_high": estimate and estimate.high,
-    }
-
-
-def _difference(name: str, difference: PairedDifference | None) -> dict[str, Any]:
-    keys = ("pairs", "mean_a", "mean_b", "difference", "low", "high", "standard_error", "p_bootstrap")
-    keys += ("gained", "lost", "p_mcnemar")
-    return {f"{name}_{key}": difference and getattr(difference, key) for key in keys}
+    flat = [
+        {key: value for key, value in record.items() if key != "labels"}
+        | {f"label_{name}": share for name, share in record.get("labels", {}).items()}
+        for record in records
+    ]
+    # As objects: pandas would turn whole numbers of a column with gaps into floats.
+    return pd.DataFrame(flat, dtype=object).to_csv(index=False)
 
 
 def _p(value: float) -> str:

@@ -307,7 +307,7 @@ def _data() -> Finding:
 
     problems = check(HOME / "data")
     if problems:
-        return Finding("data", "not as recorded", " ".join([*problems[:2], "`python -m seal.data prepare` makes it."]))
+        return Finding("data", "not as recorded", " ".join([*problems[:2], "`seal data prepare` makes it."]))
     return Finding("data", "as data/manifest.json records")
 
 

@@ -1,7 +1,7 @@
-"""What the policy is made of: reference dialogues of training scenarios, and verified variants of them.
+"""The policy's training data: reference dialogues of training scenarios, and verified variants of them.
 
-Nothing of an evaluation scenario enters: not the tokenizer's text, not the
-words that variants are filled with, not the dialogues.
+Nothing of an evaluation scenario enters: neither the tokenizer's text, nor the
+words that fill variants, nor the dialogues.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from functools import cache
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
+from env_service.environments.bfcl.splits import CATEGORIES, TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
 from seal.interface.sampling import random_omega
-from seal.policy.dialogue import Played, play_reference, play_with_slip
+from seal.policy.dialogue import Transcript, play_reference, play_with_slip
 from seal.policy.variants import Call, Responses, Script, VariantMaker
 from seal.policy.verdict import reference_passes
 
@@ -32,13 +32,13 @@ from seal.policy.verdict import reference_passes
 class CorpusSettings:
     """What to build.
 
-    scenarios: training scenarios. variants: verified variants a task, by
+    scenarios: training scenarios. variants: verified variants per task, by
     category; a category that is absent contributes nothing. cue_share: share of
-    dialogues that are episodes of training, with random cues of the learning
-    interface; the others are episodes of evaluation. slip_share: share of the
-    former in which the assistant makes a mistake, reads the answer and mends it
-    (the mistake itself is not learnt). first_turn_share: share of dialogues that
-    end after the first user turn.
+    dialogues that are training episodes, with random cues of the learning
+    interface; the others are evaluation episodes. slip_share: share of the
+    former in which the assistant makes a mistake, reads the answer and corrects
+    it (the mistake itself is not learnt). first_turn_share: share of dialogues
+    that end after the first user turn.
     """
 
     scenarios: tuple[int, ...] = TRAIN_SCENARIOS
@@ -48,17 +48,17 @@ class CorpusSettings:
     first_turn_share: float = 0.4
 
     def __post_init__(self) -> None:
-        held = [number for number in self.scenarios if side_of_scenario(number) != "train"]
-        if held:
-            raise ValueError(f"Scenarios {held} belong to the evaluation side: a policy must not be made from them.")
+        held_out = [number for number in self.scenarios if side_of_scenario(number) != "train"]
+        if held_out:
+            raise ValueError(f"Scenarios {held_out} belong to the evaluation side: leave them out of the corpus.")
         for name in ("cue_share", "slip_share", "first_turn_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}.")
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One whole dialogue; `variant` is 0 for the original, `slips` are the places of mistaken messages."""
+    """One whole dialogue; `variant` is 0 for the original, `slips` holds the positions of mistaken messages."""
 
     task_id: str
     scenario: int
@@ -68,8 +68,19 @@ class Dialogue:
     slips: tuple[int, ...]
 
 
+def read_variants(text: str) -> tuple[tuple[str, int], ...]:
+    """The variants per task that a text like ``base=25,miss_func=8`` names; ValueError for another text."""
+    pairs = []
+    for item in text.split(","):
+        name, _, count = item.partition("=")
+        if name not in CATEGORIES or not count.isdigit():
+            raise ValueError(f"--variants: {item!r} is not CATEGORY=NUMBER with CATEGORY in {', '.join(CATEGORIES)}.")
+        pairs.append((name, int(count)))
+    return tuple(pairs)
+
+
 def script_of(task: Task) -> Script:
-    """What variants may change of a task."""
+    """The parts of a task that variants may change."""
     calls = tuple(tuple(Call(*parse_reference(call)) for call in turn) for turn in task.reference)
     return Script(task.users, task.initial_config, calls)
 
@@ -87,7 +98,7 @@ def _written(call: Call) -> str:
 def run_reference(task: Task, script: Script) -> Responses:
     """Execute a script's calls in fresh simulators."""
     toolbox = Toolbox(replace(task, initial_config=script.config))
-    # Two tools change a list that they are given: each call gets its own copy.
+    # Two tools change the list that they receive: each call gets its own copy.
     return tuple(
         tuple(toolbox.call(call.name, copy.deepcopy(dict(call.arguments))).text for call in turn)
         for turn in script.calls
@@ -96,7 +107,7 @@ def run_reference(task: Task, script: Script) -> Responses:
 
 @cache
 def fixed_words() -> frozenset[str]:
-    """Words that a variant must not exchange: literals in the simulators' source and values quoted in the documents."""
+    """Words that a variant must keep: literals in the simulators' source and values quoted in the documents."""
     found: set[str] = set()
     for name in CLASSES:
         source = inspect.getsource(inspect.getmodule(simulator_class(name)))
@@ -116,7 +127,7 @@ def fixed_words() -> frozenset[str]:
 
 
 def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:
-    """The tasks that the corpus is made of, scenario by scenario."""
+    """The tasks of the corpus, scenario by scenario."""
     tasks = load_tasks()
     return tuple(
         tasks[f"multi_turn_{category}_{scenario}"]
@@ -140,7 +151,7 @@ def vocabulary(tasks: Sequence[Task]) -> tuple[str, ...]:
 def build_corpus(
     settings: CorpusSettings, seed: int, on_task: Callable[[Task], None] = lambda task: None
 ) -> tuple[tuple[Dialogue, ...], ...]:
-    """All dialogues, one group a scenario, deterministic from the seed; on_task is told after each task."""
+    """All dialogues, one group per scenario, deterministic from the seed; on_task is called after each task."""
     words = vocabulary(training_tasks(settings))
     groups: dict[int, list[Dialogue]] = {}
     for task in training_tasks(settings):
@@ -149,13 +160,13 @@ def build_corpus(
         for number, version in enumerate(_versions(task, dict(settings.variants)[task.category], words, rng)):
             if rng.random() < settings.first_turn_share:
                 version = version.prefix(1)
-            played = _played(version, settings, rng)
-            group.append(Dialogue(task.id, task.scenario, task.category, number, played.messages, played.slips))
+            transcript = _transcript(version, settings, rng)
+            group.append(Dialogue(task.id, task.scenario, task.category, number, transcript.messages, transcript.slips))
         on_task(task)
     return tuple(tuple(group) for group in groups.values())
 
 
-def _played(task: Task, settings: CorpusSettings, rng: random.Random) -> Played:
+def _transcript(task: Task, settings: CorpusSettings, rng: random.Random) -> Transcript:
     if rng.random() >= settings.cue_share:
         return play_reference(task)
     omega = random_omega(rng)
@@ -180,17 +191,8 @@ def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Rando
             yield with_script(task, script)
 
 
-def fresh_variants(tasks: Sequence[Task], words: Sequence[str], seed: int) -> list[Task]:
-    """One verified variant of each task, or the task itself where none exists."""
-    found = []
-    for task in tasks:
-        versions = list(_versions(task, 1, words, random.Random(f"{seed}/fresh/{task.id}")))
-        found.append(versions[-1])
-    return found
-
-
 def tokenizer_texts(groups: Sequence[Sequence[Dialogue]], words: Sequence[str]) -> Iterator[str]:
-    """What the tokenizer learns from: some dialogues of each scenario, the tools' documents, the words."""
+    """The tokenizer's training text: some dialogues of each scenario, the tools' documents, the words."""
     for group in groups:
         for dialogue in group[:6]:
             yield from (message["content"] for message in dialogue.messages)

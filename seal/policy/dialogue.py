@@ -1,8 +1,8 @@
 """Reference dialogues, played against the environment's own episodes.
 
-Every word that the policy hears in them comes from the code that a rollout
-talks to, cues of the learning interface and answers to mistakes included; so
-the warm start cannot drift from what training shows.
+Everything that the policy reads in them, cues of the learning interface and
+answers to mistakes included, comes from the code that a rollout talks to; so
+the warm start cannot drift from training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seal.interface.cues import Omega
 from seal.policy.variants import Call
 from seal.policy.verdict import passes
 
-FORMAT = "compact"
+PROMPT_MODE = "compact"
 """The prompt mode that the policy learns."""
 
 ANSWER_AFTER_CALLS = "Done."
@@ -31,19 +31,19 @@ _STEPS = 1000
 
 
 @dataclass(frozen=True)
-class Played:
-    """A whole dialogue; slips are the places of the assistant's messages that are mistakes."""
+class Transcript:
+    """A whole dialogue; slips holds the positions of the assistant's messages that are mistakes."""
 
     messages: tuple[Mapping[str, str], ...]
     slips: tuple[int, ...] = ()
 
 
 def open_episode(task: Task, omega: Omega | None, max_steps: int = _STEPS) -> BfclEpisode:
-    """The episode that the service would open: of training with an Omega, of evaluation without."""
+    """The episode that the service would open: for training with an Omega, for evaluation without."""
     settings = Settings(
         split="val" if omega is None else "train",
         omega=None if omega is None else omega.to_json(),
-        tool_prompt_mode=FORMAT,
+        tool_prompt_mode=PROMPT_MODE,
         max_steps=max_steps,
     )
     return BfclEpisode(task, settings, Guard())
@@ -54,59 +54,59 @@ def tool_names() -> tuple[str, ...]:
     return tuple(document["name"] for name in CLASSES for document in documents(name))
 
 
-def play_reference(task: Task, omega: Omega | None = None) -> Played:
+def play_reference(task: Task, omega: Omega | None = None) -> Transcript:
     """The dialogue in which every call is the reference's."""
-    played = _play(task, omega, slip=None)
-    if played is None:
+    transcript = _play(task, omega, slip=None)
+    if transcript is None:
         raise ValueError(f"The reference of {task.id} ends its episode early: this benchmark version is not supported.")
-    return played
+    return transcript
 
 
-def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Played:
+def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Transcript:
     """The reference dialogue with one mistake before one of the calls, which the environment answers.
 
-    The mistake must fail and leave the outcome as it was; if three tries give
-    none such, or nothing is called, the dialogue comes without.
+    The mistake must fail without changing the outcome; if three attempts give no
+    such mistake, or nothing is called, the dialogue has none.
     """
     calls = [[Call(*parse_reference(call)) for call in turn] for turn in task.reference]
-    places = [(turn, index) for turn, made in enumerate(calls) for index in range(len(made))]
-    for _ in range(3 if places else 0):
-        turn, index = rng.choice(places)
+    positions = [(turn, index) for turn, made in enumerate(calls) for index in range(len(made))]
+    for _ in range(3 if positions else 0):
+        turn, index = rng.choice(positions)
         text = slip_text(calls[turn][index], tool_names(), rng)
-        played = _play(task, omega, slip=(turn, index, text))
+        transcript = _play(task, omega, slip=(turn, index, text))
         made = [[(call.name, call.arguments) for call in turn_calls] for turn_calls in calls]
-        made[turn][index:index] = get_format(FORMAT).parse(text).calls
-        if played is not None and passes(task, made):
-            return played
+        made[turn][index:index] = get_format(PROMPT_MODE).parse(text).calls
+        if transcript is not None and passes(task, made):
+            return transcript
     return play_reference(task, omega)
 
 
 def slip_text(call: Call, names: Sequence[str], rng: random.Random) -> str:
-    """A mistaken version of a call: unreadable, of another tool, or with one argument lost or misnamed."""
-    style = get_format(FORMAT)
+    """A mistaken version of a call: unreadable, for another tool, or with one argument missing or misnamed."""
+    formatter = get_format(PROMPT_MODE)
     kind = rng.choice(("unreadable", "tool", "argument"))
     if kind == "argument" and call.arguments:
         arguments = dict(call.arguments)
         value = arguments.pop(rng.choice(list(arguments)))
         if rng.random() < 0.5:
             arguments[rng.choice(("name", "value", "input", "text", "number"))] = value
-        return style.render_call(call.name, arguments)
+        return formatter.render_call(call.name, arguments)
     if kind == "tool":
-        return style.render_call(rng.choice(names), call.arguments)
-    text = style.render_call(call.name, call.arguments)
+        return formatter.render_call(rng.choice(names), call.arguments)
+    text = formatter.render_call(call.name, call.arguments)
     broken = text.removesuffix("</tool_call>")
     cut = rng.randrange(1, max(2, len(broken) // 3))
     return broken[:-cut] + "</tool_call>"
 
 
-def _play(task: Task, omega: Omega | None, slip: tuple[int, int, str] | None) -> Played | None:
-    """Play the reference, with a slip before one call (turn, index, text); None if the slip is not answered."""
-    style = get_format(FORMAT)
+def _play(task: Task, omega: Omega | None, slip: tuple[int, int, str] | None) -> Transcript | None:
+    """Play the reference, with a slip before one call (turn, index, text); None if the slip ends the turn."""
+    formatter = get_format(PROMPT_MODE)
     episode = open_episode(task, omega)
     messages = [_plain(message) for message in episode.start()["state"]]
     slips: list[int] = []
 
-    def say(text: str) -> Mapping[str, object]:
+    def send(text: str) -> Mapping[str, object]:
         messages.append({"role": "assistant", "content": text})
         answer = episode.step(text, truncated=False)
         if not answer["is_terminated"]:
@@ -117,14 +117,14 @@ def _play(task: Task, omega: Omega | None, slip: tuple[int, int, str] | None) ->
         for index, call in enumerate(reference):
             if slip is not None and slip[:2] == (turn, index):
                 slips.append(len(messages))
-                info = say(slip[2])
+                info = send(slip[2])
                 if info["error_class"] is None or info["turn"] != turn or info["stop"] is not None:
                     return None
-            say(style.render_call(*parse_reference(call)))
-        info = say(ANSWER_AFTER_CALLS if reference else ANSWER_WITHOUT_CALL)
+            send(formatter.render_call(*parse_reference(call)))
+        info = send(ANSWER_AFTER_CALLS if reference else ANSWER_WITHOUT_CALL)
         if (info["stop"] is not None) != (turn == len(task.reference) - 1):
             return None
-    return Played(tuple(messages), tuple(slips))
+    return Transcript(tuple(messages), tuple(slips))
 
 
 def _plain(message: Mapping[str, object]) -> dict[str, str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -20,15 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from env_service.environments.bfcl import catalog
-from seal.policy.corpus import (
-    CorpusSettings,
-    build_corpus,
-    digest,
-    tokenizer_texts,
-    training_tasks,
-    vocabulary,
-)
-from seal.policy.dialogue import FORMAT, tool_names
+from seal.files import file_sha256, write_json
+from seal.policy.corpus import CorpusSettings, build_corpus, digest, tokenizer_texts, training_tasks, vocabulary
+from seal.policy.dialogue import PROMPT_MODE, tool_names
 from seal.policy.model import SIZES, new_model
 from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
 from seal.policy.warm_start import Step, WarmStartSettings, warm_start
@@ -43,8 +35,8 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
 class Plan:
     """Everything that decides the outcome; two runs of one plan on one machine give the same files.
 
-    size: a key of SIZES. vocab_size: tokens. context: longest dialogue in tokens; longer
-    ones (a few of long_context) are left out. seed: of all chance.
+    seed: of everything random. size: a key of SIZES. vocab_size: tokens. context:
+    longest dialogue in tokens; longer ones (a few of long_context) are left out.
     """
 
     seed: int = 0
@@ -62,8 +54,9 @@ class Plan:
 def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Console) -> dict[str, Any]:
     """Make the policy that the plan describes and write it as a Hugging Face folder.
 
-    Returns:
-        the record that is also written as `made.json`: plan, command, versions, hashes, counts, losses, seconds.
+    Returns the record that is also written to `made.json`: plan, command,
+    versions, hashes, counts, losses, seconds. Raises ValueError if no dialogue
+    fits the context.
     """
     torch.manual_seed(plan.seed)
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -117,17 +110,17 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
     record = {
         "command": " ".join(command),
         "plan": asdict(plan),
-        "format": FORMAT,
+        "prompt_mode": PROMPT_MODE,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "dialogues": dialogues,
-        "dialogues_by_category": _count(dialogue.category for group in groups for dialogue in group),
+        "dialogues_by_category": Counter(dialogue.category for group in groups for dialogue in group),
         "dialogues_that_fit": len(lengths),
         "mean_tokens": round(mean(lengths), 1),
         "longest": max(lengths),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
         "corpus_sha256": digest(groups),
-        "files_sha256": {name: _sha256(out / name) for name in ("model.safetensors", "tokenizer.json")},
+        "files_sha256": {name: file_sha256(out / name) for name in ("model.safetensors", "tokenizer.json")},
         "device": device,
         "seconds": round(time.perf_counter() - started, 1),
         "cpu_seconds": round(time.process_time() - cpu_started, 1),
@@ -137,23 +130,6 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
             if step.step % 10 == 0 or step is steps[-1]
         ],
     }
-    _write(out / RECORD, json.dumps(record, indent=1) + "\n")
+    write_json(record, out / RECORD)
     logger.info("wrote %s", out)
     return record
-
-
-def _count(names: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

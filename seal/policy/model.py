@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 @dataclass(frozen=True)
 class Size:
-    """Shape of the network; hidden / heads is the head size (32 or more for vLLM on CPU)."""
+    """Shape of the network; hidden / heads is the head size (at least 32 for vLLM on the CPU)."""
 
     hidden: int
     layers: int
@@ -23,9 +23,10 @@ class Size:
 SIZES = {
     "tiny": Size(hidden=64, layers=2, heads=2, kv_heads=1, feed_forward=128),
     "small": Size(hidden=192, layers=4, heads=6, kv_heads=2, feed_forward=512),
-    "100m": Size(hidden=768, layers=16, heads=12, kv_heads=4, feed_forward=2048),
+    "100m": Size(hidden=768, layers=16, heads=24, kv_heads=8, feed_forward=2048),
 }
-"""By name: `tiny` for tests, `small` for the CPU (2.0M parameters), `100m` for a GPU (102M)."""
+"""By name: `tiny` for tests, `small` for the CPU (2.0M parameters), `100m` for a GPU (102M). All have heads of 32, so
+that `grow` can make a larger one of a smaller one."""
 
 
 def new_model(size: Size, vocab_size: int, context: int, end_id: int, pad_id: int, seed: int) -> Qwen2ForCausalLM:
@@ -57,8 +58,8 @@ def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
     """Variance-preserving weights, with "mimetic" attention.
 
     Queries and keys of a group start as the same projection (a token attends to
-    its like) and output is the transpose of value (what is attended to is
-    passed on): a copying head from the first step on, which halves the tokens
+    its like), and output is the transpose of value (the head passes on what it
+    attends to): a copying head from the first step on, which halves the tokens
     that small models need before they copy values.
     """
     config = model.config
@@ -83,11 +84,11 @@ def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
         for linear in (attention.q_proj, attention.k_proj, attention.v_proj):
             linear.bias.zero_()
         for key in range(config.num_key_value_heads):
-            like, passed = projection(), projection()
+            like, value = projection(), projection()
             rows = slice(key * head, (key + 1) * head)
             attention.k_proj.weight[rows] = like
-            attention.v_proj.weight[rows] = passed
+            attention.v_proj.weight[rows] = value
             for query in range(key * group, (key + 1) * group):
                 rows = slice(query * head, (query + 1) * head)
                 attention.q_proj.weight[rows] = like + 0.3 * attention.q_proj.weight[rows]
-                attention.o_proj.weight[:, rows] = 0.4 * passed.T + 0.5 * attention.o_proj.weight[:, rows]
+                attention.o_proj.weight[:, rows] = 0.4 * value.T + 0.5 * attention.o_proj.weight[:, rows]

@@ -1,17 +1,17 @@
-"""The tokenizer: byte-level BPE in which a value has the same tokens wherever it stands.
+"""The tokenizer: byte-level BPE in which a value has the same tokens in every place.
 
 Spaces, digits and words are isolated before merging, so a file name or an
-amount is cut in the same way in the user's sentence and inside the JSON of a
-call: copying it is then copying tokens. The chat template is ChatML and nothing
-else (no default system message, no tool rendering): what the environment says
-is what the policy sees.
+amount has the same tokens in the user's sentence and in the JSON of a call:
+copying it means copying tokens. The chat template is plain ChatML (no default
+system message, no tool rendering): the policy reads exactly what the
+environment sends.
 
-transformers loads the tokenizer of every folder whose model is a Qwen2 as
-Qwen2Tokenizer, with that class's own rules of cutting text, whatever the folder
-says. So the merges are learnt with our finer cuts, and then live in a
-Qwen2Tokenizer: as no merge reaches across our cuts, its coarser ones change
-nothing. Where its cuts are finer (the contraction rule takes the 't off
-'temp.txt') the quote is made an added token, which is split off before.
+transformers loads the tokenizer of every Qwen2 folder as Qwen2Tokenizer, with
+that class's own rules for splitting text, whatever the folder says. So the
+merges are learnt with our finer splits and then stored in a Qwen2Tokenizer:
+because no merge crosses our splits, its coarser ones change nothing. In the one
+case in which its splits are finer (the contraction rule takes the 't off
+'temp.txt'), the quote is an added token, which is split off first.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
     """Train the tokenizer.
 
     Args:
-        texts: what the merges are learnt from; must hold training scenarios only.
-        names: words that become one token each where they stand alone (the tools' names).
-        vocab_size: number of tokens in all.
-        context: longest input, in tokens, that the tokenizer announces.
+        texts: the text that the merges are learnt from, of training scenarios only.
+        names: words that become single tokens (the tools' names).
+        vocab_size: total number of tokens.
+        context: longest input, in tokens, that the tokenizer declares.
     """
     reserved = [PAD, START, END, *TAGS, *names]
     smallest = 256 + len(reserved)
     if vocab_size < smallest:
         raise ValueError(
-            f"vocab_size is {vocab_size}, but the bytes, the tags and the tools' names alone take {smallest}: raise it."
+            f"vocab_size is {vocab_size}, but the bytes, the tags and the tools' names need {smallest}: raise it."
         )
-    cutter = Tokenizer(models.BPE())
-    cutter.normalizer = normalizers.NFC()
-    cutter.pre_tokenizer = pre_tokenizers.Sequence(
+    splitter = Tokenizer(models.BPE())
+    splitter.normalizer = normalizers.NFC()
+    splitter.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_PIECES), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
@@ -68,8 +68,8 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    cutter.train_from_iterator(texts, trainer)
-    learnt = json.loads(cutter.to_str())["model"]
+    splitter.train_from_iterator(texts, trainer)
+    learnt = json.loads(splitter.to_str())["model"]
     tokenizer = Qwen2Tokenizer(
         vocab=learnt["vocab"],
         merges=[tuple(pair) for pair in learnt["merges"]],
@@ -87,9 +87,9 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
 
 @dataclass(frozen=True)
 class Encoded:
-    """A dialogue as tokens; spoken[i] is true where the assistant says ids[i] and should learn to.
+    """A dialogue as tokens; spoken[i] is true if the assistant says ids[i] and should learn to.
 
-    slips are (start, stop) spans of tokens that nothing should be learnt from.
+    slips are (start, stop) spans of tokens that carry no loss.
     """
 
     ids: tuple[int, ...]
@@ -98,10 +98,10 @@ class Encoded:
 
 
 class DialogueEncoder:
-    """Turns messages into the very tokens that the chat template gives, and marks the assistant's.
+    """Turns messages into exactly the tokens that the chat template gives, and marks the assistant's.
 
-    Message by message, with every text encoded once: every cut lies at a special
-    token or a newline, where no merge can reach across.
+    It works message by message and encodes every text once: each boundary is a
+    special token or a newline, which no merge crosses.
     """
 
     def __init__(self, tokenizer: Qwen2Tokenizer):
@@ -121,18 +121,18 @@ class DialogueEncoder:
 
         Args:
             messages: each with role and content.
-            slips: which of them hold mistakes of the assistant's.
+            slips: positions of the assistant's mistakes.
         """
         ids: list[int] = []
         spoken: list[bool] = []
         spans: list[tuple[int, int]] = []
-        for place, message in enumerate(messages):
+        for position, message in enumerate(messages):
             header = self._ids(f"{START}{message['role']}\n")
             body = (*self._ids(message["content"]), self._end)
             ids += (*header, *body, *self._newline)
             spoken += [False] * len(header)
-            spoken += [message["role"] == "assistant" and place not in slips] * len(body)
-            if place in slips:
+            spoken += [message["role"] == "assistant" and position not in slips] * len(body)
+            if position in slips:
                 spans.append((len(spoken) - len(body), len(spoken)))
             spoken += [False] * len(self._newline)
         return Encoded(tuple(ids), tuple(spoken), tuple(spans))

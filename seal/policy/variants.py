@@ -1,13 +1,13 @@
 """Variants of a scripted dialogue: other values, same shape, verified.
 
 A script's user texts, initial configuration and reference calls share values
-(file names, amounts, people). Each value that a reference argument holds and
-that stands verbatim in a user text or in the configuration can be exchanged for
-one of the same written shape, everywhere at once. A change is kept only if the
+(file names, amounts, people). Each value of a reference argument that also
+occurs verbatim in a user text or in the configuration can be exchanged, in all
+places at once, for one of the same written shape. A change is kept only if the
 simulators then answer in the same shape, every argument that could be read
 before its call still can, and the verifier accepts the new reference. No
-language model is involved, and nothing here knows the simulators: running and
-verifying a script come in as functions.
+language model is involved, and this module does not know the simulators:
+functions that run and verify a script are passed in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 Scalar = str | int | float
 Responses = tuple[tuple[str, ...], ...]
-"""What each call of each turn answered."""
+"""The answers to the calls, by turn."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Script:
-    """What a variant changes: user texts (None: the environment speaks), configuration, calls by turn."""
+    """The parts that a variant changes: user texts (None: the environment speaks), configuration, calls by turn."""
 
     users: tuple[str | None, ...]
     config: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One value for another, wherever it is written."""
+    """One value for another, in every place."""
 
     old: Scalar
     new: Scalar
@@ -79,12 +79,12 @@ def _pattern(value: Scalar) -> str:
 
 
 def occurs(value: Scalar, text: str) -> bool:
-    """Whether the value stands in the text, in one of its written forms, between word boundaries."""
+    """Whether the text contains the value, in one of its written forms, between word boundaries."""
     return re.search(_pattern(value), text) is not None
 
 
 def exchange_text(text: str, exchanges: Sequence[Exchange]) -> str:
-    """Make all exchanges in one pass, longer values first, so that no new value is exchanged again."""
+    """Make all exchanges in one pass, longer values first, so that a new value is never exchanged again."""
     if not exchanges:
         return text
     written: dict[str, str] = {}
@@ -115,7 +115,7 @@ def exchange_value(value: Any, exchanges: Sequence[Exchange]) -> Any:
 
 
 def exchange_script(script: Script, exchanges: Sequence[Exchange]) -> Script:
-    """Make the exchanges in everything that a script says."""
+    """Make the exchanges in every part of a script."""
     return Script(
         users=tuple(None if text is None else exchange_text(text, exchanges) for text in script.users),
         config=exchange_value(script.config, exchanges),
@@ -130,8 +130,8 @@ def similar(value: Scalar, words: Sequence[str], rng: random.Random) -> Scalar:
     """A random value of the same written shape.
 
     Numbers keep sign and digits before and after the point; dates stay dates;
-    words become words in the same capitalisation, digits digits; an extension
-    and everything between the words stays.
+    words become words with the same capitalisation and digits become digits; an
+    extension and everything between the words stays.
     """
     if isinstance(value, int):
         digits = len(str(abs(value)))
@@ -164,7 +164,7 @@ def similar(value: Scalar, words: Sequence[str], rng: random.Random) -> Scalar:
 def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
     """The values of reference arguments that could be exchanged.
 
-    They stand verbatim in a user text or in the configuration, and are none of
+    They occur verbatim in a user text or in the configuration, and are not among
     the `fixed` words (allowed values of the tools, compared in lower case).
     """
     text = "\n".join(user or "" for user in script.users) + "\n" + json.dumps(script.config, default=str)
@@ -182,7 +182,7 @@ def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
 
 
 def response_shape(text: str) -> Any:
-    """What must not change in a tool's answer: failed or not, which keys, or which JSON type."""
+    """The part of a tool's answer that must not change: whether it failed, its keys, or its JSON type."""
     if text.startswith("Error during"):
         return "exception"
     try:
@@ -216,8 +216,8 @@ class VariantMaker:
         verify: whether the verifier accepts a script's calls as an answer to itself.
         words: lower-case words for new values.
         fixed: words that must stay.
-        rng: source of all chance.
-        trials: how often each value is exchanged alone; it counts as safe if half of these keep the laws.
+        rng: source of randomness.
+        trials: how often each value is exchanged by itself; it is safe if at least half of the results are sound.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class VariantMaker:
         self.safe: tuple[Scalar, ...] = tuple(
             value
             for value in candidates(script, fixed)
-            if sum(self._holds(self._changed((value,))) for _ in range(trials)) * 2 >= trials
+            if sum(self._sound(self._changed((value,))) for _ in range(trials)) * 2 >= trials
         )
 
     def variant(self, attempts: int = 4) -> Script | None:
@@ -247,7 +247,7 @@ class VariantMaker:
             return None
         for _ in range(attempts):
             script = self._changed(self.safe)
-            if self._holds(script) and self._verify(script):
+            if self._sound(script) and self._verify(script):
                 return script
         return None
 
@@ -264,7 +264,7 @@ class VariantMaker:
             exchanges.append(Exchange(value, new))
         return exchange_script(self._script, exchanges)
 
-    def _holds(self, script: Script) -> bool:
+    def _sound(self, script: Script) -> bool:
         responses = self._run(script)
         if _shapes(responses) != self._shapes:
             return False

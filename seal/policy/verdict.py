@@ -1,4 +1,4 @@
-"""Whether calls answer a task: the service's verdict, for tasks of the benchmark and variants of them."""
+"""Whether calls solve a task: the service's verdict, for tasks of the benchmark and their variants."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 
 
 def passes(task: Task, calls: Calls) -> bool:
-    """Whether the calls, turn by turn, are a valid answer to the task; fewer turns than the task has never are."""
-    # Two tools change a list that they are given: each call gets its own copy.
+    """Whether the calls, turn by turn, are a valid answer to the task; too few turns never are."""
+    # Two tools change the list that they receive: each call gets its own copy.
     own = [[[(name, copy.deepcopy(dict(arguments))) for name, arguments in made]] for made in calls]
     return verify(task, own).valid
 

@@ -1,9 +1,9 @@
 """The warm start: supervised next-token training on encoded dialogues.
 
-Muon turns the matrices of the blocks, AdamW the embedding, norms and biases;
-AdamW alone needed clearly more tokens for the same loss. The assistant's tokens
-count fully and all others a little: predicting users and tools teaches the
-small network the values it has to copy.
+Muon updates the matrices of the blocks, AdamW the embedding, norms and biases;
+with AdamW for everything the same loss took clearly more tokens. The assistant's
+tokens count fully and all others a little: predicting users and tools teaches
+the small network the values that it has to copy.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from seal.policy.tokenizer import Encoded
 class WarmStartSettings:
     """How to train.
 
-    tokens: budget, padding included. batch_tokens: tokens a step, at most (a
-    longer dialogue makes a batch by itself). muon_lr / adam_lr: peak learning
-    rates. warmup: steps to the peak; then a cosine down to `floor` of it. other_weight: loss weight of tokens
-    that the assistant does not say. decay: Muon's weight decay. clip: gradient norm.
+    tokens: budget, padding included. batch_tokens: largest number of tokens per
+    step (a longer dialogue is a batch of its own). muon_lr / adam_lr: peak learning
+    rates. warmup: steps to the peak; then a cosine down to `floor` of it.
+    other_weight: loss weight of tokens that the assistant does not say. decay:
+    Muon's weight decay. clip: gradient norm.
     """
 
     tokens: int = 1_200_000
@@ -54,7 +55,7 @@ class Step:
 
 
 def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.Random) -> Iterator[list[Encoded]]:
-    """Endless batches of similar lengths; a round takes one dialogue of each group, so that all groups weigh alike."""
+    """Endless batches of similar lengths; a round takes one dialogue of each group, so that groups count equally."""
     while True:
         round_ = sorted((rng.choice(group) for group in rng.sample(groups, len(groups))), key=lambda d: len(d.ids))
         ready: list[list[Encoded]] = [[]]
@@ -69,8 +70,8 @@ def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.
 def collate(batch: Sequence[Encoded], other_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Pad on the right.
 
-    Returns:
-        ids, [B, T] int64, and the loss weight of predicting each of them, [B, T] float32 (0 for slips and padding).
+    Returns ids, [B, T] int64, and the loss weight of predicting each of them,
+    [B, T] float32 (0 for slips and padding).
     """
     longest = max(len(dialogue.ids) for dialogue in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -91,7 +92,7 @@ def dialogue_loss(
     targets, weights = ids[:, 1:], weights[:, 1:]
     counted = weights > 0
     with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-        # Padding stands on the right: causal attention never looks at it, so no mask is needed.
+        # Padding is on the right: causal attention never sees it, so no mask is needed.
         hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         logits = model.lm_head(hidden[counted])
     losses = functional.cross_entropy(logits.float(), targets[counted], reduction="none")
@@ -107,7 +108,7 @@ def warm_start(
     seed: int,
     on_step: Callable[[Step], None],
 ) -> None:
-    """Train the model in place, on the device it lies on, until the token budget is spent."""
+    """Train the model in place, on its own device, until the token budget is spent."""
     device = next(model.parameters()).device
     matrices, rest = [], []
     for name, parameter in model.named_parameters():

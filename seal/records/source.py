@@ -1,15 +1,15 @@
-"""The name under which a category's whole tasks, or its prefixes, are counted."""
+"""Data sources: the names under which whole tasks and prefixes of a category are counted."""
 
 from __future__ import annotations
 
 from env_service.environments.bfcl.splits import CATEGORIES
 
 WHOLE = -1
-"""The number of turns that stands for the whole task."""
+"""Stands for the whole task where a number of turns is expected."""
 
 
 def data_source(category: str, turns: int = WHOLE) -> str:
-    """The name under which a category's whole tasks or its prefixes of k turns are counted."""
+    """The category for whole tasks, ``category@k`` for prefixes of k turns."""
     return category if turns == WHOLE else f"{category}@{turns}"
 
 

@@ -1,116 +1,195 @@
-"""One training step as it is logged."""
+"""One training step, as it is logged, shown and read again."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as validated
 
 from seal.interface.cues import Omega
 from seal.interface.evolve import Event
-from seal.records.trajectory import TrajectoryRecord
+from seal.jsonl import BadLine, read_records
+from seal.records.format import FORMAT, require_format
+from seal.records.trajectory import TrajectoryRecord, shares
+
+
+@dataclass(frozen=True)
+class Range:
+    """Mean, smallest and largest of some values."""
+
+    mean: float
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Range | None:
+        """The range of the values; None without any."""
+        return cls(sum(values) / len(values), min(values), max(values)) if values else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with its standard error (None for a single value)."""
+
+    value: float
+    standard_error: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean | None:
+        """The mean of the values; None without any."""
+        if not values:
+            return None
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return cls(statistics.fmean(values), error)
+
+    def __str__(self) -> str:
+        """The mean ± its standard error: ``0.492 ± 0.041``."""
+        return f"{self.value:.3f}" + (f" ± {self.standard_error:.3f}" if self.standard_error is not None else "")
+
+
+@dataclass(frozen=True)
+class SentOmega:
+    """The Omega that a step was played with."""
+
+    version: int
+    digest: str
+    cues: tuple[str, ...]
+
+
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
+class StepRecord:
+    """The figures of one training step; docs/logs.md describes each field.
+
+    label_counts: turns by label, failures of the checker left out. w: the weights
+    of the trajectories that count. omega is None if none was sent. seconds: wall
+    time by stage; seal_seconds: SEAL's own part of it in the trainer.
+    """
+
+    step: int
+    reward_mean: float | None = None
+    pass_share: float | None = None
+    trajectories: int = 0
+    groups_with_spread: int = 0
+    trajectories_dropped: int = 0
+    groups_dropped: int = 0
+    stops: dict[str, int] = field(default_factory=dict)
+    label_counts: dict[str, int] = field(default_factory=dict)
+    rho: dict[str, float] = field(default_factory=dict)
+    w: Range | None = None
+    omega: SentOmega | None = None
+    events: tuple[Event, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    seal_seconds: float = 0.0
+    logp_diff_max: float | None = None
+    logp_diff_mean: float | None = None
+    token_drift: dict[str, int] = field(default_factory=dict)
+    episodes_rebuilt: int = 0
+    infra: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> StepRecord:
+        """The record of a step with these trajectories; figures: the fields that do not follow from them."""
+        rewards = [record.score for record in records if record.usable]
+        drifts = [record.drift for record in records if record.drift is not None]
+        return cls(
+            step=step,
+            reward_mean=sum(rewards) / len(rewards) if rewards else None,
+            pass_share=sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
+            trajectories=len(records),
+            stops=dict(Counter(record.stop for record in records if record.infra is None)),
+            omega=SentOmega(omega.version, omega.digest, tuple(omega.cues)) if omega is not None else None,
+            token_drift={"compared": len(drifts), "trajectories": sum(map(bool, drifts)), "tokens": sum(drifts)},
+            episodes_rebuilt=sum(record.rebuilt for record in records),
+            infra=dict(Counter(record.infra for record in records if record.infra)),
+            **figures,
+        )
+
+    @property
+    def label_shares(self) -> dict[str, float]:
+        """Each label's share of the labelled turns."""
+        return shares(self.label_counts)
+
+    @property
+    def cues(self) -> tuple[str, ...]:
+        """The active cues of the Omega that the step was played with."""
+        return self.omega.cues if self.omega else ()
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time of the step: verl's own total, else the sum of its stages."""
+        return self.seconds.get("step", sum(self.seconds.values()))
+
+    def line(self) -> dict[str, Any]:
+        """The record as a line of `steps.jsonl`."""
+        figures = asdict(self) | {"seal_seconds": round(self.seal_seconds, 4)}
+        return {"format": FORMAT, **figures, "label_shares": self.label_shares}
+
+    @classmethod
+    def from_line(cls, value: Mapping[str, Any]) -> StepRecord:
+        """Read a line of `steps.jsonl`, also of earlier versions (no format); ValueError if it cannot be used."""
+        require_format(value)
+        return cls(**{name: found for name, found in value.items() if name in _FIELDS and found is not None})
+
+    def metrics(self) -> dict[str, float]:
+        """The figures as scalars for verl's loggers."""
+        figures: dict[str, float] = {
+            "groups_with_spread": self.groups_with_spread,
+            "groups_dropped": self.groups_dropped,
+            "trajectories_dropped": self.trajectories_dropped,
+            "episodes_rebuilt": self.episodes_rebuilt,
+            "seconds": self.seal_seconds,
+        }
+        if self.omega is not None:
+            figures |= {"omega/version": self.omega.version, "omega/cues": len(self.cues)}
+        by_name = {
+            "token_drift": self.token_drift,
+            "stop": self.stops,
+            "w": asdict(self.w) if self.w else {},
+            "label_share": self.label_shares,
+            "rho": self.rho,
+            "infra": self.infra,
+        }
+        figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
+        return {f"seal/{name}": value for name, value in figures.items()}
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """Everything that is logged about one step."""
+    """A finished step: its record, C_t after it, and Omega_{t+1} (None if the interface is off)."""
 
-    step: int
-    records: tuple[TrajectoryRecord, ...]
-    labels: Mapping[str, int]
-    rho: Mapping[str, float]
-    w: tuple[float, ...]
-    spread: int
-    dropped: int
-    groups_dropped: int
-    infra: Mapping[str, int]
-    omega: Omega | None
-    omega_next: Mapping[str, Any] | None
-    events: tuple[Event, ...]
+    record: StepRecord
     profile: Mapping[str, Any]
-    logp_diff_max: float = 0.0
-    logp_diff_mean: float = 0.0
-    seal_seconds: float = 0.0
+    omega_next: Mapping[str, Any] | None
 
-    def with_figures(self, **figures: float) -> StepReport:
+    def with_figures(self, **figures: Any) -> StepReport:
         """The same report with measured figures filled in."""
-        return replace(self, **figures)
+        return replace(self, record=replace(self.record, **figures))
 
-    @property
-    def shares(self) -> dict[str, float]:
-        """Label counts over their sum."""
-        total = sum(self.labels.values())
-        return {label: count / total for label, count in self.labels.items()}
-
-    @property
-    def rewards(self) -> list[float]:
-        return [record.score for record in self.records if record.usable]
-
-    @property
-    def stops(self) -> dict[str, int]:
-        """How the trajectories that infrastructure did not fail stopped."""
-        return dict(Counter(record.stop for record in self.records if record.infra is None))
-
-    @property
-    def token_drift(self) -> dict[str, int]:
-        """Of the trajectories that could be compared, those whose text has other tokens, and how many tokens."""
-        found = [record.drift for record in self.records if record.drift is not None]
-        return {"compared": len(found), "trajectories": sum(map(bool, found)), "tokens": sum(found)}
-
-    @property
-    def rebuilt(self) -> int:
-        """How often episodes were opened again because their service had lost them."""
-        return sum(record.rebuilt for record in self.records)
-
-    def line(self, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """The step's line of `steps.jsonl`; seconds by stage come from the trainer."""
-        rewards, w = self.rewards, self.w
+    def lines(self) -> dict[str, dict[str, Any]]:
+        """The step's line of each log in STEP_LOGS."""
+        step = self.record.step
         return {
-            "step": self.step,
-            "reward_mean": sum(rewards) / len(rewards) if rewards else None,
-            "pass_share": sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
-            "trajectories": len(self.records),
-            "groups_with_spread": self.spread,
-            "trajectories_dropped": self.dropped,
-            "groups_dropped": self.groups_dropped,
-            "stops": self.stops,
-            "label_counts": dict(self.labels),
-            "label_shares": self.shares,
-            "rho": dict(self.rho),
-            "w": {"mean": sum(w) / len(w), "min": min(w), "max": max(w)} if w else None,
-            "omega": self.omega
-            and {"version": self.omega.version, "digest": self.omega.digest, "cues": list(self.omega.cues)},
-            "events": [event.to_json() for event in self.events],
-            "seconds": dict(seconds),
-            "seal_seconds": round(self.seal_seconds, 4),
-            "logp_diff_max": self.logp_diff_max,
-            "logp_diff_mean": self.logp_diff_mean,
-            "token_drift": self.token_drift,
-            "episodes_rebuilt": self.rebuilt,
-            "infra": dict(self.infra),
+            "profile": {"step": step, "profile": self.profile},
+            "omega": {"step": step, "omega": self.omega_next},
+            "steps": self.record.line(),
         }
 
-    def metrics(self) -> dict[str, float]:
-        """Scalars for verl's loggers."""
-        figures = {
-            "seal/groups_with_spread": self.spread,
-            "seal/groups_dropped": self.groups_dropped,
-            "seal/trajectories_dropped": self.dropped,
-            "seal/episodes_rebuilt": self.rebuilt,
-            "seal/seconds": self.seal_seconds,
-        }
-        figures |= {f"seal/token_drift/{name}": count for name, count in self.token_drift.items()}
-        figures |= {f"seal/stop/{stop}": count for stop, count in self.stops.items()}
-        if self.w:
-            figures |= {
-                "seal/w/mean": sum(self.w) / len(self.w),
-                "seal/w/min": min(self.w),
-                "seal/w/max": max(self.w),
-            }
-        figures |= {f"seal/label_share/{label}": share for label, share in self.shares.items()}
-        figures |= {f"seal/rho/{label}": value for label, value in self.rho.items()}
-        figures |= {f"seal/infra/{cause}": count for cause, count in self.infra.items()}
-        if self.omega is not None:
-            figures |= {"seal/omega/version": self.omega.version, "seal/omega/cues": len(self.omega.cues)}
-        return figures
+
+def read_steps(path: Path | str) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:
+    """The steps of a `steps.jsonl`, ascending, and its bad lines.
+
+    If a step was logged twice, the later line counts. Raises OSError if the file cannot be opened.
+    """
+    records, bad = read_records(path, StepRecord.from_line)
+    by_step = {record.step: record for record in records}
+    return tuple(by_step[step] for step in sorted(by_step)), bad
+
+
+_FIELDS = frozenset(each.name for each in fields(StepRecord))

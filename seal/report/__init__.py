@@ -1,9 +1,10 @@
 """What a run has shown: tables for the terminal and one picture.
 
-``summarise(run_dir)`` is what the launcher prints at the end;
-``python -m seal.report RUN`` does the same at any time.
+``summarise(run_dir)`` is what the launcher prints at the end; ``seal report RUN``
+does the same at any time.
 """
 
+from seal.report.seeds import seeds_table
 from seal.report.summary import summarise
 
-__all__ = ["summarise"]
+__all__ = ["seeds_table", "summarise"]

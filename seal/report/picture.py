@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -13,12 +14,13 @@ from matplotlib.ticker import MaxNLocator
 from seal.evaluation.plots import draw_rates, tidy
 from seal.evaluation.summary import Summary
 from seal.evaluation.tables import percent
+from seal.labels import CORRECT_ABSTENTION, PASS
 from seal.report.run import Run
 
 PALETTE = (
     "#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F", "#000000",
 )  # fmt: skip
-MET = {"pass": "#009E73", "correct_abstention": "#94D3C0"}
+MET = {PASS: "#009E73", CORRECT_ABSTENTION: "#94D3C0"}
 
 
 def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
@@ -27,7 +29,7 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
     rows: the summaries of the run's validations.
     """
     figure = Figure(figsize=(13, 10.5), layout="constrained")
-    figure.suptitle(run.folder.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
+    figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
     panels = figure.subplots(3, 2)
     colours = label_colours(run.labels)
     _reward(panels[0, 0], run)
@@ -45,24 +47,21 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
 
 
 def label_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Green for what met the verifier, one colour each for the rest."""
+    """Green for labels of turns that met the verifier, one colour each for the rest."""
     others = [label for label in labels if label not in MET]
     return {**{label: PALETTE[index % len(PALETTE)] for index, label in enumerate(others)}, **MET}
 
 
 def _reward(axes: Axes, run: Run) -> None:
-    _title(axes, "Training reward (mean of a step)")
-    points = [(step.step, step.reward) for step in run.steps if step.reward is not None]
+    _title(axes, "Training reward (mean per step)")
+    points = [(step.step, step.reward_mean) for step in run.steps if step.reward_mean is not None]
     if not points:
         return _empty(axes, "no training step logged")
     steps, rewards = zip(*points, strict=True)
     axes.plot(steps, rewards, color="#9DBBD6", linewidth=1, marker="o", markersize=2.5)
     window = max(1, len(steps) // 8)
     if window > 1:
-        smooth = [
-            sum(rewards[max(0, i - window) : i + window + 1]) / len(rewards[max(0, i - window) : i + window + 1])
-            for i in range(len(rewards))
-        ]
+        smooth = pd.Series(rewards).rolling(2 * window + 1, center=True, min_periods=1).mean()
         axes.plot(steps, smooth, color="#0072B2", linewidth=2, label=f"mean of {2 * window + 1} steps")
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     quarters = run.quarters
@@ -76,10 +75,8 @@ def _reward(axes: Axes, run: Run) -> None:
                 [left, right], mean.value - error, mean.value + error, color="#D55E00", alpha=0.2, linewidth=0
             )
             axes.hlines(mean.value, left, right, color="#D55E00", linewidth=2)
-            text = f"{mean.value:.3f}" + (f" ± {error:.3f}" if mean.standard_error is not None else "")
-            middle = (left + right) / 2
-            across = axes.get_xaxis_transform()
-            axes.text(middle, 0.97, text, transform=across, ha="center", va="top", fontsize=9, color="#A34600")
+            style = {"ha": "center", "va": "top", "fontsize": 9, "color": "#A34600"}
+            axes.text((left + right) / 2, 0.97, str(mean), transform=axes.get_xaxis_transform(), **style)
     low, high = min(rewards), max(rewards)
     axes.set_ylim(max(0.0, low - 0.1), high + 0.2 * (high - low) + 0.05)
     tidy(axes)
@@ -98,13 +95,13 @@ def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
 
 def _labels(axes: Axes, run: Run, colours: dict[str, str]) -> None:
     _title(axes, "Labels, share of turns in training")
-    labelled = [step for step in run.steps if step.labels]
+    labelled = [step for step in run.steps if step.label_counts]
     if not labelled:
         return _empty(axes, "no labels logged")
     met = [label for label in MET if label in run.labels]
     order = met + [label for label in run.labels if label not in MET]
     steps = [step.step for step in labelled]
-    layers = [[100 * step.shares.get(label, 0.0) for step in labelled] for label in order]
+    layers = [[100 * step.label_shares.get(label, 0.0) for step in labelled] for label in order]
     if len(steps) == 1:
         steps, layers = [steps[0] - 0.4, steps[0] + 0.4], [layer * 2 for layer in layers]
     axes.stackplot(steps, layers, colors=[colours[label] for label in order], labels=order, linewidth=0)
@@ -121,11 +118,12 @@ def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
     if not weighed:
         return _empty(axes, "no weights logged")
     steps = [step.step for step in weighed]
-    with_w = [(step.step, *step.w) for step in weighed if step.w]
-    if with_w:
-        at, mean, low, high = zip(*with_w, strict=True)
-        axes.fill_between(at, low, high, color="#BBBBBB", alpha=0.35, linewidth=0)
-        axes.plot(at, mean, color="#666666", linewidth=1.6, linestyle="--")
+    with_w = [(step.step, step.w) for step in weighed if step.w]
+    at = [step for step, _ in with_w]
+    axes.fill_between(
+        at, [w.min for _, w in with_w], [w.max for _, w in with_w], color="#BBBBBB", alpha=0.35, linewidth=0
+    )
+    axes.plot(at, [w.mean for _, w in with_w], color="#666666", linewidth=1.6, linestyle="--")
     ends: dict[float, list[str]] = defaultdict(list)
     for label in run.labels:
         if label not in weighed[-1].rho:
@@ -138,7 +136,7 @@ def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
 
 
 def _end_labels(axes: Axes, at: float, ends: dict[float, list[str]], colours: dict[str, str]) -> None:
-    """Name the lines at their right end, moved apart where they would overlap."""
+    """Name the lines at their right end, apart from each other if they would overlap."""
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")
     for value in sorted(ends):
@@ -173,19 +171,17 @@ def _cues(axes: Axes, run: Run) -> None:
 def _time(axes: Axes, run: Run) -> None:
     share = run.seal_share
     own = "" if share is None else f"; SEAL's own part {percent(share, 2)} %"
-    _title(axes, f"Seconds a step{own}")
+    _title(axes, f"Seconds per step{own}")
     timed = [step for step in run.steps if step.seconds]
     if not timed:
         return _empty(axes, "no times logged")
-    totals: dict[str, float] = defaultdict(float)
-    for step in timed:
-        for stage, seconds in step.seconds.items():
-            totals[stage] += 0.0 if stage == "step" else seconds
-    largest = sorted(totals, key=lambda stage: -totals[stage])[:4]
     steps = [step.step for step in timed]
     axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
-    for stage, colour in zip(largest, PALETTE, strict=False):
-        axes.plot(steps, [step.seconds.get(stage, 0.0) for step in timed], color=colour, linewidth=1.3, label=stage)
+    seconds = (
+        pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0).drop(columns="step", errors="ignore")
+    )
+    for stage, colour in zip(seconds.sum().nlargest(4).index, PALETTE, strict=False):
+        axes.plot(seconds[stage], color=colour, linewidth=1.3, label=stage)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("s")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,9 +1,11 @@
-"""The end-of-run summary: tables for the terminal, and where everything lies."""
+"""The end-of-run summary: tables for the terminal, and the output files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -13,11 +15,14 @@ from rich.text import Text
 from seal.data.suspected import load_suspected
 from seal.evaluation.comparison import Comparison, Side, compare
 from seal.evaluation.heldout import not_held_out
-from seal.evaluation.summary import Summary, informative, missing_tasks, summarise_step, suspected_tasks
+from seal.evaluation.statistics import Estimate, PairedDifference
+from seal.evaluation.stats import missing_sentences, provenance
+from seal.evaluation.summary import Summary, informative, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
+from seal.records.validation import Log
 from seal.report.picture import draw
-from seal.report.run import PICTURE, STEPS, Mean, Run, ranges, read_run
+from seal.report.run import Quarters, Run, ranges, read_run
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -27,86 +32,71 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
     """
     run = read_run(run_dir)
     rows = summarise_log(run.validation) if run.validation else ()
-    picture = run.folder / PICTURE
-    draw(run, rows, picture)
-    parts: list[RenderableType] = [*_validation(run, rows), *_training(run), _places(run, picture)]
-    return tuple(parts)
-
-
-def before_after_table(
-    before: Sequence[Summary], after: Sequence[Summary], changes: Sequence[Comparison], title: str, turns: bool
-) -> Table:
-    """Pass rates (turns: per-turn rates) by category at two steps, with the paired change."""
-    made = table(title, ["category", "before", "after", "change"] if after else ["category", "passed"])
-    by_name = {row.name: row for row in after}
-    change_of = {row.name: row for row in changes}
-    rows = informative(before)
-    for position, row in enumerate(rows):
-        then, change = by_name.get(row.name), change_of.get(row.name)
-        cells = [row.name, with_interval(row.turn_rate if turns else row.rate)]
-        if after:
-            cells.append(with_interval(then.turn_rate if turns else then.rate) if then else "-")
-            cells.append(with_difference(change.turn_rate if turns else change.pass_rate) if change else "-")
-        made.add_row(
-            *cells,
-            style="bold" if row.is_average else None,
-            end_section=position + 1 < len(rows) and rows[position + 1].prefix != row.prefix,
-        )
-    return made
+    draw(run, rows, run.folder.picture)
+    return (*_validation(run, rows), *_training(run), _output_files(run))
 
 
 def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
     if not run.validation:
         return [Text("No validation yet: before and after cannot be compared.")]
-    first, last = run.validation.steps[0], run.validation.steps[-1]
-    lines_before, lines_after = run.validation.at(first), run.validation.at(last)
-    changes = compare(Side("before", (lines_before,)), Side("after", (lines_after,))) if first != last else ()
-    before = [row for row in rows if row.step == first]
-    after = [row for row in rows if row.step == last and first != last]
-    steps = f"step {first} and step {last}" if after else f"step {first}"
-    parts: list[RenderableType] = [
-        before_after_table(before, after, changes, f"Plain benchmark, % of {what} passed at {steps}", turns)
-        for what, turns in (("tasks", False), ("turns", True))
-        if not turns or any(row.turns > row.scored for row in before)
-    ]
-    parts.append(Text(_validation_notes(run, before), style="dim"))
-    for problem in _validation_problems(run):
-        parts.append(Text(problem, style="bold red"))
-    return parts
+    whole = _before_after(run.validation, rows, "tasks", attrgetter("rate"), attrgetter("pass_rate"))
+    turns = _before_after(run.validation, rows, "turns", attrgetter("turn_rate"), attrgetter("turn_rate"))
+    first = [row for row in rows if row.step == run.validation.steps[0]]
+    parts: list[RenderableType] = [whole, turns] if any(row.turns > row.scored for row in first) else [whole]
+    parts.append(Text(_validation_notes(run.validation, first), style="dim"))
+    return [*parts, *(Text(problem, style="bold red") for problem in _validation_problems(run, run.validation))]
 
 
-def _validation_notes(run: Run, before: Sequence[Summary]) -> str:
-    lines = run.validation.lines
-    notes = ["95% intervals", *(["change in points, paired by task"] if len(run.validation.steps) > 1 else [])]
-    if any(row.prefix > 0 for row in before):
+def _before_after(
+    log: Log,
+    rows: Sequence[Summary],
+    what: str,
+    rate: Callable[[Summary], Estimate | None],
+    change: Callable[[Comparison], PairedDifference | None],
+) -> Table:
+    """Pass rates by category at the first and the last validation, with the paired change."""
+    first, last = log.steps[0], log.steps[-1]
+    title = f"Plain benchmark, % of {what} passed at step {first}"
+    before = informative([row for row in rows if row.step == first])
+    columns = {"category": [row.name for row in before], "passed": [with_interval(rate(row)) for row in before]}
+    if first != last:
+        title += f" and step {last}"
+        after = {row.name: with_interval(rate(row)) for row in rows if row.step == last}
+        compared = compare(Side("before", (log.at(first),)), Side("after", (log.at(last),)))
+        changes = {row.name: with_difference(change(row)) for row in compared}
+        columns["before"] = columns.pop("passed")
+        columns["after"] = [after.get(row.name, "-") for row in before]
+        columns["change"] = [changes.get(row.name, "-") for row in before]
+    made = table(title, list(columns))
+    for row, following, *cells in zip(before, [*before[1:], None], *columns.values(), strict=True):
+        ends = following is not None and following.prefix != row.prefix
+        made.add_row(*cells, style="bold" if row.is_average else None, end_section=ends)
+    return made
+
+
+def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
+    notes = ["95% intervals", *(["change in points, paired by task"] if len(log.steps) > 1 else [])]
+    if any(row.prefix > 0 for row in first):
         notes.append("NAME@k: only the first k user turns of each task")
-    samples = max((row.samples for row in before), default=1)
-    if samples > 1:
-        notes.append(f"{samples} samples a task")
-    modes = sorted({line.prompt_mode for line in lines if line.prompt_mode})
-    hashes = sorted({line.data_hash[:12] for line in lines if line.data_hash})
-    notes += [f"prompt mode {', '.join(modes)}"] if modes else []
-    notes += [f"data {', '.join(hashes)}"] if hashes else []
-    suspected = suspected_tasks(lines, load_suspected())
+    samples = max((row.samples for row in first), default=1)
+    notes += [f"{samples} samples per task"] if samples > 1 else []
+    origin = provenance([log])
+    notes += [f"prompt mode {', '.join(origin['prompt_mode'])}"] if origin["prompt_mode"] else []
+    notes += [f"data {', '.join(each[:12] for each in origin['data_hash'])}"] if origin["data_hash"] else []
+    suspected = suspected_tasks(log.lines, load_suspected())
     if suspected:
-        step = run.validation.steps[-1]
         prefixes = {prefix for _task, prefix in suspected}
-        rows = summarise_step(run.validation.at(step), suspected)
+        rows = summarise_step(log.at(log.steps[-1]), suspected)
         averages = [row for row in rows if row.is_average and row.rate and row.prefix in prefixes]
         less = ", ".join(f"{row.name} {percent(row.rate.rate)}" for row in averages)
-        notes.append(f"without {len(suspected)} suspected items at step {step}: {less}")
+        notes.append(f"without {len(suspected)} suspected items at step {log.steps[-1]}: {less}")
     return "; ".join(notes) + "."
 
 
-def _validation_problems(run: Run) -> list[str]:
-    log = run.validation
-    if log is None:
-        return []
+def _validation_problems(run: Run, log: Log) -> list[str]:
     problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
-    leak = not_held_out(run.folder, log.lines)
-    problems += [leak] if leak else []
-    for step, tasks in missing_tasks(log).items():
-        problems.append(f"Validation at step {step} lacks {len(tasks)} tasks; the first is {tasks[0]}.")
+    leak = not_held_out(run.folder.path, log.lines)
+    problems += [*([leak] if leak else []), *missing_sentences([log])]
     failed = sum(line.infra is not None for line in log.lines)
     if failed:
         problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
@@ -117,64 +107,53 @@ def _training(run: Run) -> list[RenderableType]:
     quarters = run.quarters
     if quarters is None:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
-    spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
-    made = table("Training", ["what", *spans, "change"])
-    first, last = quarters.rewards
-    change = quarters.reward_change
-    made.add_row("mean reward ± standard error", _mean(first), _mean(last), _change(change), style="bold")
-    w_first, w_last = (Mean.of([step.w[0] for step in part if step.w]) for part in (quarters.first, quarters.last))
-    if w_first and w_last:
-        lows_highs = [
-            f"{mean.value:.2f} ({min(s.w[1] for s in part if s.w):.2f} to {max(s.w[2] for s in part if s.w):.2f})"
-            for mean, part in ((w_first, quarters.first), (w_last, quarters.last))
-        ]
-        made.add_row("weight w: mean (range)", *lows_highs, f"{w_last.value - w_first.value:+.2f}")
-    spread = [sum(step.spread for step in part) / len(part) for part in (quarters.first, quarters.last)]
-    made.add_row("groups with spread a step", *(f"{value:.1f}" for value in spread), f"{spread[1] - spread[0]:+.1f}")
-    parts: list[RenderableType] = [made, _label_table(run)]
-    parts += [_cue_table(run)] if run.cues else [Text("No cue was active at any step.")]
-    infra = sum(sum(step.infra.values()) for step in run.steps)
+    parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
+    parts.append(_cue_table(run) if run.cues else Text("No cue was active at any step."))
     notes = []
     if run.seal_share is not None:
-        total = sum(step.total_seconds for step in run.steps)
         notes.append(
-            f"SEAL itself took {percent(run.seal_share, 2)} % of {total:.0f} s in {len(run.steps)} steps "
-            f"({total / len(run.steps):.1f} s a step)"
+            f"SEAL itself took {percent(run.seal_share, 2)} % of {run.total_seconds:.0f} s in {len(run.steps)} steps "
+            f"({run.total_seconds / len(run.steps):.1f} s per step)"
         )
     agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
-    if agreement:
-        notes.append(f"rollout and actor log-probs differ by at most {max(agreement):.1e}")
+    notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
+    infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    parts += [Text("; ".join(notes) + ".", style="dim")] if notes else []
-    return parts
+    return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 
-def _label_table(run: Run) -> Table:
-    quarters = run.quarters
-    first, last = quarters.labels if quarters else ({}, {})
-    made = table(
-        "Labels, % of turns in training, and their utility",
-        ["label", "first", "last", "change", "rho first", "rho last"],
-    )
-    rho_first, rho_last = run.steps[0].rho, run.steps[-1].rho
+def _figure_table(run: Run, quarters: Quarters) -> Table:
+    spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
+    made = table("Training", ["what", *spans, "change"])
+    means = (str(mean or "-") for mean in quarters.rewards)
+    made.add_row("mean reward ± standard error", *means, str(run.reward_change or "-"), style="bold")
+    weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
+    if all(weights):
+        first, last = (statistics.fmean(w.mean for w in part) for part in weights)
+        low_high = [f"({min(w.min for w in part):.2f} to {max(w.max for w in part):.2f})" for part in weights]
+        cells = f"{first:.2f} {low_high[0]}", f"{last:.2f} {low_high[1]}"
+        made.add_row("weight w: mean (range)", *cells, f"{last - first:+.2f}")
+    first, last = (mean.value for mean in quarters.of(lambda step: step.groups_with_spread))
+    made.add_row("groups with signal per step", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
+    return made
+
+
+def _label_table(run: Run, quarters: Quarters) -> Table:
+    columns = ["label", "first", "last", "change", "rho first", "rho last"]
+    made = table("Labels, % of turns in training, and their utility", columns)
     for label in run.labels:
-        made.add_row(
-            label,
-            percent(first.get(label, 0.0)),
-            percent(last.get(label, 0.0)),
-            f"{100 * (last.get(label, 0.0) - first.get(label, 0.0)):+.1f}",
-            _figure(rho_first.get(label)),
-            _figure(rho_last.get(label)),
-        )
+        first, last = (found.get(label, 0.0) for found in quarters.labels)
+        rho = (step.rho.get(label) for step in (run.steps[0], run.steps[-1]))
+        utilities = ("-" if value is None else f"{value:.2f}" for value in rho)
+        made.add_row(label, percent(first), percent(last), f"{100 * (last - first):+.1f}", *utilities)
     return made
 
 
 def _cue_table(run: Run) -> Table:
     made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now", "came on at"])
-    last = run.steps[-1].cues
     for cue, steps in run.cues.items():
-        share, now = percent(len(steps) / len(run.steps), 0), "on" if cue in last else "off"
-        made.add_row(cue, ranges(steps), share, now, _cause(run.cause(cue)))
+        now = "on" if cue in run.steps[-1].cues else "off"
+        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, _cause(run.cause(cue)))
     return made
 
 
@@ -185,31 +164,12 @@ def _cause(figures: Mapping[str, float]) -> str:
     return f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
 
 
-def _places(run: Run, picture: Path) -> RenderableType:
-    places = Table.grid(padding=(0, 2))
-    rows = [("picture", picture), ("steps", run.folder / STEPS), ("validations", run.folder / "validation_log")]
-    rows.append(("checkpoint", run.checkpoint))
-    for name, path in rows:
+def _output_files(run: Run) -> RenderableType:
+    files = Table.grid(padding=(0, 2))
+    folder = run.folder
+    paths = {"picture": folder.picture, "steps": folder.steps, "validations": folder.validations}
+    for name, path in (paths | {"checkpoint": folder.last_checkpoint}).items():
         shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
-        places.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
-    bad = [Text(f"{len(run.bad)} bad lines in {STEPS}; the first is {run.bad[0]}", style="bold red")] if run.bad else []
-    return Group(*bad, Text("Where it lies", style="bold"), places)
-
-
-def _mean(mean: Mean | None) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean.value:.3f}" + (f" ± {mean.standard_error:.3f}" if mean.standard_error is not None else "")
-
-
-def _change(change: tuple[float, float | None] | None) -> str:
-    if change is None:
-        return "-"
-    value, error = change
-    if not error:
-        return f"{value:+.3f}"
-    return f"{value:+.3f} ± {error:.3f} ({abs(value) / error:.1f} errors)"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+        files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
+    bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
+    return Group(*([Text(bad, style="bold red")] if bad else []), Text("Output files", style="bold"), files)

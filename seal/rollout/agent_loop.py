@@ -371,40 +371,26 @@ class SEALAgentLoop(AgentLoopBase):
         message: str,
     ) -> TrajectoryRecord:
         extra, info = row["extra_info"], dialogue.info
-        known: dict[str, Any] = {
-            "task_id": extra["task_id"],
-            "data_source": row["data_source"],
-            "category": extra["category"],
-            "split": extra["split"],
-            "sample": int(row["session_id"]),
-            "score": score,
-            "tokens": dialogue.sampled_tokens,
-            "seconds": round(seconds, 3),
-            "stop": dialogue.stop,
-            "excluded": excluded,
-            "drift": dialogue.drift,
-            "rebuilt": dialogue.rebuilt,
-            "infra": infra,
-            "infra_message": message,
-            "omega_version": (info.get("omega") or {}).get("version"),
-            "prompt_mode": self.prompt_mode,
-            "data_hash": str(info.get("data_hash", "")),
-            "messages": tuple(dialogue.messages),
-        }
-        if evaluation is None:
-            return TrajectoryRecord(**known)
-        progress = evaluation["bfcl_progress_info"]
-        return TrajectoryRecord(
-            **known,
-            labels=tuple(evaluation["labels"]),
-            diagnosis=tuple(evaluation["diagnosis"]),
-            evidence=tuple(evaluation["evidence"]),
-            spans=tuple(dialogue.spans),
-            turns_passed=progress["passed_turns"] + progress["passed_irrelevance_turns"],
-            turns=int(evaluation["turns"]),
-            progress=float(evaluation["progress"]),
-            calls=int(evaluation["calls"]),
-            errors=int(evaluation["errors"]),
+        return TrajectoryRecord.of(
+            evaluation,
+            task_id=extra["task_id"],
+            data_source=row["data_source"],
+            category=extra["category"],
+            split=extra["split"],
+            sample=int(row["session_id"]),
+            score=score,
+            tokens=dialogue.sampled_tokens,
+            seconds=round(seconds, 3),
+            stop=dialogue.stop,
+            excluded=excluded,
+            drift=dialogue.drift,
+            rebuilt=dialogue.rebuilt,
+            infra=infra,
+            infra_message=message,
+            omega_version=(info.get("omega") or {}).get("version"),
+            prompt_mode=self.prompt_mode,
+            data_hash=str(info.get("data_hash", "")),
+            messages=tuple(dialogue.messages),
         )
 
 

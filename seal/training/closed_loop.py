@@ -5,7 +5,6 @@ Free of verl and torch: trajectories in, weights and the next state out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,8 @@ from seal.diagnosis.rules import rules
 from seal.diagnosis.sources import SOURCES, relabel
 from seal.interface.cues import Omega
 from seal.interface.evolve import EvolveSettings, evolve
-from seal.labels import EXCLUDED
-from seal.records.step import StepReport
-from seal.records.trajectory import TrajectoryRecord
+from seal.records.step import Range, StepRecord, StepReport
+from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
 from seal.training.group import Group, groups_dropped, groups_with_spread
 
@@ -143,21 +141,19 @@ class ClosedLoop:
             rho = update_rho(self._rho, profile, settings.reweighting)
             if settings.interface:
                 omega, events = evolve(self._omega, profile, settings.evolve, step)
-        report = StepReport(
-            step=step,
-            records=tuple(records),
-            labels=Counter(label for row in labels for label in row if label not in EXCLUDED),
+        record = StepRecord.of(
+            step,
+            records,
+            self._omega if self._sends_omega else None,
+            label_counts=count_labels(labels),
             rho=self._rho,
-            w=tuple(w),
-            spread=groups_with_spread(groups, records),
-            dropped=len(records) - len(counted),
+            w=Range.of(w),
+            groups_with_spread=groups_with_spread(groups, records),
+            trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
-            infra=Counter(record.infra for record in records if record.infra),
-            omega=self._omega if self._sends_omega else None,
-            omega_next=omega.to_json() if self._sends_omega else None,
             events=tuple(events),
-            profile=profile.to_json(),
         )
+        report = StepReport(record, profile.to_json(), omega.to_json() if self._sends_omega else None)
         self._profile, self._rho, self._omega = profile, rho, omega
         return token_weights, report
 

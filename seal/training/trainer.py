@@ -39,7 +39,7 @@ from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.training.checkpoints import Checkpoints, Retention, expected_size
 from seal.training.closed_loop import ClosedLoop, LoopSettings
 from seal.training.group import Group, mark_groups
-from seal.training.log import RunLog, step_lines
+from seal.training.log import RunLog
 from seal.training.state import StateError, load_state, save_state
 from seal.training.stop import StopRequest, StopRequested
 from seal.training.validation import validation_averages
@@ -177,7 +177,7 @@ class SEALTrainer(PPOTrainerSync):
             logp_diff_mean=agreement.mean,
             seal_seconds=spent + time.perf_counter() - started,
         )
-        metrics.update(self._report.metrics())
+        metrics.update(self._report.record.metrics())
         return batch
 
     def _set_apart(self, partition_id: str, keys: list[str], groups: list[Group]) -> None:
@@ -263,7 +263,7 @@ class SEALTrainer(PPOTrainerSync):
 
     def _state(self, step: int) -> dict[str, Any]:
         """What a resumed run needs: every draw of ours follows from seed and step, so there is no generator to keep."""
-        lines = step_lines(self._report, _rounded(self.timing_raw)) if self._report else {}
+        lines = self._report.with_figures(seconds=_rounded(self.timing_raw)).lines() if self._report else {}
         return {"step": step, "seed": self.config.seal.seed, "loop": self._loop.state, "log": lines}
 
     def _load_checkpoint(self):
@@ -345,7 +345,7 @@ class SEALTrainer(PPOTrainerSync):
 
     def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        self._log.step(self._report, _rounded(timing_raw))
+        self._log.step(self._report.with_figures(seconds=_rounded(timing_raw)))
 
     def _validate(self):
         """verl's validation; its average decides which checkpoint is the best."""

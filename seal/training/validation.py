@@ -1,4 +1,4 @@
-"""The one number by which checkpoints are compared: the validation average."""
+"""The validation average, by which checkpoints are compared."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from seal.records.source import WHOLE, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 
-PASS_SCORE = 1.0 - 1e-9
-
 
 def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, float] | None:
-    """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 where there are none.
+    """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 if there are none.
 
-    Trajectories that infrastructure failed are left out; None when nothing is left.
+    Trajectories that infrastructure failed are left out; None if nothing else is there.
     """
     shares: dict[str, list[bool]] = defaultdict(list)
     for record in records:
         if record.infra is None:
-            shares[record.data_source].append(record.score >= PASS_SCORE)
+            shares[record.data_source].append(record.passed)
     if not shares:
         return None
     whole = {source: passed for source, passed in shares.items() if parse_data_source(source)[1] == WHOLE}

@@ -1,4 +1,4 @@
-"""The GPU benchmark's parts that need no GPU: the grown policy, the workload, the page."""
+"""The parts of the GPU benchmark that need no GPU: the workload, the page, the peak memory."""
 
 import json
 import os
@@ -7,55 +7,19 @@ import sys
 import time
 
 import pytest
-import torch
 
-from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import memory
+from benchmarks import memory
 from benchmarks.gpu.__main__ import Arm, page
-from benchmarks.gpu.grow import LARGE, grow, grown
 from benchmarks.gpu.offline import engine_arguments, workload
 from seal.launch.recipe import compose_recipe
 from seal.launch.selfcheck import built_for
 from seal.paths import HOME
-from seal.policy.model import SIZES, Size, new_model
-
-SMALL = SIZES["tiny"]
-
-
-@pytest.fixture(scope="module")
-def small():
-    return new_model(SMALL, vocab_size=64, context=128, end_id=2, pad_id=0, seed=3).eval()
-
-
-def test_a_grown_policy_says_the_same_and_trains_all_of_itself(small):
-    size = Size(hidden=160, layers=4, heads=5, kv_heads=5, feed_forward=256)
-    with pytest.raises(ValueError, match="heads"):
-        grown(small, size)
-    size = Size(hidden=192, layers=4, heads=6, kv_heads=3, feed_forward=256)
-    large = grown(small, size).eval()
-    ids = torch.randint(3, 64, (2, 40), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        ours, theirs = large(ids).logits, small(ids).logits
-    assert large.num_parameters() > 5 * small.num_parameters()
-    assert torch.allclose(ours, theirs, atol=1e-4), (ours - theirs).abs().max()
-
-    optimizer = torch.optim.AdamW(large.parameters(), lr=1e-3)
-    for _ in range(2):  # what is added writes nothing at first, so that what feeds it moves from the second step on
-        optimizer.zero_grad()
-        large(ids, labels=ids).loss.backward()
-        optimizer.step()
-    idle = [name for name, weight in large.named_parameters() if not weight.grad.abs().sum() > 0]
-    assert idle == []
-
-
-def test_the_committed_policy_grows_to_a_hundred_million(tmp_path):
-    assert 95e6 < grow(HOME / "data" / "quickstart_policy", tmp_path) < 110e6
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == ["Qwen2ForCausalLM"] and config["hidden_size"] == LARGE.hidden
-    assert (tmp_path / "tokenizer.json").exists() and (tmp_path / "chat_template.jinja").exists()
-
+from seal.records.trajectory import read_line
 
 TRAJECTORY = {
+    "step": 1,
+    "task_id": "multi_turn_base_0",
+    "score": 0.0,
     "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
     "output": [
         {"role": "assistant", "content": "a"},
@@ -68,7 +32,7 @@ TRAJECTORY = {
 
 
 def test_the_offline_workload_is_every_message_with_what_came_before_it():
-    first, second = workload([TRAJECTORY])
+    first, second = workload([read_line(TRAJECTORY)[0]])
     assert [message["content"] for message in first[0]] == ["s", "u"] and first[1] == 5
     assert [message["content"] for message in second[0]] == ["s", "u", "a", "t"] and second[1] == 3
 
@@ -101,21 +65,21 @@ def write_run(folder, seconds):
         (log / "trajectories" / f"{step['step']}.jsonl").write_text(json.dumps(TRAJECTORY) + "\n")
 
 
-def test_the_page_leaves_out_the_first_step_and_says_where_it_has_not_run(tmp_path):
+def test_the_page_leaves_out_the_first_step_and_says_if_it_has_not_run_on_cuda(tmp_path):
     write_run(tmp_path / "run", seconds=[100.0, 2.0, 4.0])
     arm = Arm.read("SEAL", tmp_path / "run")
     assert arm.seconds("gen") == 3.0 and arm.seconds("step") == 6.0 and arm.seconds("ref") is None
     assert arm.tokens_per_s == pytest.approx(16 / 6)
     offline = {"requests": 2, "tokens": 8, "seconds": 1.0, "tokens_per_s": 8.0}
     text = page("cpu", "command", "machine", [arm], offline)
-    assert "has not been run on a CUDA machine" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
+    assert "not figures of a GPU" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
     assert "| peak memory, GiB | 3.0 |" in text and "as verl logs it, GiB | 2.2 |" in text and memory.OWN in text
-    assert "has not been run" not in page("cuda", "command", "machine", [arm], offline)
+    assert "not figures of a GPU" not in page("cuda", "command", "machine", [arm], offline)
 
 
 @pytest.fixture
 def smi(monkeypatch, tmp_path):
-    """A folder that `nvidia-smi` answers from: `apps` and `gpus`; it fails where the file is missing."""
+    """A folder that `nvidia-smi` answers from: `apps` and `gpus`; it fails if the file is missing."""
     program = tmp_path / "nvidia-smi"
     program.write_text(
         f"#!/bin/sh\ncd {tmp_path}\necho >>calls\n"
@@ -123,19 +87,18 @@ def smi(monkeypatch, tmp_path):
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(memory, "POLL_S", 0.01)
     (tmp_path / "calls").touch()
     return tmp_path
 
 
-def say(smi, name: str, text: str) -> None:
-    """Answer so from now on; whole or not at all, as the watcher reads all the time."""
+def set_answer(smi, name: str, text: str) -> None:
+    """Answer this from now on; written in one move, because the watcher reads all the time."""
     (smi / "new").write_text(text)
     (smi / "new").rename(smi / name)
 
 
-def be_read(smi) -> None:
-    """Wait until what nvidia-smi says now has been read."""
+def wait_for_reading(smi) -> None:
+    """Wait until the watcher has read the current answer."""
     calls = smi / "calls"
     enough = calls.stat().st_size + 5
     while calls.stat().st_size < enough:
@@ -149,44 +112,44 @@ def process():
         process.kill()
 
 
-def test_the_peak_is_that_of_the_run_s_own_processes(smi, process):
-    say(smi, "gpus", "GPU-a, 70000\nGPU-b, 9000\n")
-    say(smi, "apps", f"GPU-a, {process.pid}, 1000\nGPU-a, 1, 60000\nGPU-b, 1, 9000\n")
-    with memory.PeakMemory(process.pid, "cuda") as watch:
-        be_read(smi)
-        say(smi, "apps", f"GPU-a, {process.pid}, 3000\nGPU-a, 1, 10\n")
-        be_read(smi)
-        say(smi, "apps", "")
-        be_read(smi)
+def test_the_peak_counts_the_run_s_own_processes(smi, process):
+    set_answer(smi, "gpus", "GPU-a, 70000\nGPU-b, 9000\n")
+    set_answer(smi, "apps", f"GPU-a, {process.pid}, 1000\nGPU-a, 1, 60000\nGPU-b, 1, 9000\n")
+    with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
+        wait_for_reading(smi)
+        set_answer(smi, "apps", f"GPU-a, {process.pid}, 3000\nGPU-a, 1, 10\n")
+        wait_for_reading(smi)
+        set_answer(smi, "apps", "")
+        wait_for_reading(smi)
     assert watch.peak == memory.Peak(3000 << 20, ("GPU-a",), memory.OWN)
 
 
-def test_where_processes_are_hidden_the_peak_is_the_device_s_growth_and_says_so(smi, process):
-    say(smi, "gpus", "GPU-a, 500\nGPU-b, 9000\n")
-    say(smi, "apps", f"GPU-a, {process.pid}, [N/A]\n")
-    with memory.PeakMemory(process.pid, "cuda") as watch:
-        say(smi, "gpus", "GPU-a, 2500\nGPU-b, 9001\n")
-        be_read(smi)
-        say(smi, "gpus", "GPU-a, [N/A]\nGPU-b, 9000\n")
-        be_read(smi)
-    assert watch.peak == memory.Peak(2000 << 20, ("GPU-a",), memory.BEYOND)
+def test_if_processes_are_hidden_the_peak_is_the_device_s_growth_and_says_so(smi, process):
+    set_answer(smi, "gpus", "GPU-a, 500\nGPU-b, 9000\n")
+    set_answer(smi, "apps", f"GPU-a, {process.pid}, [N/A]\n")
+    with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
+        set_answer(smi, "gpus", "GPU-a, 2500\nGPU-b, 9001\n")
+        wait_for_reading(smi)
+        set_answer(smi, "gpus", "GPU-a, [N/A]\nGPU-b, 9000\n")
+        wait_for_reading(smi)
+    assert watch.peak == memory.Peak(2000 << 20, ("GPU-a",), memory.GROWTH)
 
 
-def test_a_reading_that_fails_costs_that_reading_alone(smi, process):
-    say(smi, "gpus", "GPU-a, 500\n")
-    with memory.PeakMemory(process.pid, "cuda") as watch:
-        be_read(smi)
+def test_a_failed_reading_costs_only_that_reading(smi, process):
+    set_answer(smi, "gpus", "GPU-a, 500\n")
+    with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
+        wait_for_reading(smi)
         assert watch.peak.bytes is None and memory.UNKNOWN in watch.peak.note
-        say(smi, "apps", f"GPU-a, {process.pid}, 700\n")
-        be_read(smi)
+        set_answer(smi, "apps", f"GPU-a, {process.pid}, 700\n")
+        wait_for_reading(smi)
     assert watch.peak.bytes == 700 << 20 and "readings failed" in watch.peak.note
 
 
 def test_without_nvidia_smi_there_is_one_sentence(monkeypatch, smi, process):
-    with pytest.raises(memory.NoAnswer, match="gives no answer"):
+    with pytest.raises(memory.NoAnswer, match="does not answer"):
         memory.PeakMemory(process.pid, "cuda")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(memory.NoAnswer, match="there is no nvidia-smi"):
+    with pytest.raises(memory.NoAnswer, match="nvidia-smi is not installed"):
         memory.PeakMemory(process.pid, "cuda")
 
 
@@ -196,12 +159,3 @@ def test_an_environment_of_the_other_backend_is_refused_in_one_sentence():
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and done.stdout == ""
     assert f"bash install.sh --{other}" in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-def test_a_launcher_that_does_not_end_is_killed(monkeypatch):
-    monkeypatch.setattr(program, "STOP_DEADLINE_S", 0.5)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        program._end(process)
-        assert process.returncode < 0

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from seal.data.__main__ import main
+from seal.cli.data import app
 from seal.data.selection import Selection
+from tests.support.commands import run
 
 
 def write_log(path, rates, samples=4, source="base@1"):
@@ -26,7 +27,7 @@ def log(tmp_path):
 
 def test_only_tasks_with_spread_are_kept_and_can_be_trained_on(log, tmp_path, capsys):
     out = tmp_path / "band.json"
-    assert main(["band", "--log", str(log), "--out", str(out)]) == 0
+    assert run(app, ["band", "--log", str(log), "--out", str(out)]) == 0
     assert "2 of 4 tasks" in capsys.readouterr().out
     band = json.loads(out.read_text())
     assert [(task["task_id"], task["turns"], task["rate"], task["n"]) for task in band["tasks"]] == [
@@ -40,7 +41,7 @@ def test_only_tasks_with_spread_are_kept_and_can_be_trained_on(log, tmp_path, ca
 
 def test_bounds_are_strict(log, tmp_path):
     out = tmp_path / "band.json"
-    assert main(["band", "--log", str(log), "--low", "0.25", "--out", str(out)]) == 0
+    assert run(app, ["band", "--log", str(log), "--low", "0.25", "--out", str(out)]) == 0
     assert [task["task_id"] for task in json.loads(out.read_text())["tasks"]] == ["multi_turn_base_5"]
 
 
@@ -48,7 +49,7 @@ def test_bounds_are_strict(log, tmp_path):
     ("rates", "samples", "extra", "said"),
     [
         ({"multi_turn_base_0": 1, "multi_turn_base_1": 2}, 4, [], "belong to the evaluation side (multi_turn_base_1"),
-        ({"multi_turn_base_0": 1}, 1, [], "one sample a task"),
+        ({"multi_turn_base_0": 1}, 1, [], "one sample per task"),
         ({"multi_turn_base_0": 0}, 4, [], "take more samples"),
         ({"multi_turn_base_0": 1}, 4, ["--low", "0.9", "--high", "0.1"], "give 0 <= low < high <= 1"),
     ],
@@ -56,12 +57,12 @@ def test_bounds_are_strict(log, tmp_path):
 def test_what_makes_no_band_is_refused(tmp_path, capsys, rates, samples, extra, said):
     log = tmp_path / "0.jsonl"
     write_log(log, rates, samples)
-    assert main(["band", "--log", str(log), "--out", str(tmp_path / "b.json"), *extra]) == 2
+    assert run(app, ["band", "--log", str(log), "--out", str(tmp_path / "b.json"), *extra]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "b.json").exists()
 
 
 def test_a_cut_log_is_refused_with_its_line(log, tmp_path, capsys):
     log.write_bytes(log.read_bytes()[:-20])
-    assert main(["band", "--log", str(log), "--out", str(tmp_path / "b.json")]) == 2
+    assert run(app, ["band", "--log", str(log), "--out", str(tmp_path / "b.json")]) == 2
     assert "0.jsonl:16" in capsys.readouterr().err

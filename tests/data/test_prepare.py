@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from env_service.environments.bfcl.splits import task_ids
-from seal.data.__main__ import main
+from seal.cli.data import app
 from seal.data.parquet import read_rows, write_rows
 from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
+from tests.support.commands import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -54,7 +55,7 @@ def test_rows_are_what_verl_reads(made):
 
 
 def test_a_prepared_folder_checks_clean(made, capsys):
-    assert main(["check", "--out", str(made)]) == 0
+    assert run(app, ["check", "--out", str(made)]) == 0
     said = capsys.readouterr().out
     assert "0 evaluation tasks have a sibling" in said
     assert "344 evaluation tasks have a sibling" in said
@@ -65,9 +66,9 @@ def test_changed_package_data_is_refused_and_reported(made, capsys):
     manifest["package"]["data_hash"] = "0" * 64
     (made / MANIFEST).write_text(json.dumps(manifest))
     assert any("install the recorded version" in problem for problem in check(made))
-    assert main(["prepare", "--out", str(made)]) == 2
+    assert run(app, ["prepare", "--out", str(made)]) == 2
     assert "install the recorded version" in capsys.readouterr().err
-    assert main(["prepare", "--out", str(made), "--accept-changed-data"]) == 0
+    assert run(app, ["prepare", "--out", str(made), "--accept-changed-data"]) == 0
     assert check(made) == []
 
 
@@ -80,7 +81,7 @@ def test_overlapping_sides_are_reported_with_both_files(made):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda folder: (folder / "bfcl_train.parquet").write_bytes(b"PAR1"), "no readable parquet file"),
+        (lambda folder: (folder / "bfcl_train.parquet").write_bytes(b"PAR1"), "not a readable parquet file"),
         (lambda folder: (folder / "bfcl_train.parquet").unlink(), "does not exist"),
         (lambda folder: (folder / MANIFEST).write_text("{"), "not valid JSON"),
         (lambda folder: (folder / RELEASED_SPLIT).write_text('{"train": []}'), "differs from the released list"),

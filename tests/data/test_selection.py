@@ -5,9 +5,10 @@ import json
 import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.data.__main__ import main
+from seal.cli.data import app
 from seal.data.parquet import read_rows
 from seal.data.selection import Selection, read_task_file, write_parquet
+from tests.support.commands import run
 
 
 def ids(config):
@@ -63,10 +64,10 @@ def test_task_files_of_every_form(tmp_path):
 def test_one_failure_type_of_an_earlier_run(tmp_path):
     log = tmp_path / "seal_log" / "trajectories"
     log.mkdir(parents=True)
-    first = [{"task_id": "multi_turn_base_0", "labels": ["state_mismatch"]}]
+    first = [{"task_id": "multi_turn_base_0", "labels": ["state_mismatch"], "score": 0}]
     second = [
-        {"task_id": "multi_turn_base_0", "labels": ["pass", "missing_tool_call", "state_mismatch"]},
-        {"task_id": "multi_turn_base_2", "labels": ["pass", "pass"]},
+        {"task_id": "multi_turn_base_0", "labels": ["pass", "missing_tool_call", "state_mismatch"], "score": 0},
+        {"task_id": "multi_turn_base_2", "labels": ["pass", "pass"], "score": 1},
     ]
     (log / "2.jsonl").write_text("".join(json.dumps(line) + "\n" for line in first))
     (log / "10.jsonl").write_text("".join(json.dumps(line) + "\n" for line in second))
@@ -102,8 +103,10 @@ def test_bad_blocks_are_one_sentence(config, said):
 
 def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
     out = tmp_path / "x.parquet"
-    assert main(["select", "--split", "train", "--prefix-turns", "1", "--categories", "base", "--out", str(out)]) == 0
+    assert (
+        run(app, ["select", "--split", "train", "--prefix-turns", "1", "--categories", "base", "--out", str(out)]) == 0
+    )
     assert "100 rows" in capsys.readouterr().out
     assert read_rows(out) == Selection.from_config({"categories": ["base"], "prefix_turns": [1]}).rows()
-    assert main(["select", "--classes", "Nope", "--out", str(out)]) == 2
-    assert "seal.data select: classes" in capsys.readouterr().err
+    assert run(app, ["select", "--classes", "Nope", "--out", str(out)]) == 2
+    assert "seal data select: classes" in capsys.readouterr().err

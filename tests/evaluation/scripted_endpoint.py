@@ -1,6 +1,6 @@
 """An OpenAI-compatible endpoint that answers from the references, with chosen faults.
 
-``python scripted_endpoint.py PORT [--mode MODE] [--flaky N] [--delay S]``. A
+``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S]``. A
 request is recognised by its X-Request-Id ``task/sample/message``. The task's
 scenario chooses the fault, so that verdicts are known beforehand: see FAULTS.
 """
@@ -43,10 +43,10 @@ def fault_of(scenario: int) -> str:
     return FAULTS[scenario % len(FAULTS)]
 
 
-def script(task_id: str, mode: str) -> list[str]:
+def script(task_id: str, prompt_mode: str) -> list[str]:
     """The assistant messages of a task, turn after turn."""
     task = load_tasks()[task_id]
-    render = get_format(mode).render_call
+    render = get_format(prompt_mode).render_call
     fault = fault_of(task.scenario)
     messages: list[str] = []
     for index, turn in enumerate(task.reference):
@@ -66,7 +66,7 @@ def script(task_id: str, mode: str) -> list[str]:
     return messages
 
 
-def make_app(mode: str, flaky: int, delay: float) -> FastAPI:
+def make_app(prompt_mode: str, flaky: int, delay: float) -> FastAPI:
     """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
     app = FastAPI()
     scripts: dict[str, list[str]] = {}
@@ -91,20 +91,21 @@ def make_app(mode: str, flaky: int, delay: float) -> FastAPI:
         if body["model"] != "scripted":
             return JSONResponse({"error": {"message": "no such model"}}, 404)
         if flaky and served["requests"] % flaky == 0:
-            return JSONResponse({"error": {"message": "overloaded"}}, 503)
+            return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
             await asyncio.sleep(delay)
         task_id, sample, message = request.headers["x-request-id"].split("/")
         if message == "0":
             key = f"{task_id}/{sample}"
             served["by_task"][key] = served["by_task"].get(key, 0) + 1
-        messages = scripts.setdefault(task_id, script(task_id, mode))
+        messages = scripts.setdefault(task_id, script(task_id, prompt_mode))
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
-        if fault_of(load_tasks()[task_id].scenario) == "context" and index == 1:
+        fault = fault_of(load_tasks()[task_id].scenario)
+        if index == 1 and (fault == "context" or (fault == "cut" and "max_tokens" in body)):
             return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
-        if fault_of(load_tasks()[task_id].scenario) == "cut" and index == 1:
+        if index == 1 and fault == "cut":  # a few tokens were left
             text, finish = text[:10], "length"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
         return JSONResponse({"choices": [choice], "usage": {"completion_tokens": len(text) // 4}})
@@ -115,9 +116,9 @@ def make_app(mode: str, flaky: int, delay: float) -> FastAPI:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
-    parser.add_argument("--mode", default="bfcl_qwen_fc")
+    parser.add_argument("--prompt-mode", default="bfcl_qwen_fc")
     parser.add_argument("--flaky", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
     options = parser.parse_args()
-    app = make_app(options.mode, options.flaky, options.delay)
+    app = make_app(options.prompt_mode, options.flaky, options.delay)
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

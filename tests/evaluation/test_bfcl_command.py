@@ -7,19 +7,28 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from env_service.environments.bfcl.splits import parse_task_id
-from seal.evaluation.__main__ import main
+from seal.cli.evaluate import app
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
 from seal.evaluation.serving import free_port
 from seal.evaluation.summary import summarise
+from seal.launch.service import Service
 from seal.records.validation import read_log
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
+PROGRAM = [sys.executable, "-c", "from seal.cli.evaluate import app; app()"]
+
+
+def main(arguments):
+    """Run `seal evaluate` in this process; its exit code."""
+    return app(arguments, standalone_mode=False) or 0
 
 
 def command(endpoint, service, out, *more):
@@ -43,9 +52,9 @@ def test_every_task_has_a_line_in_order_and_the_expected_verdict(evaluated, faul
     lines = lines_of(evaluated)
     assert len(lines) == 40
     assert [line["data_source"] for line in lines[::10]] == ["base", "miss_func", "miss_param", "long_context"]
-    sure = {"none": 1.0, "wrong_tool": 0.0, "cut": 0.0, "context": 0.0}
+    sure = {"none": 1.0, "wrong_tool": 0.0, "context": 0.0}
     judged = [(line["score"], sure[fault]) for line in lines if (fault := fault_of(_scenario(line))) in sure]
-    assert len(judged) > 15
+    assert len(judged) > 10
     assert all(score == expected for score, expected in judged)
     assert not read_log(evaluated / "validation_log" / "0.jsonl").bad
 
@@ -57,11 +66,14 @@ def _scenario(line):
 def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
     for line in lines_of(evaluated):
         assert len(line["evidence"]) == line["turns"]
-        assert line["infra"] is None and line["data_hash"] and line["service_hash"] and line["split"] == "eval"
+        assert line["infra"] is None and line["data_hash"] and line["split"] == "eval"
         assert line["input"][0]["role"] == "system" and line["output"][0]["role"] == "assistant"
         fault = fault_of(_scenario(line))
-        if fault in ("cut", "context"):
+        if fault == "context":
             assert "length" in {turn["stop"] for turn in line["evidence"]}
+        if fault == "cut":  # as officially, a cut message is read as far as it goes
+            assert any(action["truncated"] for turn in line["evidence"] for action in turn["actions"])
+            assert "length" not in {turn["stop"] for turn in line["evidence"]}
 
 
 def test_the_same_command_again_plays_nothing(evaluated, endpoint, service_url, capsys):
@@ -80,7 +92,7 @@ def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint,
     out = tmp_path / "out"
     with start_endpoint("--delay", "0.05") as endpoint:
         arguments = command(endpoint, service_url, out, "--limit", "6", "--concurrency", "4")
-        running = subprocess.Popen([sys.executable, "-m", "seal.evaluation", *arguments], cwd=REPOSITORY)
+        running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY)
         journal = out / "journal.jsonl"
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 6):
@@ -98,13 +110,54 @@ def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint,
     assert all(served[f"{task}/0"] == 1 for task in finished)
 
 
+@pytest.mark.parametrize("restarted_by", ["hand", "the evaluation"])
+def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_path, restarted_by):
+    url, out, journal = f"http://127.0.0.1:{free_port()}", tmp_path / "out", tmp_path / "out" / "journal.jsonl"
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(start_endpoint("--delay", "0.05"))
+        if restarted_by == "hand":
+            service = Service(url, tmp_path / "service.log")
+            stack.callback(service.stop)
+            service.start()
+        arguments = command(endpoint, url, out, "--limit", "10", "--concurrency", "8")
+        running = stack.enter_context(subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY))
+        stack.callback(running.kill)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 4):
+            time.sleep(0.02)
+        assert running.poll() is None
+        starter = psutil.Process() if restarted_by == "hand" else psutil.Process(running.pid)
+        kill_tree(next(process for process in starter.children() if is_service(process, url)))
+        if restarted_by == "hand":
+            service.stop()
+            service.start()
+        assert running.wait(180) == 0
+    lines = lines_of(out)
+    assert {line["infra"] for line in lines} == {None}
+    assert any(line["rebuilt"] for line in lines)
+    assert [story(line) for line in lines] == [story(line) for line in lines_of(evaluated)]
+
+
+def is_service(process, url):
+    return "env_service" in process.cmdline() and process.environ()["BFCL_PORT"] == url.rpartition(":")[2]
+
+
+def kill_tree(process):
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
+def story(line):
+    """A line without what differs between two runs of the same rollout."""
+    return {key: value for key, value in line.items() if key not in ("seconds", "rebuilt")}
+
+
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(service_url, start_endpoint, tmp_path):
+def test_ctrl_c_says_how_to_resume(service_url, start_endpoint, tmp_path):
     with start_endpoint("--delay", "0.3") as endpoint:
         arguments = command(endpoint, service_url, tmp_path / "out", "--limit", "4")
-        running = subprocess.Popen(
-            [sys.executable, "-m", "seal.evaluation", *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
-        )
+        running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not json.load(urllib.request.urlopen(f"{endpoint}/served"))["requests"]:
             time.sleep(0.05)
@@ -114,17 +167,15 @@ def test_ctrl_c_says_how_to_go_on(service_url, start_endpoint, tmp_path):
     assert "the same command resumes" in said
 
 
-def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr("seal.evaluation.endpoint.RETRY_PAUSE_S", 0.01)
+def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path):
     with start_endpoint("--flaky", "5") as endpoint:
         assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1")) == 0
     assert all(line["infra"] is None for line in lines_of(tmp_path / "out"))
 
 
 def test_a_lost_endpoint_leaves_lines_with_the_cause_that_are_played_again(
-    service_url, start_endpoint, tmp_path, monkeypatch, capsys
+    service_url, start_endpoint, tmp_path, capsys
 ):
-    monkeypatch.setattr("seal.evaluation.endpoint.RETRY_PAUSE_S", 0.01)
     out = tmp_path / "out"
     with start_endpoint("--flaky", "1") as endpoint:
         arguments = command(endpoint, service_url, out, "--limit", "1")
@@ -168,7 +219,7 @@ def test_nothing_listening_is_one_sentence(service_url, tmp_path, capsys):
 def test_a_folder_without_a_checkpoint_is_one_sentence(service_url, tmp_path, capsys):
     arguments = ["bfcl", "--checkpoint", str(tmp_path), "--env-url", service_url, "--out", str(tmp_path / "out")]
     assert main(arguments) == 2
-    assert "is no HF checkpoint" in capsys.readouterr().err
+    assert "is not an HF checkpoint" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
     assert main(arguments) == 2
     assert "holds no weights" in capsys.readouterr().err
@@ -200,7 +251,7 @@ def test_a_checkpoint_is_served_and_evaluated(service_url, tmp_path):
 
 def test_logs_of_other_prompt_modes_export_what_was_called(service_url, start_endpoint, tmp_path):
     out = tmp_path / "out"
-    with start_endpoint("--mode", "compact") as endpoint:
+    with start_endpoint("--prompt-mode", "compact") as endpoint:
         assert main(command(endpoint, service_url, out, "--limit", "2", "--prompt-mode", "compact")) == 0
     assert main(["export-bfcl", str(out), "--out", str(tmp_path / "official")]) == 0
     folder = tmp_path / "official" / "result" / OFFICIAL_MODEL.replace("/", "_") / "multi_turn"

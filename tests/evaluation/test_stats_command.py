@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.splits import task_ids
-from seal.evaluation.stats import main
+from seal.cli.stats import app
 from seal.evaluation.summary import summarise
 from seal.records.validation import read_log, read_validation_dir
+from tests.support.commands import run as command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TASKS = task_ids()["eval"]
@@ -52,8 +53,8 @@ def test_rates_by_step_and_category(run):
 def test_tables_files_and_plots_are_written(run, tmp_path, capsys):
     out = {name: tmp_path / f"x.{name}" for name in ("csv", "json", "png", "html")}
     both = ["--csv", str(out["csv"]), "--json", str(out["json"])]
-    assert main(["--val-dir", str(run), *both, "--plot", str(out["png"])]) == 0
-    assert main(["--val-dir", str(run), "--plot", str(out["html"])]) == 0
+    assert command(app, ["--val-dir", str(run), *both, "--plot", str(out["png"])]) == 0
+    assert command(app, ["--val-dir", str(run), "--plot", str(out["html"])]) == 0
     assert "20.0 [" in capsys.readouterr().out
     records = json.loads(out["json"].read_text())["summaries"]
     average = next(r for r in records if r["category"] == "average" and r["step"] == 20 and r["suspected"] == "with")
@@ -76,7 +77,7 @@ def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys):
     items = [{"task_id": TASKS[i], "turn": 1, "reason": "wrong", "link": "x"} for i in range(1, 10)]
     (tmp_path / "s.json").write_text(json.dumps({"items": items}))
     report = tmp_path / "x.json"
-    assert main(["--val-dir", str(run), "--suspected", str(tmp_path / "s.json"), "--json", str(report)]) == 0
+    assert command(app, ["--val-dir", str(run), "--suspected", str(tmp_path / "s.json"), "--json", str(report)]) == 0
     assert "without 9 suspected items" in capsys.readouterr().out
     records = {(r["step"], r["category"], r["suspected"]): r for r in json.loads(report.read_text())["summaries"]}
     assert records[0, "base", "without"]["scored"] == 91
@@ -85,7 +86,7 @@ def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys):
 
 def test_one_run_compares_its_first_and_last_step(run, tmp_path, capsys):
     report = tmp_path / "x.json"
-    assert main(["--compare", str(run), "--json", str(report)]) == 0
+    assert command(app, ["--compare", str(run), "--json", str(report)]) == 0
     average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
     assert average["pass_rate_difference"] == pytest.approx(0.1)
     assert (average["pass_rate_gained"], average["pass_rate_lost"]) == (40, 0)
@@ -102,7 +103,7 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     ]
     report = tmp_path / "x.json"
     seeds = ",".join(map(str, more))
-    assert main(["--compare", str(run), seeds, "--json", str(report)]) == 0
+    assert command(app, ["--compare", str(run), seeds, "--json", str(report)]) == 0
     out = capsys.readouterr().out
     assert "100 tasks are on one side only" in out and "pass rate by run" in out
     average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
@@ -140,7 +141,7 @@ def test_failed_rollouts_are_counted_apart(tmp_path, capsys):
     folder = write(tmp_path, 0, lines)
     row = summarise(read_validation_dir(folder))[0]
     assert (row.passed, row.scored, row.infra, row.tasks) == (1, 1, 1, 2)
-    main(["--val-dir", str(folder)])
+    command(app, ["--val-dir", str(folder)])
     assert "not run" in capsys.readouterr().out
 
 
@@ -151,7 +152,7 @@ def test_bad_lines_are_counted_and_named_with_their_place(run, capsys):
     lines[4] = '{"task_id": "multi_turn_base_8"}'
     lines[5] = json.dumps(line(TASKS[6], 1.0, step=20))
     path.write_text("\n".join(lines)[:-15])
-    assert main(["--val-dir", str(run)]) == 1
+    assert command(app, ["--val-dir", str(run)]) == 1
     out = capsys.readouterr().out
     assert "4 bad lines" in out
     for place in ("20.jsonl:4:", "20.jsonl:5:", "20.jsonl:7:", "20.jsonl:400:"):
@@ -165,7 +166,7 @@ def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, caps
 
     write_rows(whole_rows(TASKS[:3], "eval"), tmp_path / "x.parquet")
     folder = write(tmp_path / "run", 0, [line(TASKS[0], 1.0)])
-    assert main(["--val-dir", str(folder), "--parquet", str(tmp_path / "x.parquet")]) == 1
+    assert command(app, ["--val-dir", str(folder), "--parquet", str(tmp_path / "x.parquet")]) == 1
     assert f"step 0 lacks 2 tasks: {', '.join(sorted(TASKS[1:3]))}" in capsys.readouterr().out
 
 
@@ -175,10 +176,11 @@ def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, caps
         ({"score": 1.0}, "has no task_id"),
         ({"task_id": "x", "score": 1.0}, "no multi-turn task id"),
         ({"task_id": TASKS[0], "score": float("nan")}, "finite number"),
-        ({"task_id": TASKS[0], "score": "1"}, "finite number"),
+        ({"task_id": TASKS[0], "score": "1"}, "score is '1': input should be a valid number"),
         ({"task_id": TASKS[0]}, "neither a score nor a cause"),
         ({"task_id": TASKS[0], "score": 1, "data_source": "miss_func"}, "contradicts"),
-        ({"task_id": TASKS[0], "score": 1, "labels": "pass"}, "list of label names"),
+        ({"task_id": TASKS[0], "score": 1, "labels": "pass"}, "labels is 'pass': input should be a valid tuple"),
+        ({"task_id": TASKS[0], "score": 1, "format": 99}, "read it with the SEAL that wrote it"),
         ([1], "a list where an object is expected"),
     ],
 )
@@ -193,7 +195,7 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
     ("arguments", "said"),
     [
         ([], "Nothing to read"),
-        (["--val-dir", "nowhere"], "is no folder"),
+        (["--val-dir", "nowhere"], "is not a folder"),
         (["--val-dir", "."], "holds no <step>.jsonl"),
         (["--val-dir", "run", "--step", "7"], "There is no step 7: the log has 0, 20"),
         (["--val-dir", "run", "--plot", "x.gif"], "written as .png or .html"),
@@ -204,7 +206,7 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
 )
 def test_bad_input_is_one_sentence(run, tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
+    assert command(app, arguments) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
 
@@ -212,7 +214,7 @@ def test_bad_input_is_one_sentence(run, tmp_path, monkeypatch, capsys, arguments
 def test_runs_on_different_data_are_not_compared(run, tmp_path, capsys):
     other = write(tmp_path / "other", 20, [line(t, 1.0, step=20, data_hash="b") for t in TASKS])
     write(run, 20, [line(t, 1.0, step=20, data_hash="a") for t in TASKS])
-    assert main(["--compare", str(run), str(other)]) == 2
+    assert command(app, ["--compare", str(run), str(other)]) == 2
     assert "not comparable" in capsys.readouterr().err
 
 
@@ -221,11 +223,11 @@ def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, c
     from seal.data.rows import whole_rows
 
     write_rows(whole_rows(task_ids()["train"], "train"), run / "data" / "train.parquet")
-    main(["--val-dir", str(run)])
+    command(app, ["--val-dir", str(run)])
     assert "NOT HELD OUT" not in capsys.readouterr().out
     variant = TASKS[0].replace("base", "long_context")
     write_rows(whole_rows([variant], "train"), run / "data" / "train.parquet")
-    assert main(["--val-dir", str(run / "validation_log"), "--json", str(tmp_path / "x.json")]) == 0
+    assert command(app, ["--val-dir", str(run / "validation_log"), "--json", str(tmp_path / "x.json")]) == 0
     assert "NOT HELD OUT: of 400 validated tasks 4 are trained on" in capsys.readouterr().out
     assert "NOT HELD OUT" in json.loads((tmp_path / "x.json").read_text())["warning"]
 

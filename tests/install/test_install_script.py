@@ -44,7 +44,7 @@ def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(c
         position(lines, "install --no-deps --requirement requirements.txt"),
         position(lines, "--no-deps", "--editable ."),
         position(lines, "seal.launch.flash_attn"),
-        position(lines, "seal.data prepare"),
+        position(lines, "seal.cli data prepare"),
         position(lines, "seal.launch.selfcheck"),
         position(lines, "launcher.py doctor"),
     ]

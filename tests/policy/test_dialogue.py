@@ -1,4 +1,4 @@
-"""Reference dialogues: what the service's episodes say, mistakes answered and mended."""
+"""Reference dialogues: the text of the service's episodes, mistakes answered and corrected."""
 
 import random
 from dataclasses import replace
@@ -50,8 +50,8 @@ def test_a_slip_is_answered_by_an_error_mended_and_not_learnt():
     for seed in range(8):
         played = play_with_slip(task, Omega(), random.Random(seed))
         (slip,) = played.slips
-        wrong, answer, mended = (message["content"] for message in played.messages[slip : slip + 3])
-        assert wrong != mended and mended in texts and "rror" in answer
+        wrong, answer, corrected = (message["content"] for message in played.messages[slip : slip + 3])
+        assert wrong != corrected and corrected in texts and "rror" in answer
         encoded = DialogueEncoder(tokenizer).encode(played.messages, played.slips)
         (start, stop) = encoded.slips[0]
         assert tokenizer.decode(list(encoded.ids[start:stop])) == wrong + "<|im_end|>"

@@ -1,6 +1,7 @@
 """Making a policy: the same plan gives the same files, and the committed one is what its record says."""
 
 import hashlib
+import inspect
 import json
 import subprocess
 import sys
@@ -12,12 +13,12 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl import catalog
-from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.splits import EVAL_SCENARIOS
-from seal.policy.__main__ import main
-from seal.policy.corpus import CorpusSettings, script_of
+from seal.cli.policy import app
+from seal.cli.policy import make as make_command
+from seal.policy.corpus import CorpusSettings, read_variants
+from seal.policy.dialogue import open_episode
 from seal.policy.make import RECORD, Plan, make
-from seal.policy.measure import Episode, figures
 from seal.policy.tokenizer import END
 from seal.policy.warm_start import WarmStartSettings
 
@@ -64,54 +65,44 @@ def test_the_committed_policy_is_the_one_that_its_record_describes(record):
 def test_the_committed_policy_speaks_in_calls_and_ends_its_turns():
     tokenizer = AutoTokenizer.from_pretrained(COMMITTED)
     model = AutoModelForCausalLM.from_pretrained(COMMITTED)
-    outcomes = []
+    passed = 0
     for scenario in (0, 103, 105, 130, 142, 153):
-        episode = Episode(catalog.load_tasks()[f"multi_turn_base_{scenario}"].prefix(1))
-        messages, answer = episode.opening(), True
-        while answer and len(messages) < 20:
+        episode = open_episode(catalog.load_tasks()[f"multi_turn_base_{scenario}"].prefix(1), None, max_steps=10)
+        messages, done = list(episode.start()["state"]), False
+        while not done and len(messages) < 20:
             text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
             prompt = torch.tensor([tokenizer.encode(text)])
             said = model.generate(prompt, do_sample=False, max_new_tokens=100)[0, prompt.shape[1] :].tolist()
             spoken = tokenizer.decode(said[:-1])
-            answer = episode.answer(spoken, said[-1] == tokenizer.convert_tokens_to_ids(END))
-            messages += [{"role": "assistant", "content": spoken}, *answer]
-        outcomes.append(episode.outcome)
+            answer = episode.step(spoken, truncated=said[-1] != tokenizer.convert_tokens_to_ids(END))
+            messages += [{"role": "assistant", "content": spoken}, *answer["state"]]
+            done = answer["is_terminated"]
+        passed += episode.evaluate({})["valid"]
         assert any("<tool_call>" in message["content"] for message in messages)
-    assert outcomes.count("passed") >= 1
+    assert passed >= 1
 
 
-def test_an_episode_of_reference_calls_passes_and_a_wrong_call_does_not():
-    task = catalog.load_tasks()["multi_turn_miss_param_10"]
-    style = get_format("compact")
-    good, wrong = Episode(task), Episode(task)
-    for turn in script_of(task).calls:
-        for call in turn:
-            assert good.answer(style.render_call(call.name, call.arguments), True)
-        good.answer("Done.", True)
-        wrong.answer("Done.", True)
-    assert (good.outcome, wrong.outcome) == ("passed", "empty")
-    result = figures([task], [good, wrong], samples=2)
-    assert (result.rate, result.band, result.outcomes) == (0.5, 1, {"passed": 0.5, "empty": 0.5})
-
-
-def test_a_message_without_end_is_cut_and_an_unreadable_call_ends_the_turn():
-    task = catalog.load_tasks()["multi_turn_base_10"].prefix(1)
-    cut, malformed = Episode(task), Episode(task)
-    assert cut.answer('<tool_call>{"name":', ended=False) == [] and cut.outcome == "cut"
-    assert malformed.answer("<tool_call>{]</tool_call>", ended=True) == [] and malformed.outcome == "malformed"
+def test_the_command_s_defaults_are_the_plan_s():
+    given = {name: option.default for name, option in inspect.signature(make_command).parameters.items()}
+    plan = Plan()
+    settings = {**vars(plan.corpus), **vars(plan.training), "size": plan.size, "seed": plan.seed}
+    settings |= {"vocab": plan.vocab_size, "context": plan.context, "variants": plan.corpus.variants}
+    given["variants"] = read_variants(given["variants"])
+    assert given.items() >= {name: settings[name] for name in given if name in settings}.items()
+    assert len(given.keys() & settings.keys()) == 12
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["make", "--out", "x", "--variants", "base=many"], "is not CATEGORY=NUMBER"),
-        (["make", "--out", "x", "--cue-share", "3"], "cue_share must lie between 0 and 1"),
-        (["measure", "--policy", "nowhere"], "holds no config.json"),
+        (["make", "--out", "x", "--cue-share", "3"], "cue_share must be between 0 and 1"),
+        (["measure", "--policy", "nowhere"], "no config.json"),
         (["measure", "--policy", "x", "--sets", "test"], "there is no set 'test'"),
     ],
 )
 def test_wrong_options_end_in_one_sentence(arguments, sentence, capsys):
-    assert main(arguments) == 2
+    assert app(arguments, standalone_mode=False) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
 
 
@@ -119,8 +110,9 @@ def test_wrong_options_end_in_one_sentence(arguments, sentence, capsys):
 def test_measure_samples_the_committed_policy(tmp_path):
     figures_file = tmp_path / "figures.jsonl"
     command = ["measure", "--policy", str(COMMITTED), "--sets", "train", "--samples", "2", "--json", str(figures_file)]
-    subprocess.run([sys.executable, "-m", "seal.policy", *command], check=True, timeout=600, cwd=COMMITTED.parents[1])
+    program = [sys.executable, "-c", "from seal.cli.policy import app; app()"]
+    subprocess.run([*program, *command], check=True, timeout=600, cwd=COMMITTED.parents[1])
     greedy, sampled = map(json.loads, figures_file.read_text().splitlines())
     assert (greedy["tasks"], greedy["samples"], sampled["samples"]) == (100, 1, 2)
-    assert greedy["rate"] > sampled["rate"] > 0.05
+    assert greedy["pass_rate"] > sampled["pass_rate"] > 0.05
     assert sampled["band"] >= 10

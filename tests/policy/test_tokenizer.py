@@ -108,7 +108,7 @@ def test_a_value_has_the_same_tokens_in_a_sentence_in_quotes_and_in_json(loaded)
 
 
 def test_too_small_a_vocabulary_is_refused_with_the_number_it_needs():
-    with pytest.raises(ValueError, match="take 265: raise it"):
+    with pytest.raises(ValueError, match="need 265: raise it"):
         train_tokenizer(["a"], ["ls", "cd"], vocab_size=100, context=64)
 
 
@@ -120,7 +120,7 @@ def test_no_text_of_an_evaluation_scenario_reaches_the_tokenizer_or_the_corpus()
     seen += "\n".join(message["content"] for group in groups for dialogue in group for message in dialogue.messages)
     held = [task for task in load_tasks().values() if task.scenario in EVAL_SCENARIOS]
     assert len(held) == 400
-    # One message of the evaluation side stands word for word in a training task as well.
+    # One message of the evaluation side also occurs, word for word, in a training task.
     own = {text for task in load_tasks().values() if task.scenario not in EVAL_SCENARIOS for text in task.users}
     texts = {text for task in held for text in task.users if text and len(text) > 20}
     assert len(texts & own) == 1

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from seal.policy.corpus import (
+    CorpusSettings,
+    build_corpus,
     fixed_words,
-    fresh_variants,
     run_reference,
     script_of,
     vocabulary,
@@ -191,6 +192,5 @@ def test_a_variants_configuration_reaches_the_simulators():
 
 
 def test_most_training_scenarios_have_variants():
-    tasks = [load_tasks()[f"multi_turn_base_{scenario}"] for scenario in TRAIN_SCENARIOS[::5]]
-    words = vocabulary(tasks)
-    assert sum(fresh != task for fresh, task in zip(fresh_variants(tasks, words, 0), tasks, strict=True)) >= 15
+    groups = build_corpus(CorpusSettings(scenarios=TRAIN_SCENARIOS[::5], variants=(("base", 1),)), seed=0)
+    assert sum(any(dialogue.variant for dialogue in group) for group in groups) >= 15

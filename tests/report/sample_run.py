@@ -94,7 +94,6 @@ def _validation(rng: random.Random, step: int, steps: int):
             "tokens": 500,
             "seconds": 2.0,
             "stop": "completed",
-            "service_hash": "s" * 16,
             "data_hash": "d" * 64,
             "prompt_mode": "compact",
             "infra": None,

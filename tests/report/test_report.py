@@ -7,9 +7,10 @@ import statistics
 import pytest
 from rich.console import Console
 
+from seal.cli.report import app
 from seal.report import summarise
-from seal.report.__main__ import main
 from seal.report.run import ranges, read_run
+from tests.support.commands import run
 
 
 def text_of(parts):
@@ -71,7 +72,7 @@ def test_short_runs_are_reported(tmp_path, write_run, steps):
     assert "average" in text_of(summarise(folder))
 
 
-def test_validation_alone_and_training_alone_are_reported(tmp_path, write_run):
+def test_only_validation_and_only_training_are_reported(tmp_path, write_run):
     alone = write_run(tmp_path / "alone", validations=(0,))
     (alone / "seal_log" / "steps.jsonl").unlink()
     assert "0 training steps logged" in text_of(summarise(alone))
@@ -87,11 +88,11 @@ def test_broken_lines_are_named_and_the_rest_reported(tmp_path, write_run):
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
     text = text_of(summarise(folder)).replace("\n", " ")
     assert "steps.jsonl:41" in text
-    assert "Validation at step 40 lacks 1 tasks" in text
+    assert "step 40 lacks 1 tasks" in text
 
 
 def test_a_folder_without_a_run_is_refused_in_one_sentence(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 2
+    assert run(app, [str(tmp_path)]) == 2
     assert "has the run started?" in capsys.readouterr().err
-    assert main([str(tmp_path / "nowhere")]) == 2
+    assert run(app, [str(tmp_path / "nowhere")]) == 2
     assert "name a run" in capsys.readouterr().err

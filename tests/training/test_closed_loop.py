@@ -41,17 +41,17 @@ def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, batch())
     assert {w.w for w in weights[:10]} == {2.0} and {w.w for w in weights[10:]} == {1.0}
-    assert report.omega.cues == () and report.events
-    assert all(event.on and event.figures["count"] == 10 for event in report.events)
-    assert set(loop.omega_to_send()["cues"]["*"]) == {event.cue for event in report.events}
+    assert report.record.omega.cues == () and report.record.events
+    assert all(event.on and event.figures["count"] == 10 for event in report.record.events)
+    assert set(loop.omega_to_send()["cues"]["*"]) == {event.cue for event in report.record.events}
 
 
 def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     loop = ClosedLoop(settings("seal.enabled=false"))
     weights, report = run(loop, 1, batch())
     assert [w.w for w in weights] == [1.0] * 16
-    assert loop.omega_to_send() is None and report.omega is None and not report.events
-    assert report.labels == {"invalid_tool_call": 10, "pass": 6}
+    assert loop.omega_to_send() is None and report.record.omega is None and not report.record.events
+    assert report.record.label_counts == {"invalid_tool_call": 10, "pass": 6}
 
 
 def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is_logged():
@@ -60,9 +60,9 @@ def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is
         records = batch()
         weights, report = run(loop, step, records)
         diagnosed.update(label for each in records for label in each.labels)
-        assert sum(report.labels.values()) == 16 and set(report.labels) <= set(diagnosed)
+        assert sum(report.record.label_counts.values()) == 16 and set(report.record.label_counts) <= set(diagnosed)
         assert len({w.w for w in weights[:10]}) == len({w.w for w in weights[10:]}) == 2  # both have either label
-        assert report.records == tuple(records)
+        assert report.record.trajectories == len(records)
     observed = Profile.from_json(loop.state["observed"]).total().labels()
     assert {label: cell.count for label, cell in observed.items()} == diagnosed
 
@@ -80,8 +80,8 @@ def test_infrastructure_failures_weigh_nothing_and_stay_out_of_the_profile():
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, records)
     assert weights[16].w == 0.0
-    assert report.infra == {"engine": 1} and sum(report.labels.values()) == 16
-    assert report.rewards == [r.score for r in records[:16]]
+    assert report.record.infra == {"engine": 1} and sum(report.record.label_counts.values()) == 16
+    assert report.record.reward_mean == 6 / 16 and report.record.trajectories == 17
 
 
 def test_a_group_with_one_survivor_is_dropped():
@@ -118,8 +118,9 @@ def test_excluded_trajectories_count_nowhere():
     weights, report = run(ClosedLoop(settings()), 1, [*batch(), cut])
     plain_weights, plain = run(ClosedLoop(settings()), 1, batch())
     assert weights[16].w == 0.0 and weights[:16] == plain_weights
-    assert (report.labels, report.profile, report.rewards) == (plain.labels, plain.profile, plain.rewards)
-    assert report.stops["max_steps"] == 1
+    assert (report.record.label_counts, report.profile) == (plain.record.label_counts, plain.profile)
+    assert report.record.reward_mean == plain.record.reward_mean
+    assert report.record.stops["max_steps"] == 1
 
 
 def test_a_step_tells_how_trajectories_ended_and_how_their_tokens_drifted():
@@ -132,7 +133,7 @@ def test_a_step_tells_how_trajectories_ended_and_how_their_tokens_drifted():
     records.append(replace(record(0, (), infra="engine_timeout"), task_id="multi_turn_base_1"))
     groups = mark_groups([r.task_id for r in records], records)
     _, report = ClosedLoop(settings()).step(1, records, groups, [0] * 5)
-    line, metrics = report.line({}), report.metrics()
+    line, metrics = report.record.line(), report.record.metrics()
     assert line["stops"] == {"completed": 1, "model_length": 2}
     assert line["token_drift"] == {"compared": 2, "trajectories": 1, "tokens": 3}
     assert (line["groups_dropped"], line["episodes_rebuilt"]) == (1, 2)

@@ -1,0 +1,140 @@
+"""The peak memory of a program, read while it runs.
+
+On CUDA it is the memory that nvidia-smi reports for the program's own processes,
+on the GPU on which they hold most. In a container nvidia-smi may not report
+whose process is whose; then it is the growth of the GPU's memory since the
+start. On the CPU it is the proportional set size of the program's processes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psutil
+
+POLL_S = 1.0
+ANSWER_DEADLINE_S = 30
+OWN = "the run's own processes, on the GPU on which they hold most"
+GROWTH = (
+    "growth of the GPU's memory since the start, other programs included: nvidia-smi hides the run's processes here"
+)
+SHARED = "all processes together (proportional set size)"
+UNKNOWN = "unknown: nvidia-smi gave no figure"
+
+
+class NoAnswer(Exception):
+    """nvidia-smi is missing, fails or hangs; the text is one clause."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest reading, None without any; the UUIDs of the GPUs used; and what the figure includes."""
+
+    bytes: int | None
+    gpus: tuple[str, ...]
+    note: str
+
+    @property
+    def gib(self) -> float | None:
+        return None if self.bytes is None else self.bytes / (1 << 30)
+
+
+def query(what: str, *fields: str) -> list[list[str]]:
+    """The rows of `nvidia-smi --query-<what>`; NoAnswer if it gives none."""
+    command = ["nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_DEADLINE_S, check=True)
+    except FileNotFoundError as error:
+        raise NoAnswer("nvidia-smi is not installed here") from error
+    except subprocess.SubprocessError as error:
+        raise NoAnswer(f"nvidia-smi does not answer ({error})") from error
+    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+
+
+def used() -> dict[str, int]:
+    """Bytes in use by UUID, for each GPU that reports them ([N/A] otherwise)."""
+    return {uuid: int(mib) << 20 for uuid, mib in query("gpu", "uuid", "memory.used") if mib.isdigit()}
+
+
+def used_by(processes: Mapping[int, psutil.Process]) -> Counter[str]:
+    """Bytes that these processes hold on each GPU, by UUID, as far as nvidia-smi knows."""
+    found: Counter[str] = Counter()
+    for uuid, pid, mib in query("compute-apps", "gpu_uuid", "pid", "used_memory"):
+        if mib.isdigit() and int(pid) in processes:
+            found[uuid] += int(mib) << 20
+    return found
+
+
+def family(pid: int) -> dict[int, psutil.Process]:
+    """A process and everything that it started, by process id; empty if it has ended."""
+    try:
+        first = psutil.Process(pid)
+        return {process.pid: process for process in (first, *first.children(recursive=True))}
+    except psutil.NoSuchProcess:
+        return {}
+
+
+class PeakMemory:
+    """Watches a process and everything that it starts, for the time of a `with` block; `peak` is the result.
+
+    Raises NoAnswer if nvidia-smi does not answer even at the start.
+    """
+
+    def __init__(self, pid: int, backend: str, poll_s: float = POLL_S):
+        self._pid = pid
+        self._poll_s = poll_s
+        self._read = self._read_gpus if backend == "cuda" else self._read_host
+        self._before = used() if backend == "cuda" else {}
+        self._own: Counter[str] = Counter()
+        self._growth: Counter[str] = Counter()
+        self._shared = 0
+        self._readings = self._failed = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def peak(self) -> Peak:
+        """The largest reading of those that succeeded."""
+        missed = f"; {self._failed} of {self._readings} readings failed" if self._failed else ""
+        if self._shared:
+            return Peak(self._shared, (), SHARED)
+        for found, note in ((self._own, OWN), (self._growth, GROWTH)):
+            most = max(found.values(), default=0)
+            if most:
+                # A run uses its GPUs equally; one that grew much less belongs to another program.
+                return Peak(most, tuple(gpu for gpu, size in found.items() if 2 * size >= most), note + missed)
+        return Peak(None, (), UNKNOWN + missed)
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._poll_s):
+            self._readings += 1
+            try:
+                self._read(family(self._pid))
+            except NoAnswer:
+                self._failed += 1
+
+    def _read_gpus(self, processes: Mapping[int, psutil.Process]) -> None:
+        # | keeps the larger figure per GPU.
+        self._own |= used_by(processes)
+        self._growth |= Counter({gpu: size - self._before.get(gpu, size) for gpu, size in used().items()})
+
+    def _read_host(self, processes: Mapping[int, psutil.Process]) -> None:
+        total = 0
+        for process in processes.values():
+            try:
+                total += process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        self._shared = max(self._shared, total)

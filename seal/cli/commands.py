@@ -1,0 +1,45 @@
+"""What the commands share: options with several values, and refusals in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from seal import exits
+
+
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: ``--categories base miss_func``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values."""
+        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        spread: list[str] = []
+        current = None
+        for argument in args:
+            if argument.startswith("--"):
+                current = argument if argument in lists else None
+            elif current and spread[-1] != current:
+                spread.append(current)
+            spread.append(argument)
+        return super().parse_args(ctx, spread)
+
+
+@contextmanager
+def refusing(command: str) -> Iterator[None]:
+    """Turn ValueError and OSError in the block into one sentence on stderr and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        Console(stderr=True, soft_wrap=True).print(f"{command}: {error}", markup=False)
+        raise typer.Exit(exits.USAGE) from None
+
+
+def option(text: str, metavar: str | None = None, panel: str | None = None) -> Any:
+    """An option with its help, the name of its value, and the heading under which the help lists it."""
+    return typer.Option(help=text, metavar=metavar, rich_help_panel=panel)

@@ -1,0 +1,105 @@
+"""`seal data`: make, check and select the benchmark's tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seal.cli.commands import ListCommand, option, refusing
+
+app = typer.Typer(help="Make, check and select the benchmark's tasks.", no_args_is_help=True, add_completion=False)
+
+OUT = Path("data")
+AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
+Siblings = Annotated[bool, typer.Option("--siblings", help="Name the evaluation tasks with a sibling in train.")]
+LabelsFrom = Annotated[tuple[str, str] | None, option("Tasks whose last label in RUN was LABEL.", "RUN LABEL")]
+
+
+@app.command()
+def prepare(
+    out: Annotated[Path, option("Folder to write.")] = OUT, accept_changed_data: AcceptChangedData = False
+) -> None:
+    """Make the parquet files, the released split and the manifest."""
+    from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT
+    from seal.data.prepare import prepare as make
+
+    with refusing("seal data prepare"):
+        made = make(out, accept_changed_data=accept_changed_data)
+    package = made["package"]
+    typer.echo(f"{package['name']} {package['version']}, data {package['data_hash'][:16]}")
+    for (scheme, side), file in FILES.items():
+        typer.echo(f"  {out / file}: {made['files'][file]['rows']} rows ({scheme}, {side})")
+    typer.echo(f"  {out / RELEASED_SPLIT}, {out / MANIFEST}")
+
+
+@app.command()
+def check(out: Annotated[Path, option("Folder to check.")] = OUT, siblings: Siblings = False) -> None:
+    """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
+    from seal.data.prepare import check as find_problems
+    from seal.data.prepare import leaks, manifest
+
+    with refusing("seal data check"):
+        problems = find_problems(out)
+    for name, facts in manifest()["splits"].items():
+        leaked = leaks()[name]
+        typer.echo(
+            f"{name}: {facts['train']} train, {facts['eval']} evaluation tasks; {len(leaked)} evaluation tasks have a "
+            f"sibling in train: {'NOT held out' if leaked else 'held out'}"
+        )
+        for task in leaked if siblings else ():
+            typer.echo(f"  {task}")
+    for problem in problems:
+        typer.echo(problem, err=True)
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{out}: everything is as recorded")
+
+
+@app.command(cls=ListCommand)
+def select(
+    out: Annotated[Path, option("Parquet file to write.", "FILE")],
+    split: Annotated[str, option("Side of the split: train or eval.")] = "train",
+    scheme: Annotated[str, option("The split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, option("base, miss_func, miss_param, long_context.", "NAME...")] = None,
+    classes: Annotated[list[str] | None, option("Tasks that use one of these simulators.", "NAME...")] = None,
+    scenarios: Annotated[list[int] | None, option("Tasks of these scenarios.", "N...")] = None,
+    min_turns: Annotated[int | None, option("Tasks with at least N user turns.", "N")] = None,
+    max_turns: Annotated[int | None, option("Tasks with at most N user turns.", "N")] = None,
+    prefix_turns: Annotated[list[int] | None, option("Only the first k user turns, for each k.", "K...")] = None,
+    task_file: Annotated[str | None, option("A list of task ids, or a band.", "FILE")] = None,
+    labels_from: LabelsFrom = None,
+    limit: Annotated[int | None, option("At most N rows per data source, evenly spread.", "N")] = None,
+) -> None:
+    """Write a parquet file of selected tasks, or of prefixes of tasks."""
+    chosen = dict(locals())
+    from seal.data.selection import Selection, write_parquet
+
+    chosen = {name: value for name, value in chosen.items() if value not in (None, []) and name != "out"}
+    if labels_from:
+        chosen["labels_from"] = [{"run": labels_from[0], "label": labels_from[1]}]
+    with refusing("seal data select"):
+        typer.echo(f"{out}: {write_parquet(Selection.from_config(chosen), out)} rows")
+
+
+@app.command()
+def band(
+    log: Annotated[Path, option("Validation log with several samples per task.", "FILE")],
+    out: Annotated[Path, option("JSON file to write.", "FILE")],
+    low: Annotated[float, option("Pass rate strictly above.")] = 0.0,
+    high: Annotated[float, option("Pass rate strictly below.")] = 1.0,
+) -> None:
+    """Find the training tasks that a policy solves sometimes."""
+    from seal.data.band import find_band
+    from seal.files import write_json
+
+    with refusing("seal data band"):
+        found = find_band(log, low, high)
+        write_json(found.to_json(), out)
+    samples = sum(task.samples for task in found.tasks)
+    mean = sum(task.passed for task in found.tasks) / samples
+    typer.echo(
+        f"{out}: {len(found.tasks)} of {found.measured} tasks have a pass rate between {low:g} and {high:g} "
+        f"(mean {mean:.3f} over {samples} samples)"
+    )

@@ -1,0 +1,221 @@
+"""`seal evaluate`: play the benchmark with a model, and write official result files."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from seal.data.rows import TaskRow
+    from seal.evaluation.benchmark import Evaluation, Outcome
+    from seal.evaluation.journal import Journal
+    from seal.records.trajectory import TrajectoryRecord
+
+FAILED = 1
+REFUSED = 2
+INTERRUPTED = 130
+SERVICE_URL = "http://127.0.0.1:8082"
+PROMPT_MODE = "bfcl_qwen_fc"
+OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
+
+app = typer.Typer(
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn).", no_args_is_help=True, add_completion=False
+)
+
+
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: ``--categories base miss_func``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values."""
+        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        spread: list[str] = []
+        current = None
+        for argument in args:
+            if argument.startswith("--"):
+                current = argument if argument in lists else None
+            elif current and spread[-1] != current:
+                spread.append(current)
+            spread.append(argument)
+        return super().parse_args(ctx, spread)
+
+
+def option(panel: str, text: str, **more: Any) -> Any:
+    """An option under a heading of the help."""
+    return typer.Option(help=text, rich_help_panel=panel, **more)
+
+
+_model = partial(option, "The model")
+_tasks = partial(option, "The tasks")
+_how = partial(option, "How")
+
+
+@app.command(cls=ListCommand)
+def bfcl(
+    base_url: Annotated[str | None, _model("An OpenAI-compatible endpoint (http://host:port/v1).")] = None,
+    model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
+    checkpoint: Annotated[Path | None, _model("An HF folder, served here by vLLM.")] = None,
+    serve_args: Annotated[str, _model("More options of vllm serve, as one string.")] = "",
+    split: Annotated[str, _tasks("Side: eval, train or all.")] = "eval",
+    scheme: Annotated[str, _tasks("How the sides are split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, _tasks("Only these categories.")] = None,
+    prefix_turns: Annotated[list[int] | None, _tasks("Only the first k user turns, for each k.")] = None,
+    task_file: Annotated[str | None, _tasks("A list of task ids.")] = None,
+    limit: Annotated[int | None, _tasks("At most this many tasks of each category.")] = None,
+    samples: Annotated[int, _tasks("Rollouts per task (avg@k, pass@k).")] = 1,
+    prompt_mode: Annotated[str, _how("Prompt and parser.")] = PROMPT_MODE,
+    temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.", show_default=False)] = None,
+    top_p: Annotated[float, _how("Share of the probability that is sampled from.")] = 1.0,
+    max_tokens: Annotated[int, _how("Of one assistant message, or what the context leaves.")] = 4096,
+    max_steps: Annotated[int, _how("Messages with calls per user turn, like the official tool.")] = 20,
+    seed: Annotated[int, _how("Of the samples.")] = 0,
+    concurrency: Annotated[int, _how("Rollouts at once.")] = 32,
+    timeout: Annotated[float, _how("Seconds for one request.")] = 600.0,
+    deadline: Annotated[float, _how("Seconds for one rollout.")] = 1800.0,
+    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE_URL,
+    out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).", show_default=False)] = None,
+) -> None:
+    """Evaluate a model; exit code 1 if rollouts failed for reasons other than the policy."""
+    with one_sentence("seal evaluate bfcl"):
+        from seal.evaluation.benchmark import Evaluation
+        from seal.evaluation.endpoint import Sampling
+        from seal.evaluation.episode import EpisodeSettings
+        from seal.evaluation.tables import console as wide_console
+
+        if base_url and not model:
+            raise ValueError("--base-url needs --model: the name under which the endpoint serves the model.")
+        name = model or (checkpoint.resolve().name if checkpoint else "")
+        chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
+        if temperature is None:
+            temperature = float(samples > 1)
+        evaluation = Evaluation(
+            rows=select(split, scheme=scheme, **chosen),
+            model=name,
+            out=out or Path("experiments") / ("eval_" + re.sub(r"[^\w.-]+", "_", name)),
+            base_url=base_url,
+            checkpoint=checkpoint,
+            serve_args=serve_args,
+            samples=samples,
+            sampling=Sampling(temperature, top_p, max_tokens),
+            episode=EpisodeSettings(prompt_mode, max_steps, deadline, seed),
+            env_url=env_url,
+            concurrency=concurrency,
+            timeout_s=timeout,
+        )
+        console = wide_console()
+        outcome = play(evaluation, name, console)
+        _show(outcome, f"{name}, {prompt_mode}", console)
+    raise typer.Exit(FAILED if outcome.failed else 0)
+
+
+@app.command()
+def export_bfcl(
+    run_or_log: Annotated[Path, typer.Argument(metavar="RUN", help="A run, or one <step>.jsonl.")],
+    out: Annotated[Path, typer.Option(help="A folder, the official tool's BFCL_PROJECT_ROOT.")],
+    step: Annotated[
+        int | None, typer.Option(help="Of a run: this validation (default: the last).", show_default=False)
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Which of several samples.")] = 0,
+    model: Annotated[str, typer.Option(help="A model that the official tool knows.")] = OFFICIAL_MODEL,
+) -> None:
+    """Write a validation as the official tool's result files."""
+    with one_sentence("seal evaluate export-bfcl"):
+        from seal.evaluation.export import export_bfcl, find_log
+
+        made = export_bfcl(find_log(run_or_log, step), out, model, sample)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
+    if made.prefixes or made.failed:
+        console.print(f"left out: {made.prefixes} prefixes of tasks, {made.failed} failed rollouts")
+    categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
+    console.print(
+        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "
+        f"--model {model} --test-category {categories} --partial-eval"
+    )
+
+
+@contextmanager
+def one_sentence(command: str) -> Iterator[None]:
+    """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
+    from seal.evaluation.endpoint import EndpointRefused
+    from seal.launch.errors import LaunchError
+    from seal.rollout.env_client import EnvironmentFault
+
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    errors = Console(stderr=True, soft_wrap=True)
+    try:
+        yield
+    except (ValueError, OSError, LaunchError, EndpointRefused, EnvironmentFault) as error:
+        errors.print(f"{command}: {error}", markup=False)
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        errors.print("Interrupted; the same command resumes.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def select(split: str, **filters: Any) -> tuple[TaskRow, ...]:
+    """The rows of one side, or of both ("all"), that pass the filters of a Selection."""
+    from seal.data.selection import Selection
+
+    sides = ("train", "eval") if split == "all" else (split,)
+    return tuple(row for side in sides for row in Selection.from_config({**filters, "split": side}).rows())
+
+
+def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
+    """Run an evaluation under a progress bar."""
+    from seal.evaluation.benchmark import evaluate
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    passed = failed = 0
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
+
+        def on_start(journal: Journal) -> None:
+            nonlocal passed
+            passed = sum(bool(line["score"]) for line in journal.lines.values())
+            progress.update(bar, completed=len(journal.finished()))
+
+        def on_rollout(record: TrajectoryRecord) -> None:
+            nonlocal passed, failed
+            passed += bool(record.score)
+            failed += record.infra is not None
+            progress.update(
+                bar, advance=1, description=f"{title}: {passed} passed" + (f", {failed} failed" if failed else "")
+            )
+
+        return evaluate(evaluation, on_start, on_rollout)
+
+
+def _show(outcome: Outcome, title: str, console: Console) -> None:
+    from seal.data.suspected import load_suspected
+    from seal.evaluation.summary import summarise, suspected_tasks
+    from seal.evaluation.tables import summary_table
+    from seal.records.validation import read_log
+
+    log = read_log(outcome.log)
+    suspected = suspected_tasks(log.lines, load_suspected())
+    less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
+    console.print(summary_table(summarise(log), title, less))
+    console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before; log: {outcome.log}")
+    if outcome.failed:
+        console.print(
+            f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "
+            "plays them again.",
+            style="bold red",
+        )

@@ -1,0 +1,169 @@
+"""`seal policy`: make a small policy from nothing, and measure how often it passes.
+
+seal policy make --out data/quickstart_policy --seed 0            # 2 cores, about 6 minutes
+seal policy make --out big --size 100m --device cuda --tokens 20e6 --variants base=100
+seal policy measure --policy data/quickstart_policy --turns 1 --samples 16
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections import defaultdict
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from seal.cli.evaluate import FAILED, one_sentence, option, play, select
+
+SIDES = {"train": "train", "evaluation": "eval"}
+LONGEST_MESSAGE = 128
+MOST_MESSAGES = 10
+CONCURRENCY = 128
+
+app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True, add_completion=False)
+_network = partial(option, "Network")
+_data = partial(option, "Data (training scenarios only)")
+_training = partial(option, "Warm start")
+
+
+@app.command()
+def make(
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    seed: int = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads; one is best beside other work.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
+    vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 2048,
+    context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
+    variants: Annotated[
+        str,
+        _data("Verified variants per task by category, as base=25,miss_func=8; a category left out is not used."),
+    ] = "base=25",
+    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.5,
+    slip_share: Annotated[float, _data("Share of those with a mistake.")] = 0.5,
+    first_turn_share: Annotated[float, _data("Share that ends after the first turn.")] = 0.4,
+    tokens: Annotated[float, _training("Budget, padding included.")] = 1.2e6,
+    batch_tokens: Annotated[int, _training("Tokens per step.")] = 4800,
+    muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.02,
+    adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.003,
+) -> None:
+    """Make a policy from nothing: tokenizer, network, warm start."""
+    with one_sentence("seal policy make"):
+        import torch
+
+        from seal.policy.corpus import CorpusSettings, read_variants
+        from seal.policy.make import RECORD, Plan
+        from seal.policy.make import make as make_policy
+        from seal.policy.warm_start import WarmStartSettings
+
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise ValueError(f"--device {device}: torch sees no CUDA device here; leave it out to use the CPU.")
+        torch.set_num_threads(threads)
+        plan = Plan(
+            seed=seed,
+            size=size,
+            vocab_size=vocab,
+            context=context,
+            corpus=CorpusSettings(
+                variants=read_variants(variants),
+                cue_share=cue_share,
+                slip_share=slip_share,
+                first_turn_share=first_turn_share,
+            ),
+            training=WarmStartSettings(tokens=int(tokens), batch_tokens=batch_tokens, muon_lr=muon_lr, adam_lr=adam_lr),
+        )
+        logging.getLogger("seal.policy").setLevel(logging.INFO)
+        console = Console()
+        record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
+    megabytes = (out / "model.safetensors").stat().st_size / 1e6
+    console.print(
+        f"{out}: {record['parameters'] / 1e6:.2f}M parameters ({megabytes:.1f} MB), last loss "
+        f"{record['log'][-1]['loss']}, {record['cpu_seconds']:.0f} CPU seconds; all of it in {out / RECORD}."
+    )
+
+
+@app.command()
+def measure(
+    policy: Annotated[Path, typer.Option(help="The folder that make wrote, or any like it.")],
+    turns: Annotated[int, typer.Option(help="First turns to play; 0 for whole tasks.")] = 1,
+    samples: Annotated[int, typer.Option(help="Rollouts per task at temperature 1.")] = 16,
+    category: Annotated[str, typer.Option(help="Category of the tasks.")] = "base",
+    cues: Annotated[
+        Literal["none", "empty", "all"],
+        typer.Option(help="none: plain episodes; empty, all: training episodes with no cue, with every cue."),
+    ] = "none",
+    sets: Annotated[str, typer.Option(help=f"Any of {', '.join(SIDES)}.")] = "train,evaluation",
+    seed: int = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Keep the logs in this folder, and resume from them.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also append the figures to this file.")] = None,
+) -> None:
+    """Sample how often a policy passes, greedily and at temperature 1; exit code 1 if rollouts failed."""
+    failed = 0
+    with one_sentence("seal policy measure"), ExitStack() as stack:
+        from seal.evaluation.benchmark import Evaluation
+        from seal.evaluation.endpoint import Sampling
+        from seal.evaluation.episode import EpisodeSettings
+        from seal.evaluation.serving import free_port, served_checkpoint
+        from seal.evaluation.summary import informative, summarise
+        from seal.evaluation.tables import console as wide_console
+        from seal.evaluation.tables import summary_record, summary_table
+        from seal.interface.cues import Omega, catalogue
+        from seal.policy.dialogue import PROMPT_MODE
+        from seal.records.validation import read_log
+
+        console = wide_console()
+        chosen = sets.split(",")
+        for name in chosen:
+            if name not in SIDES:
+                raise ValueError(f"--sets: there is no set {name!r}; choose from {', '.join(SIDES)}.")
+        omega = {"none": None, "empty": Omega(), "all": Omega.of(list(catalogue()))}[cues]
+        params = {"split": "train", "omega": omega.to_json()} if omega else {}
+        episode = EpisodeSettings(PROMPT_MODE, MOST_MESSAGES, seed=seed, params=params)
+        rows = {
+            name: select(SIDES[name], categories=[category], prefix_turns=[turns] if turns else None) for name in chosen
+        }
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        folder = out or Path(stack.enter_context(TemporaryDirectory()))
+        base_url = stack.enter_context(served_checkpoint(policy, str(policy), "", folder / "vllm.log"))
+        env_url = f"http://127.0.0.1:{free_port()}"
+        for name in chosen:
+            for temperature, count in ((0.0, 1), (1.0, samples)):
+                evaluation = Evaluation(
+                    rows=rows[name],
+                    model=str(policy),
+                    out=folder / f"{name}_{temperature:g}",
+                    base_url=base_url,
+                    samples=count,
+                    sampling=Sampling(temperature, max_tokens=LONGEST_MESSAGE),
+                    episode=episode,
+                    env_url=env_url,
+                    concurrency=CONCURRENCY,
+                )
+                outcome = play(evaluation, f"{name}, T = {temperature:g}", console)
+                failed += outcome.failed
+                log = read_log(outcome.log)
+                (row,) = informative(summarise(log))
+                passed: dict[str, set[bool]] = defaultdict(set)
+                for line in log.lines:
+                    if line.infra is None:
+                        passed[line.task_id].add(line.passed)
+                band = sum(len(found) == 2 for found in passed.values())
+                console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
+                console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
+                if json_file:
+                    line = {"policy": str(policy), "set": name, "first_turns": turns, "cues": cues, "seed": seed}
+                    line |= {"temperature": temperature, "band": band, **summary_record(row, "with")}
+                    with json_file.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
+    if failed:
+        console.print(f"{failed} rollouts failed for reasons other than the policy and are not counted.", style="red")
+        raise typer.Exit(FAILED)

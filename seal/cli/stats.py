@@ -1,0 +1,72 @@
+"""`seal stats`: statistics of BFCL validation logs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seal.cli.commands import ListCommand, option, refusing
+from seal.paths import HOME
+
+NAMED_BAD_LINES = 20
+SUSPECTED = HOME / "data" / "suspected_items.json"
+COMPARE = "Runs to compare with the first; commas join the seeds of one side; a single run: its first and last step."
+
+app = typer.Typer(add_completion=False)
+_read = partial(option, panel="What to read")
+_write = partial(option, panel="What to write besides the tables", metavar="FILE")
+
+
+@app.command("stats", cls=ListCommand)
+def stats(
+    val_dir: Annotated[Path | None, _read("A run, or its validation_log folder.", "RUN")] = None,
+    compare: Annotated[list[str] | None, _read(COMPARE, "RUN...")] = None,
+    step: Annotated[int | None, _read("Only this validation (default: all; --compare: the last).", "N")] = None,
+    parquet: Annotated[Path | None, _read("The tasks that every step must have.", "FILE")] = None,
+    bfcl_jsonl: Annotated[list[Path] | None, _read("The same, as the benchmark's question files.", "FILE...")] = None,
+    suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
+    csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
+    json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
+    plot: Annotated[Path | None, _write("Curves over steps, as .png or .html.")] = None,
+) -> None:
+    """Rates with intervals of one run (--val-dir), or paired differences of several (--compare).
+
+    Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
+    """
+    from seal.data.suspected import load_suspected
+    from seal.evaluation.plots import save_rates
+    from seal.evaluation.stats import compare_runs, expected_tasks, summarise_run
+    from seal.evaluation.tables import console, to_csv
+    from seal.files import write_json, write_text
+
+    with refusing("seal stats"):
+        if compare:
+            found = compare_runs(compare, load_suspected(suspected), step)
+        elif val_dir is not None:
+            expected = expected_tasks(parquet, bfcl_jsonl or ())
+            found = summarise_run(val_dir, load_suspected(suspected), step, expected)
+        else:
+            raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
+        out = console()
+        out.print(*found.tables, sep="\n")
+        warnings = [found.warning] if found.warning else []
+        warnings += [f"{len(found.bad)} bad lines, left out of every figure:"] if found.bad else []
+        warnings += [f"  {line}" for line in found.bad[:NAMED_BAD_LINES]]
+        more = len(found.bad) - NAMED_BAD_LINES
+        warnings += [f"  and {more} more (all in --json)"] if more > 0 else []
+        for warning in (*warnings, *found.missing):
+            style = None if warning.startswith(" ") else "bold red"
+            out.print(warning, style=style, markup=False, highlight=False, soft_wrap=True)
+        if csv:
+            write_text(to_csv(found.records), csv)
+        if json:
+            write_json(found.to_json(), json)
+        if plot:
+            save_rates(found.curves, found.tables, plot)
+        for path in filter(None, (csv, json, plot)):
+            out.print(f"wrote {path}", highlight=False)
+    if found.problems:
+        raise typer.Exit(1)

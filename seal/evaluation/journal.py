@@ -1,0 +1,67 @@
+"""The finished rollouts of an evaluation, written as they finish, so that it resumes after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seal.files import write_json
+from seal.jsonl import BadLine, read_jsonl
+from seal.records.source import parse_data_source
+
+JOURNAL = "journal.jsonl"
+SETTINGS = "settings.json"
+Key = tuple[str, int, int]
+"""Task id, number of user turns asked for (-1 for all), sample."""
+
+
+class Journal:
+    """The lines of one evaluation by task, prefix and sample; of two lines the later one counts."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]):
+        """Open or continue; ValueError if the folder holds an evaluation with other settings."""
+        folder.mkdir(parents=True, exist_ok=True)
+        known = folder / SETTINGS
+        if known.is_file():
+            recorded = json.loads(known.read_text(encoding="utf-8"))
+            differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
+            if differing:
+                raise ValueError(
+                    f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the "
+                    "same settings to resume it."
+                )
+        else:
+            write_json(dict(settings), known)
+        self._path = folder / JOURNAL
+        self.lines: dict[Key, dict[str, Any]] = {}
+        self._recover()
+
+    def _recover(self) -> None:
+        """Read the lines; cut off a half-written last one, whose rollout will be played again."""
+        if not self._path.is_file():
+            return
+        raw = self._path.read_bytes()
+        whole = raw[: raw.rfind(b"\n") + 1]
+        if len(whole) != len(raw):
+            os.truncate(self._path, len(whole))
+        for line in read_jsonl(self._path):
+            if isinstance(line, BadLine):
+                raise ValueError(f"The journal is damaged: {line}")
+            self.lines[_key(line.value)] = dict(line.value)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append one finished rollout."""
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.lines[_key(line)] = dict(line)
+
+    def finished(self) -> set[Key]:
+        """The rollouts that need not be played again."""
+        return {key for key, line in self.lines.items() if line.get("infra") is None}
+
+
+def _key(line: Mapping[str, Any]) -> Key:
+    return line["task_id"], parse_data_source(line["data_source"])[1], int(line["sample"])

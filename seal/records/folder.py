@@ -1,0 +1,41 @@
+"""The files of a run's folder, `experiments/<name>/`; docs/logs.md describes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seal.jsonl import step_files
+
+STEP_LOGS = ("profile", "omega", "steps")
+"""The logs with one line per training step, in the order of writing: a step that `steps` holds is in all of them."""
+
+
+class RunFolder:
+    """A run's folder, which need not exist. Folders of trajectories hold one `<step>.jsonl` per step."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.steps = self.log("steps")
+        self.stages = self.log("stages")
+        self.trajectories = self.path / "seal_log" / "trajectories"
+        self.validations = self.path / "validation_log"
+        self.training_rows = self.path / "data" / "train.parquet"
+        self.picture = self.path / "report.png"
+        self.train_log = self.path / "train.log"
+        self.service_log = self.path / "service.log"
+        self.checkpoints = self.path / "checkpoints"
+
+    def log(self, name: str) -> Path:
+        """One of STEP_LOGS, or `stages`: what the run is doing now."""
+        return self.path / "seal_log" / f"{name}.jsonl"
+
+    @property
+    def validated(self) -> bool:
+        """Whether there is a validation."""
+        return bool(step_files(self.validations))
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The checkpoint with the highest step."""
+        steps = ((path.name.removeprefix("global_step_"), path) for path in self.checkpoints.glob("global_step_*"))
+        return max(((int(step), path) for step, path in steps if step.isdigit()), default=(0, None))[1]

@@ -1,0 +1,21 @@
+"""The line of a longer text that says what it is about."""
+
+from __future__ import annotations
+
+
+def first_line(text: str, default: str = "") -> str:
+    """The first line that is not blank, stripped; `default` if there is none."""
+    return next(iter(_lines(text)), default)
+
+
+def last_line(text: str, default: str = "") -> str:
+    """The last line that is not blank, stripped; `default` if there is none.
+
+    A program's output and an error from a Ray worker, which carries its traceback
+    as text, say what went wrong in their last line.
+    """
+    return next(iter(reversed(_lines(text))), default)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

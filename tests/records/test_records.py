@@ -1,0 +1,103 @@
+"""Trajectories and steps survive their logs, and lines of earlier versions and of the release are read."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from env_service.environments.bfcl.splits import CATEGORIES
+from seal.interface.cues import Omega, catalogue
+from seal.interface.evolve import Event
+from seal.records.step import Range, StepRecord, read_steps
+from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.records.validation import read_log
+
+CUE = next(iter(catalogue()))
+SHARES = st.floats(0, 1)
+COUNTS = st.integers(0, 1000)
+LABELS = st.lists(st.sampled_from(("pass", "state_mismatch", "correct_abstention")), max_size=4).map(tuple)
+
+
+@st.composite
+def trajectories(draw) -> TrajectoryRecord:
+    category = draw(st.sampled_from(CATEGORIES))
+    return TrajectoryRecord(
+        f"multi_turn_{category}_{draw(st.integers(0, 199))}",
+        category + draw(st.sampled_from(("", "@1", "@3"))),
+        category,
+        draw(st.sampled_from(("train", "eval"))),
+        draw(COUNTS),
+        draw(st.floats(-1, 1)),
+        labels=draw(LABELS),
+        evidence=draw(st.sampled_from(((), ({"turn": 0},) * 3))),
+        spans=draw(st.lists(st.tuples(COUNTS, COUNTS, COUNTS), max_size=3)),
+        turns=draw(COUNTS),
+        turns_passed=draw(COUNTS),
+        progress=draw(SHARES),
+        drift=draw(st.none() | COUNTS),
+        infra=draw(st.none() | st.just("engine")),
+        messages=draw(st.sampled_from(((), ({"role": "user", "content": "u"}, {"role": "assistant", "content": ""})))),
+        step=draw(COUNTS),
+    )
+
+
+@given(trajectories())
+@settings(max_examples=80, deadline=None)
+def test_a_trajectory_survives_its_log_and_its_json_text(record):
+    assert read_line(json.loads(json.dumps(record.line()))) == (record, True)
+    assert TrajectoryRecord.from_json(record.to_json()) == record
+
+
+def test_a_line_of_an_earlier_version_counts_the_turns_that_were_not_reached():
+    line = {"task_id": "multi_turn_base_1", "data_source": "base@2", "score": 0.0, "step": 4, "sample": 1}
+    line |= {"labels": ["pass", "pass"], "turns": 2, "turns_passed": 2, "evidence": [{}] * 3, "service_hash": "s"}
+    record, _ = read_line(line)
+    assert (record.turns, record.turns_passed, record.prefix, record.scenario) == (3, 2, 2, 1)
+
+
+def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):
+    line = {"input": "question", "output": "answer", "score": 1.0, "reward": 0.5, "step": 10}
+    line |= {"task_id": "multi_turn_miss_func_3", "data_source": "bfcl"}
+    path = tmp_path / "10.jsonl"
+    path.write_text((json.dumps(line) + "\n") * 2)
+    first, second = read_log(path).without_bad()
+    assert [message["content"] for message in first.messages] == ["question", "answer"]
+    assert (first.data_source, first.passed, first.turns) == ("miss_func", True, 0)
+    assert (first.sample, second.sample) == (0, 1)
+
+
+@pytest.mark.parametrize("damage", [{"format": 99}, {"spans": [[0, 1]]}, {"turns": "many"}, {"seconds": float("inf")}])
+def test_a_line_with_a_wrong_value_is_a_bad_line_that_names_it(tmp_path, damage):
+    path = tmp_path / "0.jsonl"
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0, step=0).line()
+    path.write_text(json.dumps(line) + "\n" + json.dumps(line | {"sample": 1} | damage) + "\n")
+    log = read_log(path)
+    assert len(log.lines) == len(log.bad) == 1 and next(iter(damage)) in log.bad[0].problem
+    with pytest.raises(ValueError, match=r"0\.jsonl:2"):
+        log.without_bad()
+
+
+def test_a_step_survives_its_log(tmp_path):
+    played = [TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", drift=i) for i in range(2)]
+    step = StepRecord.of(
+        3,
+        played,
+        Omega.of([CUE], version=2),
+        label_counts={"pass": 3, "state_mismatch": 1},
+        w=Range.of([0.5, 1.5]),
+        events=(Event(3, CUE, True, "*", {"prevalence": 0.2}),),
+    )
+    path = tmp_path / "steps.jsonl"
+    path.write_text('{"step": 2, "reward_mean": null, "label_counts": {}}\n' + json.dumps(step.line()) + "\nbroken\n")
+    (before, read), (bad,) = read_steps(path)
+    assert read == step and before.step == 2 and bad.line == 3
+    assert (step.reward_mean, step.pass_share, step.w.mean, step.cues) == (0.5, 0.5, 1.0, (CUE,))
+    assert json.loads(json.dumps(step.line()))["label_shares"] == {"pass": 0.75, "state_mismatch": 0.25}
+
+
+def test_of_a_step_logged_twice_the_later_line_counts(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    path.write_text("".join(json.dumps(StepRecord(1, reward_mean=reward).line()) + "\n" for reward in (0.25, 0.75)))
+    ((step,), bad) = read_steps(path)
+    assert step.reward_mean == 0.75 and not bad
