@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from seal.cli.commands import refusing
+
 if TYPE_CHECKING:
     from seal.diagnosis.confusion import Confusion, Judged
     from seal.diagnosis.relabel import Relabelled
@@ -33,12 +35,8 @@ def relabel(
     """
     from seal.diagnosis.relabel import relabel_log
 
-    try:
-        with log.open(encoding="utf-8") as lines:
-            found = relabel_log(lines, taxonomy)
-    except (OSError, ValueError) as error:
-        Console(stderr=True).print(f"{log}: {error}", markup=False, soft_wrap=True)
-        raise typer.Exit(2) from error
+    with refusing("seal diagnose relabel"), log.open(encoding="utf-8") as lines:
+        found = relabel_log(lines, taxonomy)
     _show_changes(found, Console())
     raise typer.Exit(int(bool(found.changes)))
 
@@ -128,7 +126,3 @@ def _show_changes(found: Relabelled, console: Console) -> None:
         f"{found.trajectories} episodes, {found.turns} turns, {len(found.changes)} labels change", soft_wrap=True
     )
     console.print(counts, soft_wrap=True)
-
-
-if __name__ == "__main__":
-    app(prog_name="seal diagnose")

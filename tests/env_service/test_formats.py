@@ -138,6 +138,44 @@ def test_what_was_meant_as_a_call_and_cannot_be_read_is_named(mode: str) -> None
         assert not parse(text).refusals
 
 
+CD = '{"name": "cd", "arguments": {"folder": "x"}}'
+OUTSIDE = [
+    CD,
+    f"```json\n{CD}\n```",
+    f"I will do this now: {CD}",
+    "{'name': 'cd', 'parameters': {'folder': 'x'}} is what I call.",
+    '{"tool_calls": [{"function": {"name": "cd", "arguments": "{}"}}]}',
+    'Action: {"action": "cd", "action_input": {"folder": "x"}}',
+    "Let me see. [cd(folder='x')]",
+    "First I go there.\ncd(folder='x')\nThen I look.",
+    "Sure:\n\n```python\ncd(folder='x')\n```",
+    "`cd(folder='x')`",
+    "fly_to(city='x')",
+    "<|python_tag|>cd.call(folder='x')",
+]
+READABLE = {"toolace_official_prompt": ("`cd(folder='x')`", "fly_to(city='x')")}
+PROSE = [
+    "I used `ls()` to list the files.",
+    "I would need sort(file_name='x') for that.",
+    "The car's status (see displayCarStatus()) is fine.",
+    'Ticket {"id": 1, "name": "x"} was made.',
+    'The order is {"name": "Apple", "price": 3}.',
+    "I did this:\n- cd(folder='x')\n- ls()",
+    "You typed\nprint('x')\nwhich does nothing.",
+    "<think>\nls()\n</think>\n\nThere is nothing to do.",
+]
+
+
+@pytest.mark.parametrize("mode", format_names())
+def test_calls_outside_the_format_are_refused_and_prose_about_tools_is_not(mode: str) -> None:
+    parse = get_format(mode).parse
+    for text in OUTSIDE:
+        if text not in READABLE.get(mode, ()):
+            assert not parse(text).calls and len(parse(text).refusals) == 1, text
+    for text in PROSE:
+        assert parse(text).refusals == () and parse(text).calls == (), text
+
+
 @pytest.mark.parametrize("mode", [*format_names(), "toolace_fc"])
 def test_every_mode_plays_references_and_lets_the_interface_speak(mode: str) -> None:
     environment, render = get_environment("bfcl"), get_format(mode).render_call
