@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv first.
+# Every target first sets up what it needs in .venv.
 PYTHON := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
@@ -17,10 +17,12 @@ quickstart-long: setup
 	$(PYTHON) launcher.py --conf exp/quickstart_long.yaml --with-bfcl
 
 policy: setup
-	$(PYTHON) -m seal.policy make --out data/quickstart_policy --seed 0
+	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
 
+# import-linter checks that no floor imports a higher one: .importlinter.
 test: setup
 	$(PYTHON) -m ruff check .
+	$(dir $(PYTHON))lint-imports
 	$(PYTHON) -m pytest -q -m "not slow"
 
 test-slow: setup
@@ -30,21 +32,22 @@ test-slow: setup
 test-recipes: setup
 	$(PYTHON) -m pytest -q -m recipes
 
-# Kills, fills and corrupts what a run consists of: docs/reliability.md.
+# Kills, fills and corrupts the parts of a run: docs/reliability.md.
 test-faults: setup
 	$(PYTHON) -m pytest -q tests/faults
 
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(dir $(PYTHON))lint-imports
 
-# On a CUDA machine, in what `bash install.sh` made there: conda's `seal` where that is active, else .venv.
+# On a CUDA machine, in the environment of `bash install.sh`: conda's `seal` if it is active, else .venv.
 gpu-smoke:
 	$(if $(filter seal,$(CONDA_DEFAULT_ENV)),python,$(firstword $(wildcard $(PYTHON)) python)) -m benchmarks.gpu
 
-# The CUDA lock. Versions that it holds are kept as long as requirements.in allows; remove a line to renew it.
+# The CUDA lock. It keeps its versions as long as requirements.in allows; remove a line to renew that package.
 LOCK := requirements.txt
-LOCK_PYTHON := 3.11
+LOCK_PYTHON := 3.12
 lock:
 	$(PYTHON) -m uv pip compile requirements.in --quiet --output-file $(LOCK) --python-version $(LOCK_PYTHON) \
 		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock"

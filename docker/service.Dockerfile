@@ -1,7 +1,7 @@
-# The BFCL environment service alone, without torch or verl.
+# Only the BFCL environment service, without torch or verl.
 #   docker build -f docker/service.Dockerfile -t seal-service .
 #   docker run --rm -p 8082:8082 -e BFCL_TOKEN=... seal-service
-FROM python:3.11-slim
+FROM python:3.12-slim
 
 WORKDIR /seal
 COPY env_service env_service
@@ -9,7 +9,7 @@ COPY seal seal
 RUN PIP_NO_CACHE_DIR=1 BFCL_CONDA=0 PYTHON=python bash env_service/environments/bfcl/setup.sh \
     && useradd --system --uid 1000 service
 
-# Model text runs simulators here: as a user who owns nothing.
+# Text of the model drives simulators here, so the process runs as a user who owns nothing.
 USER 1000
 ENV BFCL_HOST=0.0.0.0 BFCL_PORT=8082
 EXPOSE 8082

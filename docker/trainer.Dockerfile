@@ -3,7 +3,7 @@
 #   docker run --rm --gpus all --ipc=host --stop-timeout 660 \
 #     -v "$PWD/experiments:/seal/experiments" -v "$PWD/launcher_record:/seal/launcher_record" \
 #     -v "$HOME/.cache/huggingface:/root/.cache/huggingface" seal-trainer --conf exp/SEAL.yaml --with-bfcl
-# The base has the CUDA compiler, for flash-attn where no wheel fits.
+# The base has the CUDA compiler, with which vLLM's FlashInfer compiles kernels on first use.
 ARG BASE=nvidia/cuda:13.0.2-devel-ubuntu24.04
 FROM ${BASE}
 
@@ -14,13 +14,11 @@ RUN apt-get update \
 WORKDIR /seal
 COPY . .
 
-# A wheel to take (file in the context or URL), else the architectures to compile for and how many compilers at a time.
+# A flash-attn wheel (file in the context or URL) to install instead of verl's.
 ARG FLASH_ATTN_WHEEL=""
-ARG FLASH_ATTN_CUDA_ARCHS="80;90"
-ARG MAX_JOBS="4"
 RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 bash install.sh --cuda
 
 ENV PATH=/seal/.venv/bin:$PATH
-# Without a shell around it: `docker stop` signals the launcher itself, which saves a checkpoint (seal.stop_grace_s).
+# No shell in between: `docker stop` signals the launcher itself, which saves a checkpoint (seal.stop_grace_s).
 ENTRYPOINT ["python", "launcher.py"]
 CMD ["doctor"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from seal.net import is_loopback
 
 _PREFIX = "BFCL_"
 
@@ -81,16 +82,6 @@ def read_settings(**options: Any) -> ServerSettings:
 def variable(name: str) -> str:
     """The environment variable of a setting."""
     return _PREFIX + name.upper()
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can reach `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _locations(text: str) -> dict[str, str]:

@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# Collects what SEAL needs on a machine without a network; `bash scripts/offline_bundle.sh --help` says how.
+# Collects what SEAL needs on a machine without a network: `bash scripts/offline_bundle.sh --help`.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'HELP'
-usage: bash scripts/offline_bundle.sh [--cuda | --cpu] --out DIR [--chunk-size SIZE] [--python 3.11]
+usage: bash scripts/offline_bundle.sh [--cuda | --cpu] --out DIR [--chunk-size SIZE] [--python X.Y]
 
 Writes to DIR, for Linux on x86-64:
-  chunk.NNN           every wheel of the lock and flash-attn, as wheel or source, in pieces of at most SIZE
+  chunk.NNN           every wheel of the lock, and flash-attn's if there is one, in pieces of at most SIZE
   SHA256SUMS          of the pieces
-  install_offline.sh  verifies them, puts them together and runs install.sh with them
+  install_offline.sh  verifies and joins them, and runs install.sh with them
 
   --cuda | --cpu   which lock (default: --cuda)
   --out DIR        an empty folder, or one that does not exist
   --chunk-size     largest piece, as `split` reads it: 60M, 2G (default: 1G)
-  --python X.Y     the Python of the other machine, 3.11 or 3.12 (default: 3.11)
+  --python X.Y     the Python of the other machine, 3.11 or 3.12 (default: 3.12 with --cuda, 3.11 with --cpu)
 
-Carry DIR and a copy of this repository over, and run there, in the repository:
+Copy DIR and this repository to the other machine, and run there, in the repository:
   bash DIR/install_offline.sh
-PYTHON names an interpreter with pip to collect with (default: that version of python3).
+PYTHON        an interpreter of that version with pip, which collects the wheels (default: pythonX.Y)
+FLASH_ATTN_WHEEL  the flash-attn wheel (file or URL) to collect instead of verl's
 HELP
 }
 
@@ -31,7 +32,7 @@ fail() {
 target=cuda
 out=
 size=1G
-version=3.11
+version=
 while [ $# -gt 0 ]; do
   case $1 in
     --cuda | --cpu) target=${1#--} ;;
@@ -48,13 +49,14 @@ while [ $# -gt 0 ]; do
       esac
       shift
       ;;
-    *) fail "there is no option $1; --help lists them." ;;
+    *) fail "unknown option $1; --help lists the options." ;;
   esac
   shift
 done
 [ -n "$out" ] || fail "--out DIR is missing: name the folder to write."
+[ -n "$version" ] || case $target in cuda) version=3.12 ;; cpu) version=3.11 ;; esac
 case $version in 3.11 | 3.12) ;; *) fail "--python $version: SEAL runs on 3.11 and 3.12." ;; esac
-split --bytes="$size" /dev/null 2>/dev/null || fail "--chunk-size $size is no size; write it as 60M or 2G."
+split --bytes="$size" /dev/null 2>/dev/null || fail "--chunk-size $size is not a size; write it as 60M or 2G."
 [ -z "$(ls -A "$out" 2>/dev/null)" ] || fail "$out is not empty: name a new folder."
 
 python=${PYTHON:-python$version}
@@ -67,7 +69,7 @@ work=$(mktemp -d "$out/.work.XXXXXX")
 finish() {
   code=$?
   rm -rf "$work"
-  [ "$code" -eq 0 ] || printf 'offline_bundle.sh: %s holds no complete bundle\n' "$out" >&2
+  [ "$code" -eq 0 ] || printf 'offline_bundle.sh: %s does not hold a complete bundle\n' "$out" >&2
 }
 trap finish EXIT
 
@@ -79,7 +81,7 @@ esac
 python=$work/venv/bin/python
 pip() { "$python" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
 
-# `pip wheel` downloads wheels and builds the few packages that come as source alone.
+# `pip wheel` downloads wheels and builds the few packages that are only published as source.
 collect() { pip wheel --no-deps --wheel-dir "$work/wheels" "$@"; }
 if [ "$target" = cpu ]; then
   # The CPU build of torch is on PyTorch's own index, and on few others.
@@ -89,26 +91,13 @@ fi
 grep -v -E '^torch==.*\+cpu' "$lock" >"$work/requirements.txt"
 collect --requirement "$work/requirements.txt"
 
-# pip asks a source for its metadata. flash-attn's setup.py imports torch for that and uses it for compiling alone: an
-# empty stand-in spares this machine torch and CUDA.
-collect_source() {
-  mkdir -p "$work/stand-in/torch/utils"
-  printf '%s\n' 'BuildExtension = CppExtension = CUDAExtension = object' 'CUDA_HOME = ROCM_HOME = None' \
-    'IS_HIP_EXTENSION = False' >"$work/stand-in/torch/utils/cpp_extension.py"
-  pip install --upgrade --no-index --find-links "$work/wheels" --no-deps setuptools packaging psutil ninja &&
-    PYTHONPATH="$work/stand-in" FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE \
-      pip download --no-deps --no-build-isolation --no-binary flash-attn --dest "$work/wheels" "$1"
-}
 if [ "$target" = cuda ]; then
-  # Only if a wheel for this torch is published; it is compiled on the other machine where not.
-  url=${FLASH_ATTN_WHEEL:-$(cd "$root" && "$python" -m seal.launch.wheel requirements.txt "cp${version/./}")}
-  release=$(cd "$root" && "$python" -c 'from seal.launch.wheel import VERSION; print(VERSION)')
-  if collect "$url" 2>/dev/null; then
-    printf 'flash-attn: the wheel %s\n' "$url"
-  elif collect_source "flash-attn==$release"; then
-    printf 'flash-attn: its source, which needs nvcc on the other machine; there is no wheel at %s\n' "$url"
+  flash_attn=(--requirement "$root/requirements-flash-attn.txt")
+  [ -z "${FLASH_ATTN_WHEEL:-}" ] || flash_attn=("$FLASH_ATTN_WHEEL")
+  if collect "${flash_attn[@]}"; then
+    echo "flash-attn: $(cd "$work/wheels" && echo flash_attn-*)"
   else
-    printf 'flash-attn: left out; there is neither a wheel at %s nor its source in the index\n' "$url"
+    echo "flash-attn: left out, so that the other machine trains with torch's own attention (sdpa)"
   fi
 fi
 

@@ -10,11 +10,11 @@
 #SBATCH --signal=B:TERM@660
 # One run over all nodes of a Slurm job. Submit it from the repository, which all nodes must see:
 #   sbatch --nodes=4 --gpus-per-node=8 scripts/slurm.sh exp/SEAL.yaml [key=value ...]
-# Starts Ray on every node and the environment service on every node, runs launcher.py on the first, and ends what it
-# started. Before the time limit the run is interrupted; submit the same line again and it resumes.
+# Starts Ray and the environment service on every node, runs launcher.py on the first, and stops what it started.
+# Before the time limit the run is interrupted; submit the same line again to resume it.
 #   PYTHON        the environment's interpreter (default: .venv's, else that of the activated environment)
 #   RAY_PORT, BFCL_PORT  ports on the nodes (default: chosen by the job's number)
-#   GPUS          GPUs of a node, where Slurm does not manage them
+#   GPUS          GPUs per node, if Slurm does not manage them
 set -euo pipefail
 
 fail() {
@@ -24,7 +24,7 @@ fail() {
 
 [ -n "${SLURM_JOB_ID:-}" ] || fail "run it with sbatch: sbatch scripts/slurm.sh exp/SEAL.yaml"
 cd "$SLURM_SUBMIT_DIR"
-[ -f launcher.py ] || fail "submit it from SEAL's repository; $SLURM_SUBMIT_DIR holds no launcher.py."
+[ -f launcher.py ] || fail "submit it from SEAL's repository; $SLURM_SUBMIT_DIR does not hold launcher.py."
 [ $# -ge 1 ] || fail "name a recipe: sbatch scripts/slurm.sh exp/SEAL.yaml"
 recipe=$1
 shift
@@ -32,23 +32,23 @@ shift
 python=${PYTHON:-}
 if [ -z "$python" ]; then
   python=.venv/bin/python
-  [ -x "$python" ] || python=$(command -v python) || fail "there is no python: activate SEAL's environment, or set PYTHON."
+  [ -x "$python" ] || python=$(command -v python) || fail "no python was found: activate SEAL's environment, or set PYTHON."
 fi
 python=$("$python" -c 'import sys; print(sys.executable)')
 ray=$(dirname "$python")/ray
-[ -x "$ray" ] || fail "$python has no ray beside it: activate SEAL's environment, or set PYTHON."
+[ -x "$ray" ] || fail "$python has no ray next to it: activate SEAL's environment, or set PYTHON."
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 count=${#nodes[@]}
 head=${nodes[0]}
 gpus=${SLURM_GPUS_ON_NODE:-${GPUS:-}}
 [ -n "$gpus" ] || fail "the job has no GPUs: ask for them with sbatch --gpus-per-node=N."
-# Ray counts processors and reserves none: verl wants 3 a GPU and up to 9 for the data queue.
+# Ray only counts processors: verl needs 3 per GPU and up to 9 for the data queue.
 cpus=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}
 slots=$((3 * gpus + 9 > cpus ? 3 * gpus + 9 : cpus))
 ray_port=${RAY_PORT:-$((20000 + SLURM_JOB_ID % 5000))}
 bfcl_port=${BFCL_PORT:-$((25000 + SLURM_JOB_ID % 5000))}
-# Ray and the services listen on the network, so that they answer to this job alone.
+# Ray and the services listen on the network; the tokens make them answer only to this job.
 secret() { "$python" -c 'import secrets; print(secrets.token_hex(32))'; }
 BFCL_TOKEN=${BFCL_TOKEN:-$(secret)}
 RAY_AUTH_TOKEN=${RAY_AUTH_TOKEN:-$(secret)}
@@ -70,7 +70,7 @@ finish() {
 trap finish EXIT
 trap 'exit 143' TERM INT
 
-on() { # NODE COMMAND...: runs there, beside what else the job runs there
+on() { # NODE COMMAND...: runs it there, next to whatever else the job runs there
   local node=$1
   shift
   # A step does not inherit the job's --cpus-per-task, and Ray's workers would share the one core it is bound to.
@@ -81,9 +81,9 @@ wait_for() { # WHAT SECONDS COMMAND...: until the command succeeds
   local what=$1 deadline=$((SECONDS + $2))
   shift 2
   until "$@" >/dev/null 2>&1; do
-    [ "$SECONDS" -lt "$deadline" ] || fail "$what: not there in time; see what stands above."
+    [ "$SECONDS" -lt "$deadline" ] || fail "$what: not ready in time; see the messages above."
     for process in "${started[@]}"; do
-      kill -0 "$process" 2>/dev/null || fail "$what: something that was started for it has ended; see what stands above."
+      kill -0 "$process" 2>/dev/null || fail "$what: a process that was started for it has ended; see the messages above."
     done
     sleep 2
   done

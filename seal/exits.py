@@ -1,4 +1,4 @@
-"""The exit codes of `launcher.py`; docs/reliability.md says what to do about each."""
+"""The exit codes of `launcher.py` and `seal train`; docs/reliability.md says what to do about each."""
 
 FINISHED = 0
 REFUSED = 1
@@ -6,13 +6,13 @@ REFUSED = 1
 USAGE = 2
 """The command line cannot be read."""
 FAILED = 3
-"""Training ended with an error that starting again will not mend by itself."""
+"""Training ended with an error that starting again will not fix by itself."""
 INFRASTRUCTURE = 4
-"""A process died, hung or answered no more; starting again resumes."""
+"""A process died, hung or stopped answering; starting again resumes."""
 CHECKPOINT = 5
 """A checkpoint could not be written or read."""
 INTERRUPTED = 130
 TERMINATED = 143
 
 STOPPED = 10
-"""Of the training process alone: it was asked to stop and has saved."""
+"""Only of the training process: it was asked to stop and has saved."""

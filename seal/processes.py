@@ -26,10 +26,10 @@ def adopt_orphans() -> None:
 def start(
     command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str], keep: Sequence[int] = ()
 ) -> subprocess.Popen:
-    """Start a command in a session of its own, so that Ctrl-C reaches the launcher alone; output goes to `log`.
+    """Start a command in a session of its own, so that Ctrl-C only reaches the launcher; output goes to `log`.
 
-    keep: file descriptors that the command inherits. It gets SIGTERM from the
-    kernel when the launcher dies, however that dies.
+    keep: file descriptors that the command inherits. The kernel sends it SIGTERM
+    when the launcher dies, however it dies.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

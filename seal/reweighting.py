@@ -11,88 +11,17 @@ positive, so no advantage changes its sign, and the reward is never touched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from seal import labels as vocabulary
-from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Profile
 from seal.labels import EXCLUDED, PASS
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A limit on how far weights move a batch; the defaults change nothing.
-
-    strength in [0, 1] softens, w -> 1 + strength (w - 1); low and high clamp what
-    is left; renormalise scales the batch so that the mean weight is 1.
-    """
-
-    strength: float = 1.0
-    low: float = 0.0
-    high: float = float("inf")
-    renormalise: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 1:
-            raise ValueError(f"reweighting.budget: strength must lie in [0, 1], got {self.strength}")
-        if not 0 <= self.low <= 1 <= self.high:
-            raise ValueError("reweighting.budget: needs 0 <= low <= 1 <= high")
-
-
-@dataclass(frozen=True)
-class ReweightSettings:
-    """How labels become weights; see ``docs/reweighting.md``.
-
-    enabled: false gives weight 1 to all. rho: utilities that differ from the declared
-    ones, by label. w_min, w_max: the clip. dynamic: let rho follow the profile with
-    strength alpha, smoothing beta and full confidence at ``confidence`` sightings.
-    apply_to: advantages of which sign are weighted (all, positive, negative).
-    warmup_steps: weight 1 during the first so many steps (steps count from 1).
-    sign_aware: good labels weigh only positive advantages, failure labels only
-    negative ones. per_turn: the trainer uses :func:`turn_weights`.
-    """
-
-    enabled: bool = True
-    rho: Mapping[str, float] = field(default_factory=dict)
-    w_min: float = 0.5
-    w_max: float = 2.0
-    dynamic: bool = True
-    alpha: float = 1.0
-    beta: float = 0.25
-    confidence: int = 32
-    apply_to: str = "all"
-    warmup_steps: int = 0
-    budget: Budget = Budget()
-    per_turn: bool = False
-    sign_aware: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.w_min <= 1 <= self.w_max:
-            raise ValueError("reweighting: needs 0 < w_min <= 1 <= w_max")
-        if self.alpha < 0 or not 0 <= self.beta <= 1:
-            raise ValueError("reweighting: needs alpha >= 0 and beta in [0, 1]")
-        if self.confidence < 1 or self.warmup_steps < 0:
-            raise ValueError("reweighting: confidence must be 1 or more and warmup_steps 0 or more")
-        if self.apply_to not in ("all", "positive", "negative"):
-            raise ValueError(f"reweighting: apply_to is all, positive or negative, got {self.apply_to!r}")
-        for label, utility in self.rho.items():
-            vocabulary.get(label)
-            if label in EXCLUDED:
-                raise ValueError(f"reweighting: {label} is never weighted; take it out of rho")
-            if isinstance(utility, bool) or not isinstance(utility, int | float) or not 0 < utility < float("inf"):
-                raise ValueError(f"reweighting: rho[{label!r}] must be a positive number, got {utility!r}")
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> ReweightSettings:
-        """Settings from a recipe's section; ValueError names what is wrong."""
-        return read_settings(cls, config, "reweighting")
+from seal.settings.reweighting import ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings) -> dict[str, float]:
     """rho_0: the utility of every declared label, the recipe's own where it gives one."""
     declared = {name: vocabulary.get(name).utility for name in vocabulary.known()}
-    return {**declared, **{label: float(utility) for label, utility in settings.rho.items()}}
+    return {**declared, **settings.rho}
 
 
 def update_rho(rho: Mapping[str, float], profile: Profile, settings: ReweightSettings) -> dict[str, float]:
@@ -198,7 +127,9 @@ def _applies(settings: ReweightSettings, step: int, sign: int) -> bool:
 
 def _utility(label: str, rho: Mapping[str, float], settings: ReweightSettings, sign: int) -> float:
     if label not in rho:
-        raise ValueError(f"label {label!r} has no utility; declare it in this process or add it to reweighting.rho")
+        raise ValueError(
+            f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
+        )
     if settings.sign_aware and vocabulary.get(label).success != (sign > 0):
         return 1.0
     return rho[label]

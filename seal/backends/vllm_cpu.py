@@ -1,4 +1,4 @@
-"""Entry point of `vllm.general_plugins`: runs in the API process, the engine and every worker."""
+"""Entry point of `vllm.general_plugins`; vLLM runs it in the API process, the engine and every worker."""
 
 from __future__ import annotations
 

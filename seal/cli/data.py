@@ -80,7 +80,7 @@ def select(
     if labels_from:
         chosen["labels_from"] = [{"run": labels_from[0], "label": labels_from[1]}]
     with refusing("seal data select"):
-        typer.echo(f"{out}: {write_parquet(Selection.from_config(chosen), out)} rows")
+        typer.echo(f"{out}: {write_parquet(Selection.read(chosen), out)} rows")
 
 
 @app.command()

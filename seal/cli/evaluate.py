@@ -147,8 +147,8 @@ def export_bfcl(
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
+    from seal.errors import LaunchError
     from seal.evaluation.endpoint import EndpointRefused
-    from seal.launch.errors import LaunchError
     from seal.rollout.env_client import EnvironmentFault
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
@@ -165,10 +165,10 @@ def one_sentence(command: str) -> Iterator[None]:
 
 def select(split: str, **filters: Any) -> tuple[TaskRow, ...]:
     """The rows of one side, or of both ("all"), that pass the filters of a Selection."""
-    from seal.data.selection import Selection
+    from seal.data.selection import Selection, selected_rows
 
     sides = ("train", "eval") if split == "all" else (split,)
-    return tuple(row for side in sides for row in Selection.from_config({**filters, "split": side}).rows())
+    return tuple(row for side in sides for row in selected_rows(Selection.read({**filters, "split": side})))
 
 
 def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.splits import (
-    CATEGORIES,
-    DEFAULT_SPLIT,
-    SCENARIO_COUNT,
-    SPLITS,
-    Side,
-    parse_task_id,
-    task_ids,
-)
+from env_service.environments.bfcl.splits import parse_task_id, task_ids
 from seal.data.rows import TaskRow, whole_rows
 from seal.jsonl import step_files
 from seal.labels import PASS
@@ -29,80 +20,12 @@ from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import MET
 from seal.records.validation import read_log
+from seal.settings.data import Selection
 
 
-@dataclass(frozen=True)
-class LabelFilter:
-    """Tasks whose last label in a run was this one."""
-
-    run: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Filters over the tasks of one side of a split; empty ones let everything through.
-
-    split: the side, ``train`` or ``eval``; scheme: ``scenario`` or ``released_ids``.
-    classes: tasks that use at least one of these simulators.
-    min_turns, max_turns: bounds on the user turns of the whole task.
-    prefix_turns: keep only the first k user turns, for each k (tasks with fewer
-    turns drop out).
-    task_file: a text file of ids, a JSON list of ids, or a band made by
-    ``seal data band``.
-    labels_from: tasks with one of these last labels in an earlier run.
-    limit: at most so many rows of each data source, evenly spread over it.
-    """
-
-    split: Side = "train"
-    scheme: str = DEFAULT_SPLIT
-    categories: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    scenarios: tuple[int, ...] = ()
-    min_turns: int | None = None
-    max_turns: int | None = None
-    prefix_turns: tuple[int, ...] = ()
-    task_file: str | None = None
-    labels_from: tuple[LabelFilter, ...] = ()
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        _one_of("split", [self.split], get_args(Side))
-        _one_of("scheme", [self.scheme], SPLITS)
-        _one_of("categories", self.categories, CATEGORIES)
-        _one_of("scenarios", self.scenarios, range(SCENARIO_COUNT), f"numbers below {SCENARIO_COUNT}")
-        for name, values in (
-            ("min_turns", [self.min_turns]),
-            ("max_turns", [self.max_turns]),
-            ("limit", [self.limit]),
-            ("prefix_turns", self.prefix_turns),
-        ):
-            for value in values:
-                if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                    raise ValueError(f"{name} is {value!r}: expected whole numbers of at least 1.")
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Selection:
-        """Build from a recipe's mapping; ValueError with one sentence for an unknown key or a wrong value.
-
-        Lists may be given as one value (``categories: base``); labels_from is a
-        list of ``{run: DIR, label: LABEL}``.
-        """
-        known = {field.name for field in fields(cls)}
-        for key in config:
-            if key not in known:
-                raise ValueError(f"Unknown key {key}: the known ones are {', '.join(sorted(known))}.")
-        values = {key: value for key, value in config.items() if value is not None}
-        for key in ("categories", "classes", "scenarios", "prefix_turns"):
-            if key in values:
-                values[key] = _as_tuple(values[key])
-        if "labels_from" in values:
-            values["labels_from"] = tuple(_label_filter(entry) for entry in _as_tuple(values["labels_from"]))
-        return cls(**values)
-
-    def rows(self) -> tuple[TaskRow, ...]:
-        """The selected rows of the side, in file order; ValueError when nothing is left."""
-        return select(whole_rows(task_ids(self.scheme)[self.split], self.split), self)
+def selected_rows(selection: Selection) -> tuple[TaskRow, ...]:
+    """The selected rows of the side, in file order; ValueError when nothing is left."""
+    return select(whole_rows(task_ids(selection.scheme)[selection.split], selection.split), selection)
 
 
 def select(
@@ -115,7 +38,9 @@ def select(
     tasks = load_tasks() if tasks is None else tasks
     kept = list(rows)
     known_classes = sorted({name for task in tasks.values() for name in task.involved_classes})
-    _one_of("classes", selection.classes, known_classes)
+    for name in selection.classes:
+        if name not in known_classes:
+            raise ValueError(f"classes has {name!r}: expected one of {', '.join(known_classes)}.")
     if selection.categories:
         kept = _narrow("categories", (row for row in kept if row.category in selection.categories))
     if selection.scenarios:
@@ -149,7 +74,7 @@ def write_parquet(selection: Selection, path: Path | str) -> int:
     """Write a selection as a parquet file that verl reads; the number of rows."""
     from seal.data.parquet import write_rows  # pyarrow is needed here only
 
-    return write_rows(selection.rows(), path)
+    return write_rows(selected_rows(selection), path)
 
 
 def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
@@ -244,22 +169,3 @@ def _spread(rows: Sequence[TaskRow], limit: int) -> list[TaskRow]:
         count, shift = min(limit, len(group)), number / len(groups)
         chosen.update(group[int((position + shift) * len(group) / count)] for position in range(count))
     return [row for row in rows if row in chosen]
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        return (value,)
-    return tuple(value)
-
-
-def _label_filter(entry: Any) -> LabelFilter:
-    if not isinstance(entry, Mapping) or set(entry) != {"run", "label"}:
-        raise ValueError(f"labels_from has the entry {entry!r}: expected {{run: DIR, label: LABEL}}.")
-    return LabelFilter(str(entry["run"]), str(entry["label"]))
-
-
-def _one_of(name: str, values: Iterable[Any], allowed: Iterable[Any], described: str | None = None) -> None:
-    allowed = list(allowed)
-    for value in values:
-        if value not in allowed:
-            raise ValueError(f"{name} has {value!r}: expected {described or 'one of ' + ', '.join(map(str, allowed))}.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from seal import labels as vocabulary
+from seal.settings.diagnosis import Blame
 
-BLAMES = ("observed", "own")
+BLAMES = get_args(Blame)
 
 
 def counted_labels(
-    labels: Sequence[str], diagnosis: Sequence[Mapping[str, Any]], blame: str = "observed"
+    labels: Sequence[str], diagnosis: Sequence[Mapping[str, Any]], blame: Blame = "observed"
 ) -> tuple[str, ...]:
     """Return the labels that C_t, the cues and w count.
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import get_args
 
 from seal.diagnosis.profile import Profile
 from seal.labels import EXCLUDED, STATE_MISMATCH
+from seal.settings.diagnosis import Source
 
-SOURCES = ("verifier", "random", "constant", "shuffled")
+SOURCES = get_args(Source)
 
 
 def relabel(

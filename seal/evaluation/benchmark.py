@@ -23,10 +23,10 @@ from seal.evaluation.episode import STEP, EpisodeSettings, play
 from seal.evaluation.journal import Journal
 from seal.evaluation.serving import environment_service, keep_running, served_checkpoint
 from seal.files import json_hash, write_text
-from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import EnvironmentClient
 from seal.rollout.services import Services
+from seal.service import Service
 
 SERVICE_URL = "http://127.0.0.1:8082"
 ATTEMPTS = 4

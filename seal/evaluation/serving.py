@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
-from seal.launch.service import Service, last_line, require_service
+from seal.net import free_port
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
+from seal.service import Service, last_line, require_service
 
 logger = logging.getLogger(__name__)
 
@@ -97,10 +97,3 @@ def _require_model(folder: Path) -> None:
         raise ValueError(
             f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
         )
-
-
-def free_port() -> int:
-    """A port of this machine on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -13,67 +13,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seal.diagnosis.config import read_settings
 from seal.diagnosis.profile import Cell, Profile, Tally
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.labels import SYNONYMS
+from seal.settings.interface import EvolveSettings
 
-KINDS = ("schema", "feedback", "guideline")
+
+def initial_omega(settings: EvolveSettings) -> Omega:
+    """Omega_0: the initial and the permanent cues, for every category."""
+    return Omega.of((*settings.initial, *settings.always))
 
 
-@dataclass(frozen=True)
-class EvolveSettings:
-    """When cues turn on and off. Defaults are the paper's, but for those of the hysteresis.
-
-    enabled: false freezes Omega at its start. prevalence, mean_reward, min_count: a
-    label becomes a weakness at this share or more, below this mean reward, seen this
-    often. max_labels: so many weaknesses at once (each has at most one guideline).
-    off_prevalence, off_mean_reward: a weakness ends below this share or at this mean
-    reward. stickiness: the factor on the score of a weakness that is on already, so
-    that a newcomer must be clearly worse to take its place. per_category: judge each
-    category by itself. kinds, without: the kinds of cues, and single cues, to use and
-    not to use. initial: cues on at the start, which evolve like all others. always:
-    cues that stay on whatever is seen.
-    """
-
-    enabled: bool = True
-    prevalence: float = 0.10
-    mean_reward: float = 0.6
-    min_count: int = 8
-    max_labels: int = 3
-    off_prevalence: float = 0.07
-    off_mean_reward: float = 0.65
-    stickiness: float = 1.25
-    per_category: bool = False
-    kinds: tuple[str, ...] = KINDS
-    without: tuple[str, ...] = ()
-    initial: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.off_prevalence <= self.prevalence <= 1:
-            raise ValueError("evolve: needs 0 < off_prevalence <= prevalence <= 1; lower off_prevalence")
-        if self.off_mean_reward < self.mean_reward:
-            raise ValueError("evolve: off_mean_reward must not be below mean_reward; raise it")
-        if self.min_count < 1 or self.max_labels < 0:
-            raise ValueError("evolve: min_count must be 1 or more and max_labels 0 or more")
-        if self.stickiness < 1:
-            raise ValueError("evolve: stickiness below 1 would push out what is on; use 1 or more")
-        for kind in self.kinds:
-            if kind not in KINDS:
-                raise ValueError(f"evolve: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
-        for name in (*self.without, *self.initial, *self.always):
+def require_known_cues(settings: EvolveSettings) -> None:
+    """ValueError when the settings name a cue that the catalogue does not have."""
+    for key in ("without", "initial", "always"):
+        for name in getattr(settings, key):
             if name not in catalogue():
-                raise ValueError(f"evolve: unknown cue {name!r}; known cues: {', '.join(catalogue())}")
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> EvolveSettings:
-        """Settings from a recipe's section; ValueError names what is wrong."""
-        return read_settings(cls, config, "evolve")
-
-    def initial_omega(self) -> Omega:
-        """Omega_0: the initial and the permanent cues, for every category."""
-        return Omega.of((*self.initial, *self.always))
+                raise ValueError(f"{key} names the unknown cue {name!r}; known cues: {', '.join(catalogue())}")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What the launcher does before, around and after a training process."""
+"""What the launcher does before, during and after a training process."""

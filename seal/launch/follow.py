@@ -1,20 +1,30 @@
-"""A training run as a person sees it: one line a step, a progress bar, and the reason when it fails."""
+"""The training process from start to end: one line per step, Ctrl-C and SIGTERM, and the reason when it fails."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from seal import exits
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
+from seal.launch.devices import AUTHENTICATION, inspect_cluster
+from seal.paths import HOME
+from seal.processes import start, stop_tree
+from seal.service import Service
+from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
+from seal.training.stop import StopRequest
 
 POLL_S = 0.5
 STAGES = {
@@ -51,54 +61,48 @@ class JsonlTail:
 
 
 class Deadline:
-    """The time within which a run must come to its next stage or step."""
+    """The time within which a run must reach its next stage or step."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds
         self._since = time.monotonic()
         self._stage: Mapping[str, Any] | None = None
 
-    def passed_on(self, stage: Mapping[str, Any] | None = None) -> None:
+    def restart(self, stage: Mapping[str, Any] | None = None) -> None:
         """Note that a stage begins, or that a step is done."""
         self._since = time.monotonic()
         self._stage = stage or self._stage
 
     def check(self, log: Path) -> None:
-        """Raise LaunchError, saying who waits for whom, when the time is over."""
+        """Raise LaunchError, which says who waits for whom, when the time is over."""
         if time.monotonic() - self._since <= self._seconds:
             return
         where = "its start"
         if self._stage is not None:
             where = f"step {self._stage['step']}, {STAGES.get(self._stage['stage'], self._stage['stage'])}"
         raise LaunchError(
-            f"The run did not get on for {self._seconds:.0f} s (seal.step_deadline_s) in {where}. It was stopped; its "
-            f"log is {log}. Start again to resume from the last checkpoint.",
+            f"The run made no progress for {self._seconds:.0f} s (seal.step_deadline_s) in {where}. It was stopped; "
+            f"its log is {log}. Start again to resume from the last checkpoint.",
             exits.INFRASTRUCTURE,
         )
 
 
 def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s: float, console: Console) -> None:
-    """Show a run's progress until `running` says that it has ended.
+    """Show a run's progress until `running` returns False.
 
-    Raises LaunchError when no stage begins and no step ends for `deadline_s`
-    seconds.
+    Raises LaunchError if no stage begins and no step ends for `deadline_s` seconds.
     """
     stages = JsonlTail(run_dir / "seal_log" / "stages.jsonl")
     steps = JsonlTail(run_dir / "seal_log" / "steps.jsonl")
     deadline = Deadline(deadline_s)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    description = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting Ray, the trainer and the rollout engine", total=None)
         ended = False
         while True:
             for stage in stages:
-                deadline.passed_on(stage)
+                deadline.restart(stage)
                 if stage["stage"] == "validate":
                     console.print(f"validating {stage['of']} tasks at step {stage['step']}")
                     progress.update(bar, description=f"validating {stage['of']} tasks", total=None)
@@ -106,7 +110,7 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
                     description = f"step {stage['step']}: {stage['stage']}"
                     progress.update(bar, description=description, total=stage["of"], completed=stage["step"] - 1)
             for step in steps:
-                deadline.passed_on()
+                deadline.restart()
                 console.print(step_line(step), highlight=False)
                 progress.update(bar, completed=step["step"])
             if ended:
@@ -118,7 +122,7 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
 
 
 def step_line(step: Mapping[str, Any]) -> str:
-    """One step for the console: reward, spread, commonest labels, w, cues and seconds."""
+    """One step for the console: reward, groups with signal, commonest labels, w, cues and seconds."""
     shares = sorted(step["label_shares"].items(), key=lambda item: -item[1])[:SHOWN_LABELS]
     labels = " ".join(f"{label} {share:.0%}" for label, share in shares)
     reward = "-" if step["reward_mean"] is None else f"{step['reward_mean']:.3f}"
@@ -130,20 +134,128 @@ def step_line(step: Mapping[str, Any]) -> str:
     )
     lost = f" [red]infra {sum(step['infra'].values())}[/red]" if step["infra"] else ""
     return (
-        f"step {step['step']:>4}  reward {reward}  spread {step['groups_with_spread']}  {labels}  {weight}  {cues}  "
-        f"{seconds.get('step', 0):.0f} s ({stages}){lost}"
+        f"step {step['step']:>4}  reward {reward}  {step['groups_with_spread']} groups with signal  {labels}  "
+        f"{weight}  {cues}  {seconds.get('step', 0):.0f} s ({stages}){lost}"
     )
 
 
 def failure_reason(log: Path) -> str:
-    """Why a training process ended: what it said itself, else the last exception of its log."""
+    """Why a training process ended: what it reported itself, else the last exception in its log."""
     reason = ""
     with log.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            _, said, text = line.partition(ENDED)
-            if said:
+            _, reported, text = line.partition(ENDED)
+            if reported:
                 return text.strip()
             match = EXCEPTION.search(line)
             if match and not match.group(1).endswith("RayTaskError"):
                 reason = f"{match.group(1).rsplit('.', 1)[-1]}: {match.group(2).strip()}"
     return reason or "the log names no exception"
+
+
+class Interrupt:
+    """How the launcher answers Ctrl-C and SIGTERM.
+
+    The first one asks the trainer to save and end, a second Ctrl-C ends everything
+    at once. Before `defer` is called, and after the grace, a signal raises
+    KeyboardInterrupt wherever the launcher is, and it cleans up.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._deferred = False
+        self._deadline: float | None = None
+
+    def install(self) -> None:
+        """Take over both signals."""
+        signal.signal(signal.SIGINT, self._handle)
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def defer(self) -> None:
+        """From now on there is a training process that can save."""
+        self._deferred = True
+
+    @property
+    def exit_code(self) -> int:
+        """128 and the number of the first signal, as shells count."""
+        return 128 + (self.signum or signal.SIGINT)
+
+    def forward(self, request: StopRequest, grace_s: float, can_save: bool, tell: Callable[[str], None]) -> None:
+        """Pass a pending signal on to the trainer; KeyboardInterrupt if it has nothing to save or takes too long."""
+        if self.signum is None:
+            return
+        if self._deadline is None:
+            if not can_save:
+                raise KeyboardInterrupt
+            request.make()
+            self._deadline = time.monotonic() + grace_s
+            tell(f"stopping: the trainer saves a checkpoint, within {grace_s:.0f} s; Ctrl-C again to stop at once")
+        elif time.monotonic() > self._deadline:
+            tell(f"no checkpoint was saved within seal.stop_grace_s={grace_s:.0f} s")
+            raise KeyboardInterrupt
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        del frame
+        first = self.signum is None
+        if first:
+            self.signum = signum
+        # A scheduler may send SIGTERM to every process of a job, and more than once.
+        if not self._deferred or (not first and signum == signal.SIGINT):
+            raise KeyboardInterrupt
+
+
+def train(
+    config: DictConfig, resolved: Path, service: Service, lock: int, console: Console, interrupt: Interrupt
+) -> None:
+    """Run the training process to its end.
+
+    resolved: the configuration as a file. lock: the descriptor of the folder's
+    lock, which the process holds too. Raises LaunchError if the process fails and
+    KeyboardInterrupt if it was interrupted.
+    """
+    run_dir = HOME / config.seal.run_dir
+    log, stages = run_dir / "train.log", run_dir / "seal_log" / "stages.jsonl"
+    log.unlink(missing_ok=True)
+    before = stages.stat().st_size if stages.exists() else 0
+    request = StopRequest(run_dir)
+    request.withdraw()
+    environment = {key: str(value) for key, value in config.seal.process_env.items()}
+    if uses_existing_cluster(config):
+        cluster = inspect_cluster(config.ray_kwargs.ray_init.address)
+        environment = {AUTHENTICATION: cluster.authentication, **environment}
+    command = [sys.executable, "-m", "seal.training.main", str(resolved)]
+    trainer = start(command, log=log, cwd=HOME, env=environment, keep=[lock])
+
+    def tell(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    def running() -> bool:
+        training = stages.exists() and stages.stat().st_size > before
+        interrupt.forward(request, config.seal.stop_grace_s, training, tell)
+        if notice := service.ensure_running():
+            tell(f"[yellow]warning:[/yellow] {notice}")
+        return trainer.poll() is None
+
+    try:
+        interrupt.defer()
+        follow(run_dir, log, running, deadline_s=config.seal.step_deadline_s, console=console)
+    finally:
+        stop_tree(trainer, grace_s=20)
+        request.withdraw()
+    if trainer.returncode == exits.STOPPED:
+        tell(failure_reason(log))
+        raise KeyboardInterrupt
+    if trainer.returncode != exits.FINISHED:
+        raise _ending(trainer.returncode, log)
+
+
+def _ending(code: int, log: Path) -> LaunchError:
+    """The error that a training process which ended with `code` means for the launcher."""
+    if code < 0:
+        return LaunchError(
+            f"The training process was killed by {signal.Signals(-code).name}, perhaps because memory ran out (log: "
+            f"{log}). Start again to resume from the last checkpoint.",
+            exits.INFRASTRUCTURE,
+        )
+    known = code in (exits.INFRASTRUCTURE, exits.CHECKPOINT)
+    return LaunchError(f"Training ended: {failure_reason(log)} (log: {log})", code if known else exits.FAILED)

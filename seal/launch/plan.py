@@ -1,8 +1,8 @@
 """The step plan: what one training step of a recipe does, by arithmetic, before anything starts.
 
-Pure: a resolved configuration in, rows, batches and token budgets out. What does
-not divide, and budgets that contradict each other, are refused here with one
-sentence; the launcher's checks, `--print-plan` and the tests share it.
+Pure: a resolved configuration in, rows, batches and token budgets out. Sizes that do
+not divide, and budgets that contradict each other, are refused here in one sentence;
+the launcher's checks, `seal plan` and the tests share it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 
 class PlanError(ValueError):
-    """A step that cannot be cut as the recipe says; the text names the keys and the mend."""
+    """A step that cannot be divided as the recipe says; the text names the keys and the fix."""
 
 
 @dataclass(frozen=True)
 class StepPlan:
     """One training step, in rows (trajectories), devices and tokens.
 
-    ranks: data-parallel parts of the actor; engines: rollout replicas. Rows by
-    rank are those of one mini-batch. packed: tokens of one micro-batch, None where
+    ranks: data-parallel parts of the actor; engines: rollout replicas. rows_per_rank:
+    rows of one mini-batch on one rank. packed: tokens of one micro-batch, None if
     micro-batches hold a fixed number of rows. longest: tokens that a training row
     can reach; prompt, message, response, model: the budgets of a first prompt, an
     assistant message, everything after the prompt, and the engine. most_micro_batches:
-    of one mini-batch on one rank, when every row is as long as it can be.
-    in_flight: trajectories under way at a time.
+    of one mini-batch on one rank, if every row is as long as it can be.
+    in_flight: trajectories that are played at a time. engine_slots: those that an
+    engine generates for at a time.
     """
 
     prompts: int
@@ -53,7 +54,7 @@ class StepPlan:
 
     @property
     def rows(self) -> int:
-        """Trajectories of a step."""
+        """Trajectories per step."""
         return self.prompts * self.samples
 
     def lines(self) -> list[tuple[str, str]]:
@@ -70,11 +71,11 @@ class StepPlan:
             ("devices", f"{self.devices}: {self.ranks} data-parallel ranks, {self.engines} rollout engines"),
             (
                 "in flight",
-                f"{self.in_flight}{waiting}, {per_engine} an engine, which runs {self.engine_slots} at a time",
+                f"{self.in_flight}{waiting}, {per_engine} per engine, which runs {self.engine_slots} at a time",
             ),
             ("mini-batches", f"{self.mini_batches} of {self.rows // self.mini_batches} trajectories"),
             ("optimizer steps", f"{self.optimizer_steps}"),
-            ("rows by rank", f"{self.rows_per_rank * self.mini_batches}, {self.rows_per_rank} of each mini-batch"),
+            ("rows per rank", f"{self.rows_per_rank * self.mini_batches}, {self.rows_per_rank} of each mini-batch"),
             ("micro-batches", micro),
             ("tokens of a first prompt", f"{self.prompt:,}"),
             ("tokens of a message", f"{self.message:,}"),
@@ -95,8 +96,8 @@ def step_plan(config: DictConfig) -> StepPlan:
     mini = _count(config, f"{_ACTOR}.ppo_mini_batch_size")
     if prompts % mini:
         raise PlanError(
-            f"data.train_batch_size={prompts} is no multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one of "
-            "them."
+            f"data.train_batch_size={prompts} is not a multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one "
+            "of them."
         )
     devices, ranks, engines = _devices(config)
     if mini * samples % ranks:
@@ -182,7 +183,8 @@ def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
     if not config.actor_rollout_ref.rollout.enable_chunked_prefill and batched < model:
         raise PlanError(
             f"{_ROLLOUT}.max_num_batched_tokens={batched} is less than {_ROLLOUT}.max_model_len={model}, and without "
-            f"chunked prefill a prompt is read at once: raise the former or set {_ROLLOUT}.enable_chunked_prefill=true."
+            f"chunked prefill a prompt is read in one pass: raise the former, or set "
+            f"{_ROLLOUT}.enable_chunked_prefill=true."
         )
     return prompt, message, response, model
 

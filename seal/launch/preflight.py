@@ -1,4 +1,4 @@
-"""What is checked before anything starts: each fault is one sentence that names the key and the mend."""
+"""What is checked before anything starts: each fault is one sentence that names the key and the fix."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import logging as hub_logging
+from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.utils import disable_progress_bars
 from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from env_service.environments.bfcl.formats import get_format
 from seal.data.parquet import write_rows
 from seal.data.rows import TaskRow
-from seal.data.selection import Selection
-from seal.launch.cluster import KEY, Cluster, look_at
-from seal.launch.doctor import Torch
-from seal.launch.errors import LaunchError
-from seal.launch.hub import hub_configuration
+from seal.data.selection import selected_rows
+from seal.errors import LaunchError
+from seal.launch.devices import KEY, Cluster, Torch, flash_attn_problem, inspect_cluster
 from seal.launch.plan import PlanError, StepPlan, step_plan
-from seal.launch.service import is_loopback, service_urls
+from seal.launch.recipe import require_valid
 from seal.paths import HOME
-from seal.rollout.rewards import RewardSettings
-from seal.rollout.settings import RolloutSettings, ServiceSettings
-from seal.training.checkpoints import Retention
-from seal.training.closed_loop import LoopSettings
-from seal.training.cluster import joins, processors
-from seal.training.watch import InfrastructureWatch
+from seal.service import is_loopback, service_urls
+from seal.settings import SealSettings
+from seal.settings.data import Selection
+from seal.training.cluster import processors, uses_existing_cluster
 
+MODEL = "actor_rollout_ref.model.path"
+ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
+FLASH, FALLBACK = "flash_attention_2", "sdpa"
+HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
 LOGGERS = {
@@ -53,32 +57,60 @@ def check(config: DictConfig) -> None:
 
 
 def plan_table(config: DictConfig) -> Table:
-    """The step plan of a recipe for the console; LaunchError where there is none."""
+    """The step plan of a recipe for the console; LaunchError if the step cannot be divided."""
     table = Table(box=None, show_header=False, title=f"A training step of {config.trainer.experiment_name}")
     for what, amount in _plan(config).lines():
         table.add_row(what, amount)
     return table
 
 
+def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
+    """The configuration with the attention that works here, and a warning if that is not what it asks for.
+
+    flash-attn is compiled for one torch, CUDA and Python, so it is often missing.
+    verl 0.9.1 needs it only for speed: packed batches (`use_remove_padding`) also work
+    with `sdpa`, which separates the dialogues of a micro-batch by their positions and
+    whose time and memory grow with the square of the packed length. Raises LaunchError
+    if sequence parallelism is asked for, which verl only splits in flash-attn's kernels.
+    """
+    if config.trainer.device != "cuda" or OmegaConf.select(config, ATTENTION, default=FLASH) != FLASH:
+        return config, None
+    problem = flash_attn_problem()
+    if problem is None:
+        return config, None
+    parallel = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
+    if parallel > 1:
+        raise LaunchError(
+            f"{problem} actor_rollout_ref.actor.ulysses_sequence_parallel_size={parallel} needs it: install it "
+            "(docs/install.md#flash-attn), or set that key to 1."
+        )
+    fallen_back = config.copy()
+    OmegaConf.update(fallen_back, ATTENTION, FALLBACK, force_add=True)
+    return fallen_back, (
+        f"{problem} Training falls back to {FALLBACK}, which is slower on long packed batches; install flash-attn "
+        f"(docs/install.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
+    )
+
+
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
-    data = OmegaConf.to_container(config.seal.data)
+    data = SealSettings.of(config).data
     train = _training_rows(config)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: widen the selection or lower the batch size."
         )
-    if not data["val"]:
-        raise LaunchError("seal.data.val is empty, and verl wants a task: [{split: eval, limit: 1}] is the least.")
-    val = [row for part in data["val"] for row in _rows("seal.data.val", Selection.from_config(part).rows)]
+    if not data.val:
+        raise LaunchError("seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}].")
+    val = [row for part in data.val for row in _rows("seal.data.val", part)]
     write_rows(train, HOME / config.data.train_files)
     write_rows(val, HOME / config.data.val_files)
     return len(train), len(val)
 
 
 def total_steps(config: DictConfig) -> int:
-    """The step with which a run ends; verl drops what an epoch leaves of a batch."""
+    """The step with which a run ends; verl drops the incomplete batch at the end of an epoch."""
     trainer = config.trainer
     return trainer.total_training_steps or (
         len(_training_rows(config)) // config.data.train_batch_size * trainer.total_epochs
@@ -86,35 +118,21 @@ def total_steps(config: DictConfig) -> int:
 
 
 def _training_rows(config: DictConfig) -> tuple[TaskRow, ...]:
-    selection = OmegaConf.to_container(config.seal.data.train)
-    return _rows("seal.data.train", lambda: Selection.from_config(selection).rows())
+    return _rows("seal.data.train", SealSettings.of(config).data.train)
 
 
-def _rows(key: str, select: Callable):
+def _rows(key: str, selection: Selection) -> tuple[TaskRow, ...]:
     try:
-        return select()
+        return selected_rows(selection)
     except (ValueError, FileNotFoundError) as error:
         raise LaunchError(f"{key}: {error}") from error
 
 
-def _settings(config: DictConfig) -> None:
-    settings = OmegaConf.to_container(config.seal)
-    try:
-        LoopSettings.from_config(settings)
-        RolloutSettings(**settings["rollout"])
-        RewardSettings(**settings["reward"])
-        Retention(**settings["checkpoints"])
-        InfrastructureWatch(settings["infra_limit"])
-        ServiceSettings.from_config(config.env_service)
-    except (ValueError, TypeError) as error:
-        raise LaunchError(f"{error}") from error
-
-
 def _engines(config: DictConfig) -> None:
-    """The parts that SEAL's hooks are made for; others would run and not be what the recipe says."""
+    """Refuse parts that SEAL's hooks are not made for: they would run, but differently from what the recipe says."""
     for key, only, reason in (
-        ("env_service.env_type", "bfcl", "the selection of tasks, validation and statistics know BFCL alone"),
-        ("actor_rollout_ref.rollout.name", "vllm", "rollouts and the checks on them are made for vLLM"),
+        ("env_service.env_type", "bfcl", "task selection, validation and statistics only support BFCL"),
+        ("actor_rollout_ref.rollout.name", "vllm", "rollouts and their checks only support vLLM"),
     ):
         found = OmegaConf.select(config, key)
         if found != only:
@@ -146,21 +164,52 @@ def _model(config: DictConfig) -> None:
     local = local if local.is_absolute() else HOME / local
     if local.is_dir():
         if not (local / "config.json").is_file():
-            raise LaunchError(f"actor_rollout_ref.model.path={path} holds no config.json: name a Hugging Face folder.")
+            raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
         _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
         return
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
-        raise LaunchError(f"actor_rollout_ref.model.path={path} does not exist: name a folder with a model.")
+        raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
         raise LaunchError(
-            f"actor_rollout_ref.model.path={path} does not exist and this recipe works offline: name a folder with a "
-            "model (`make policy` makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to fetch it."
+            f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model (`make policy` "
+            "makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to download it."
         )
-    _fits(config, hub_configuration(path))
+    _fits(config, _hub_configuration(path))
+
+
+def _hub_configuration(model: str) -> dict[str, Any]:
+    """The config.json of a model on the Hugging Face hub, or from the cache; LaunchError if neither gives it."""
+    folder = f"name a folder that holds it with {MODEL}=/path"
+    hub = constants.ENDPOINT
+    hub_logging.set_verbosity_error()  # its attempts; the last one is our sentence
+    disable_progress_bars()
+    try:
+        path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S)
+    except GatedRepoError as error:
+        raise LaunchError(
+            f"{MODEL}={model} is gated: accept its terms at {hub}/{model} and set HF_TOKEN (or run `hf auth login`), "
+            f"or {folder}."
+        ) from error
+    except LocalEntryNotFoundError as error:
+        if constants.HF_HUB_OFFLINE:
+            sentence = f"{MODEL}={model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or {folder}."
+        else:
+            sentence = (
+                f"{MODEL}={model} is not in the cache and {hub} does not answer: {folder}, or another endpoint with "
+                "HF_ENDPOINT."
+            )
+        raise LaunchError(sentence) from error
+    except (HfHubHTTPError, EntryNotFoundError) as error:
+        status = error.response.status_code if isinstance(error, HfHubHTTPError) else "without one"
+        raise LaunchError(
+            f"{MODEL}={model} is not in the cache and {hub} answers {status} for its config.json: correct the name, "
+            f"set HF_TOKEN if it is private, or {folder}."
+        ) from error
+    return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
 def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
-    """Whether the engine's length and the parallel sizes fit a model's own configuration."""
+    """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
     text = model.get("text_config", model)
     positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
     length = _plan(config).model
@@ -180,18 +229,18 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
 
 def _devices(config: DictConfig) -> None:
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
-    if joins(config):
-        _cluster(config, look_at(config.ray_kwargs.ray_init.address))
+    if uses_existing_cluster(config):
+        _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
         return
     if nodes > 1:
         raise LaunchError(
-            f"trainer.nnodes={nodes} needs a Ray cluster over as many machines: start one, and name its head with "
+            f"trainer.nnodes={nodes} needs a Ray cluster of that many machines: start one, and name its head with "
             "RAY_ADDRESS or ray_kwargs.ray_init.address."
         )
     counted, needed = config.ray_kwargs.ray_init.num_cpus, processors(config).training
     if counted is not None and counted < needed:
         raise LaunchError(
-            f"ray_kwargs.ray_init.num_cpus={counted} and the run's processes need {needed}: raise it, which costs "
+            f"ray_kwargs.ray_init.num_cpus={counted} but the run's processes need {needed}: raise it, which costs "
             "nothing (Ray only counts them), or set it to null."
         )
     if config.trainer.device != "cuda":
@@ -199,24 +248,25 @@ def _devices(config: DictConfig) -> None:
     torch = Torch.probe()
     if len(torch.gpus) < wanted:
         raise LaunchError(
-            f"trainer.n_gpus_per_node={wanted} and torch finds {len(torch.gpus)} CUDA devices"
-            f"{f' ({torch.problem})' if torch.problem else ''}: lower it, ask `python launcher.py doctor`, or use "
+            f"trainer.n_gpus_per_node={wanted}, but torch finds {len(torch.gpus)} CUDA devices"
+            f"{f' ({torch.problem})' if torch.problem else ''}: lower it, run `seal doctor`, or use "
             "exp/quickstart.yaml, which needs none."
         )
 
 
 def _cluster(config: DictConfig, cluster: Cluster) -> None:
     address, wanted, nodes = config.ray_kwargs.ray_init.address, config.trainer.n_gpus_per_node, config.trainer.nnodes
-    if cluster.taken:
+    if cluster.in_use:
         raise LaunchError(
-            f"Another run is using the Ray cluster at {address}, and verl keeps one queue a cluster: wait for its end, "
-            f"or name another ({KEY})."
+            f"Another run is using the Ray cluster at {address}, and verl keeps one queue per cluster: wait for it to "
+            f"end, or name another cluster ({KEY})."
         )
     able = sum(node.gpus >= wanted for node in cluster.nodes)
     if able < nodes:
         raise LaunchError(
-            f"trainer.nnodes={nodes} x trainer.n_gpus_per_node={wanted} are wanted and {able} of {len(cluster.nodes)} "
-            f"nodes of the Ray cluster at {address} have so many GPUs: lower one of them, or add nodes."
+            f"trainer.nnodes={nodes} x trainer.n_gpus_per_node={wanted} are requested, but {able} of "
+            f"{len(cluster.nodes)} nodes of the Ray cluster at {address} have that many GPUs: lower one of them, or "
+            "add nodes."
         )
     needed = processors(config, len(cluster.nodes))
     ready = sum(node.gpus >= wanted and node.cpus >= needed.training for node in cluster.nodes)
@@ -235,16 +285,16 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
 
 
 def _disk(config: DictConfig) -> None:
-    """Room for checkpoints; those of an earlier launch count as room, for they make way."""
+    """LaunchError without room for checkpoints; those of an earlier launch count as room because they are replaced."""
     folder = HOME / config.trainer.default_local_dir
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     kept = sum(path.stat().st_size for path in folder.glob("global_step_*/**/*") if path.is_file())
     free = (shutil.disk_usage(existing).free + kept) / GIB
     if free < config.seal.min_free_gb:
         raise LaunchError(
-            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={config.seal.min_free_gb} are wanted: "
+            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={config.seal.min_free_gb} are needed: "
             "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
-            "fewer, with a lower seal.min_free_gb."
+            "fewer with a lower seal.min_free_gb."
         )
 
 
@@ -266,13 +316,13 @@ def _loggers(config: DictConfig) -> None:
         package = LOGGERS[name]
         if package and find_spec(package) is None:
             raise LaunchError(
-                f"trainer.logger names {name}, and the package {package} is not installed: pip install {package}, or "
-                f"take {name} out of trainer.logger."
+                f"trainer.logger names {name}, but the package {package} is not installed: pip install {package}, or "
+                f"remove {name} from trainer.logger."
             )
 
 
 CHECKS: dict[str, Callable[[DictConfig], object]] = {
-    "settings": _settings,
+    "settings": require_valid,
     "engines": _engines,
     "prompt mode": _prompt_mode,
     "step plan": _plan,

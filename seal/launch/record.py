@@ -1,4 +1,4 @@
-"""`launcher_record/<name>/<time>/`: enough to know what ran, and to run it again."""
+"""`launcher_record/<name>/<time>/`: what a launch ran, so that `--replay` can run it again beside the old run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from seal.errors import LaunchError
 from seal.files import file_sha256
 from seal.paths import HOME
 
@@ -23,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 WHOLE_HASH = 1 << 30
 HEAD = 1 << 20
-"""Bytes: up to WHOLE_HASH a file of weights is hashed whole, else its size and its first HEAD bytes are."""
-
+"""Bytes: a file of weights up to WHOLE_HASH is hashed whole; of a larger one, its size and first HEAD bytes are."""
 
 TRAINER_CONFIG = "trainer.yaml"
+FACTS = ("commit", "python", "platform")
 
 
 def write_record(
@@ -34,8 +37,8 @@ def write_record(
 ) -> Path:
     """Write the record of a launch and return its folder.
 
-    config: as composed. trainer: the same with the keys of a resume, as the
-    training process reads it.
+    config: as composed. trainer: the same with the keys of a resume, which the
+    training process reads.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     parent = HOME / "launcher_record" / config.trainer.experiment_name
@@ -66,7 +69,7 @@ def write_record(
 
 
 def _hashes(config: DictConfig) -> dict[str, str]:
-    """sha256 of the rows that are trained and validated on, and of the model's small files and its weights' heads."""
+    """sha256 of the training and validation rows, the model's small files, and its weights or their heads."""
     model = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
     found = {
         f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
@@ -80,7 +83,7 @@ def _hashes(config: DictConfig) -> dict[str, str]:
 
 
 def _head(path: Path) -> str:
-    """sha256 of a large file's size and first bytes; a safetensors file begins with its table of tensors."""
+    """sha256 of a large file's size and first bytes; a safetensors file starts with its table of tensors."""
     with path.open("rb") as file:
         return hashlib.sha256(str(path.stat().st_size).encode() + file.read(HEAD)).hexdigest()
 
@@ -91,10 +94,88 @@ def add_service(folder: Path, version: dict) -> None:
 
 
 def _git(*arguments: str) -> str:
-    # A copy without its history is no reason not to train; the record then says nothing of a commit.
+    # A copy without its history can be trained too; its record then names no commit.
     try:
         done = subprocess.run(["git", *arguments], cwd=HOME, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        logger.warning("the record of this launch says nothing of `git %s`: %s", shlex.join(arguments), error)
+        logger.warning("the record of this launch lacks the output of `git %s`: %s", shlex.join(arguments), error)
         return ""
     return done.stdout
+
+
+class Replay:
+    """A recorded launch; LaunchError if the folder does not hold one."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.recipe = folder / "recipe.yaml"
+        self._facts = _read(folder / "launch.json")
+        self._service = _read(folder / "service.json") if (folder / "service.json").is_file() else {}
+        for name in ("config.yaml", "recipe.yaml", "diff.patch"):
+            if not (folder / name).is_file():
+                raise LaunchError(f"{folder} holds no {name}: name the record of a launch, launcher_record/NAME/TIME.")
+
+    @property
+    def with_bfcl(self) -> bool:
+        """Whether the recorded launch started the environment service itself."""
+        return "--with-bfcl" in self._facts["command"].split()
+
+    def configuration(self, overrides: Sequence[str]) -> DictConfig:
+        """The recorded configuration, in an experiment folder of its own so that nothing is overwritten."""
+        config = OmegaConf.load(self._folder / "config.yaml")
+        OmegaConf.set_struct(config, True)
+        name, run_dir = config.trainer.experiment_name, config.seal.run_dir
+        given = dict(override.split("=", 1) for override in overrides if "=" in override)
+        again = given.get("trainer.experiment_name", f"{name}-replay-{time.strftime('%Y%m%d-%H%M%S')}")
+        config = OmegaConf.create(_moved(OmegaConf.to_container(config), run_dir, f"{Path(run_dir).parent}/{again}"))
+        config.trainer.experiment_name = again
+        OmegaConf.set_struct(config, True)
+        try:
+            config.merge_with_dotlist(list(overrides))
+        except OmegaConfBaseException as error:
+            raise LaunchError(f"The overrides do not fit {self._folder / 'config.yaml'}: {error}") from error
+        return config
+
+    def differences(self, record: Path) -> Iterator[str]:
+        """One sentence per difference from the record; `record` is the new launch's folder."""
+        facts = _read(record / "launch.json")
+        for name in FACTS:
+            if facts[name] != self._facts[name]:
+                yield f"{name} was {self._facts[name] or 'unknown'} and is {facts[name] or 'unknown'}"
+        if _text(record / "diff.patch") != _text(self._folder / "diff.patch"):
+            yield f"the uncommitted changes differ from {self._folder / 'diff.patch'}"
+        yield from _unequal("package", self._facts["packages"], facts["packages"])
+        yield from _unequal("file", self._facts.get("hashes", {}), facts["hashes"])
+        yield from _unequal("service", self._service, _read(record / "service.json"))
+
+
+def _unequal(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            yield f"{kind} {name} was {_short(old.get(name))} and is {_short(new.get(name))}"
+
+
+def _short(value: Any) -> str:
+    return "absent" if value is None else str(value)[:16]
+
+
+def _moved(value: Any, old: str, new: str) -> Any:
+    """The same tree, with every path below the old experiment folder moved to the new one."""
+    if isinstance(value, dict):
+        return {key: _moved(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_moved(item, old, new) for item in value]
+    if isinstance(value, str) and (value == old or value.startswith(f"{old}/")):
+        return new + value[len(old) :]
+    return value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"{path} cannot be read ({error}): name launcher_record/NAME/TIME.") from error
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
-"""`python -m seal.launch.selfcheck`: imports what a run needs and proves that everything is registered.
+"""`python -m seal.launch.selfcheck`: imports what a run needs and checks that everything is registered.
 
-Which run is told by torch: one that was built without CUDA belongs to the CPU path.
+The installed torch says which run is meant: one built without CUDA belongs to the CPU path.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from importlib.metadata import entry_points, version
@@ -17,7 +18,7 @@ UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 
 def built_for() -> str:
-    """`cuda` or `cpu`: what the installed torch was built for; `cpu` also where there is none."""
+    """`cuda` or `cpu`: what the installed torch was built for; `cpu` if there is none."""
     try:
         import torch
     except ImportError:
@@ -26,7 +27,7 @@ def built_for() -> str:
 
 
 def problems(target: str) -> list[str]:
-    """One sentence for each thing that is wrong; empty when a run on `target` (cpu or cuda) can start."""
+    """One sentence per thing that is wrong; empty if a run on `target` (cpu or cuda) can start."""
     found = []
     for name in NEEDED:
         try:
@@ -53,7 +54,7 @@ def problems(target: str) -> list[str]:
 
 
 def main() -> int:
-    """Print what is there or what is wrong; exit code 1 when something is."""
+    """Print what is installed or what is wrong; exit code 1 if something is wrong."""
     target = built_for()
     if target == "cpu":
         os.environ.setdefault("VERL_PLATFORM", "cpu")

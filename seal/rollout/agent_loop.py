@@ -1,10 +1,10 @@
-"""One trajectory: the policy and the environment service in turns, tokens in and tokens out.
+"""One trajectory: the policy and the environment service take turns, tokens in and tokens out.
 
 What is trained is what was sampled: assistant tokens and their log-probs come
-from the engine and are never made again from text; verl's continuous-token
-builder appends the environment's messages, masked; `token_path` holds every
-trajectory to that. A failure of the service or the engine is recorded in the
-trajectory, not raised: a bad rollout is data. Every wait has a deadline.
+from the engine and are never rebuilt from text; verl's continuous-token builder
+appends the environment's messages, masked; `token_path` checks every trajectory
+for this. A failure of the service or the engine is recorded in the trajectory
+and not raised, because a bad rollout is data. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ import logging
 import time
 import zlib
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from jinja2 import TemplateError
-from omegaconf import OmegaConf
-from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.tokenizer import normalize_token_ids
-from verl.workers.rollout.replica import TokenOutput
 
 from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS, FINAL, TrajectoryRecord
+from seal.rollout.dialogue import ENGINE, ENVIRONMENT, Dialogue
+from seal.rollout.engine import EngineFault, generate
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode
-from seal.rollout.rewards import RewardSettings, terminal_reward
-from seal.rollout.services import Services, addresses, shared_services
-from seal.rollout.settings import RolloutSettings, ServiceSettings
+from seal.rollout.rewards import terminal_reward
+from seal.rollout.services import Services, shared_services
 from seal.rollout.token_path import Sampled, TokenPathError, check, drift
+from seal.settings import EnvServiceSettings, SealSettings
 
 logger = logging.getLogger(__name__)
 
@@ -41,44 +39,7 @@ Result = TypeVar("Result")
 
 
 class PromptTooLong(RuntimeError):
-    """A first prompt that data.max_prompt_length cannot hold."""
-
-
-class EngineFault(RuntimeError):
-    """The rollout engine gave no whole message; cause: engine, engine_timeout, engine_cancelled, engine_aborted."""
-
-    def __init__(self, cause: str, message: str):
-        super().__init__(message)
-        self.cause = cause
-
-
-@dataclass
-class Dialogue:
-    """The growing token stream of one trajectory and what is known about it."""
-
-    ids: list[int] = field(default_factory=list)
-    prompt_length: int = 0
-    mask: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    messages: list[dict[str, str]] = field(default_factory=list)
-    spans: list[tuple[int, int, int]] = field(default_factory=list)
-    sampled: list[Sampled] = field(default_factory=list)
-    weight_versions: list[int] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-    generation_s: float = 0.0
-    environment_s: float = 0.0
-    waits_for: str = ""
-    stop: str = ""
-    drift: int | None = None
-    rebuilt: int = 0
-
-    @property
-    def response(self) -> list[int]:
-        return self.ids[self.prompt_length :]
-
-    @property
-    def sampled_tokens(self) -> int:
-        return sum(self.mask)
+    """A first prompt that is longer than data.max_prompt_length."""
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -86,15 +47,12 @@ class SEALAgentLoop(AgentLoopBase):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        settings = self.config.seal
-        self.settings = RolloutSettings(**OmegaConf.to_container(settings.rollout))
-        self.reward = RewardSettings(**OmegaConf.to_container(settings.reward))
+        settings, service = SealSettings.of(self.config), EnvServiceSettings.of(self.config)
+        self.settings = settings.rollout
+        self.reward = settings.reward
         self.taxonomy = settings.diagnosis.taxonomy
-        service = self.config.env_service
         self.prompt_mode = service.prompt_mode
-        self.services: Services = shared_services(
-            addresses(service.env_url), service.env_type, ServiceSettings.from_config(service)
-        )
+        self.services: Services = shared_services(service)
         self.response_budget = self.rollout_config.response_length
         self.model_length = self.rollout_config.max_model_len or (
             self.rollout_config.prompt_length + self.response_budget
@@ -106,7 +64,7 @@ class SEALAgentLoop(AgentLoopBase):
             self.actor_length = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
-        # verl would cut the prompt's head, and with it the tools: refuse instead.
+        # verl would cut off the head of the prompt, and with it the tools.
         limit = self.rollout_config.prompt_length
         if len(prompt_ids) > limit:
             raise PromptTooLong(
@@ -137,7 +95,7 @@ class SEALAgentLoop(AgentLoopBase):
                 infra = "trajectory_deadline"
                 message = (
                     f"not finished after seal.rollout.deadline_s={self.settings.deadline_s:g}, waiting for "
-                    f"{dialogue.waits_for} after {len(dialogue.sampled)} messages of the policy"
+                    f"{dialogue.waiting_for} after {len(dialogue.sampled)} messages of the policy"
                 )
             except PromptTooLong as error:
                 infra, message = "prompt_too_long", str(error)
@@ -151,10 +109,10 @@ class SEALAgentLoop(AgentLoopBase):
     async def _episode(
         self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
     ) -> dict[str, Any]:
-        """Create, interact, evaluate, release; returns the service's evaluation."""
+        """Create, interact, evaluate and release; return the service's evaluation."""
         episode = Episode(self.services, row["extra_info"]["task_id"], uuid4().hex, self._create_params(row))
         try:
-            with _Clock(dialogue, "environment_s"):
+            with dialogue.waits_for(ENVIRONMENT):
                 messages, dialogue.info = await episode.create()
             _require_wording(row.get("omega"), dialogue.info)
             dialogue.messages = list(messages)
@@ -165,12 +123,12 @@ class SEALAgentLoop(AgentLoopBase):
             check(dialogue.response, dialogue.mask, dialogue.logprobs, spans, dialogue.sampled)
             dialogue.drift = await asyncio.to_thread(self._drift, dialogue)
             cut = {"stop": CUTS[dialogue.stop]} if dialogue.stop in CUTS else {}
-            with _Clock(dialogue, "environment_s"):
+            with dialogue.waits_for(ENVIRONMENT):
                 evaluation = await episode.evaluate({"taxonomy": self.taxonomy, **cut})
             if evaluation["stop"] == "answered":
                 dialogue.stop = "completed"  # in validation the last message may be cut and still count
             elif dialogue.stop == "completed":
-                dialogue.stop = evaluation["stop"]  # the benchmark's own way to end an episode early
+                dialogue.stop = evaluation["stop"]  # the benchmark ended the episode early
             return evaluation
         finally:
             dialogue.rebuilt = episode.rebuilt
@@ -189,7 +147,7 @@ class SEALAgentLoop(AgentLoopBase):
         return params
 
     def _guards(self, row: dict[str, Any]) -> bool:
-        """Whether the leak guard watches this trajectory: a fixed share of them, chosen by step, row and sample."""
+        """Return whether the leak guard watches this trajectory: a share of them, drawn by step, row and sample."""
         draw = zlib.crc32(f"guard/{row['global_steps']}/{row['index']}/{row['session_id']}".encode()) / 2**32
         return draw < self.settings.leak_guard_share
 
@@ -203,7 +161,7 @@ class SEALAgentLoop(AgentLoopBase):
     ) -> None:
         """Alternate messages of the policy and the environment until the episode or a budget ends."""
         eos = self.tokenizer.eos_token_id
-        request_id = uuid4().hex  # the same for all messages, so that one server keeps the prefix
+        request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
         seed = f"{self.settings.seed}/{row['global_steps']}/{row['index']}/{row['session_id']}/{attempt}"
         training = bool(row.get("training"))
         turn = 0
@@ -223,11 +181,11 @@ class SEALAgentLoop(AgentLoopBase):
                 "seed": zlib.crc32(f"{seed}/{message}".encode()),
             }
             ids = await self._sample(dialogue, turn, request_id, params)
-            # A message that ended short of its room ended with a stop token: eos, or another one of the model's.
+            # A message shorter than its room ended with a stop token: eos or another one of the model.
             truncated = ids[-1] != eos and len(ids) >= room
             content = self.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False)
             previous = [*dialogue.messages, {"role": "assistant", "content": content}]
-            with _Clock(dialogue, "environment_s"):
+            with dialogue.waits_for(ENVIRONMENT):
                 observation = await episode.step(f"{attempt}-{message + 1}", content, truncated)
             dialogue.messages = [*previous, *observation.messages]
             turn = observation.turn
@@ -247,70 +205,50 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.ids, dialogue.mask, dialogue.logprobs = merged.token_ids, mask, logprobs
 
     async def _sample(self, dialogue: Dialogue, turn: int, request_id: str, params: dict[str, Any]) -> tuple[int, ...]:
-        """Have the engine say the next message and append it as it was sampled; its token ids."""
-        with _Clock(dialogue, "generation_s"):
-            output = await self._generate(request_id, dialogue.ids, params, len(dialogue.sampled) + 1)
+        """Sample the next message and append it as it was sampled; return its token ids."""
+        with dialogue.waits_for(ENGINE):
+            output = await generate(
+                self.server_manager,
+                request_id,
+                dialogue.ids,
+                params,
+                message=len(dialogue.sampled) + 1,
+                timeout_s=self.settings.generation_timeout_s,
+            )
         logprobs = output.log_probs or []
         if not params.get("logprobs"):
             logprobs = [0.0] * len(output.token_ids)
-        said = Sampled(tuple(output.token_ids), tuple(logprobs))
+        message = Sampled(tuple(output.token_ids), tuple(logprobs))
         start = len(dialogue.mask)
         merged, dialogue.mask, dialogue.logprobs = await _on_token_path(
             self.ct_merge_assistant_token(
                 dialogue.ids,
-                list(said.ids),
+                list(message.ids),
                 dialogue.mask,
                 dialogue.logprobs,
-                assistant_logprobs=list(said.logprobs),
+                assistant_logprobs=list(message.logprobs),
             )
         )
         dialogue.ids = merged.token_ids
-        dialogue.sampled.append(said)
+        dialogue.sampled.append(message)
         dialogue.spans.append((turn, start, len(dialogue.mask)))
         dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
-        return said.ids
+        return message.ids
 
     def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
-        """The budget that binds the next message, by its name in CUTS, and the tokens that it leaves."""
+        """Return the budget that limits the next message, by its name in CUTS, and the tokens that it leaves."""
         message = self.settings.max_message_tokens if training else self.settings.validation_message_tokens
         rooms = {
             "message_length": message,
             "model_length": self.model_length - total,
         }
-        if training:  # validation has the benchmark's own limits, and what the engine holds
+        if training:  # a validation has only the benchmark's limits and the engine's
             rooms["trajectory_length"] = self.response_budget - response
             rooms["actor_length"] = self.actor_length - total
         return min(rooms.items(), key=lambda item: item[1])
 
-    async def _generate(
-        self, request_id: str, prompt_ids: list[int], params: dict[str, Any], message: int
-    ) -> TokenOutput:
-        """One message of the engine; EngineFault when it fails, hangs, or its request is cancelled or aborted."""
-        limit = self.settings.generation_timeout_s
-        try:
-            async with asyncio.timeout(limit):
-                output = await self.server_manager.generate(
-                    request_id=request_id, prompt_ids=prompt_ids, sampling_params=params
-                )
-        except TimeoutError as error:
-            raise EngineFault(
-                "engine_timeout",
-                f"the trajectory waited for the rollout engine: message {message}, after {len(prompt_ids)} tokens, did "
-                f"not come within seal.rollout.generation_timeout_s={limit:g}",
-            ) from error
-        except (asyncio.CancelledError, TaskCancelledError) as error:
-            if asyncio.current_task().cancelling():
-                raise  # it is this trajectory that is being cancelled
-            raise EngineFault("engine_cancelled", f"the request for message {message} was cancelled") from error
-        except RayError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise EngineFault("engine", f"the rollout engine failed at message {message}: {reason}") from error
-        if output.stop_reason in ("abort", "aborted") or not output.token_ids:
-            raise EngineFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
-        return output
-
     def _drift(self, dialogue: Dialogue) -> int | None:
-        """Tokens of the trajectory that its text would not give again; None where the template refuses the dialogue."""
+        """Count the tokens that differ when the text is tokenised again; None if the template refuses the dialogue."""
         if not dialogue.sampled:
             return 0
         last = max(i for i, message in enumerate(dialogue.messages) if message["role"] == "assistant")
@@ -338,7 +276,7 @@ class SEALAgentLoop(AgentLoopBase):
         cut = bool(row.get("training")) and dialogue.stop in CUTS
         excluded = cut and self.reward.cut == "exclude"
         if evaluation is None or excluded or not response:
-            # verl wants at least one prompt and one response token; the mask keeps this one out of the loss.
+            # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
             eos = self.tokenizer.eos_token_id
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
         score = terminal_reward(evaluation, self.reward, cut) if evaluation else 0.0
@@ -351,7 +289,7 @@ class SEALAgentLoop(AgentLoopBase):
             response_logprobs=logprobs,
             reward_score=score,
             num_turns=len(dialogue.messages),
-            metrics={"generate_sequences": dialogue.generation_s, "tool_calls": dialogue.environment_s},
+            metrics={"generate_sequences": dialogue.seconds[ENGINE], "tool_calls": dialogue.seconds[ENVIRONMENT]},
             extra_fields={
                 "min_global_steps": min(versions),
                 "max_global_steps": max(versions),
@@ -379,6 +317,7 @@ class SEALAgentLoop(AgentLoopBase):
             split=extra["split"],
             sample=int(row["session_id"]),
             score=score,
+            spans=tuple(dialogue.spans) if evaluation else (),
             tokens=dialogue.sampled_tokens,
             seconds=round(seconds, 3),
             stop=dialogue.stop,
@@ -396,12 +335,12 @@ class SEALAgentLoop(AgentLoopBase):
 
 @functools.cache
 def _slots(concurrency: int) -> asyncio.Semaphore:
-    """The places of this worker; a whole validation at once would outgrow the service and the engine's queue."""
+    """Return this worker's places; a whole validation at once would overload the service and the engine's queue."""
     return asyncio.Semaphore(concurrency)
 
 
 def _require_wording(omega: Mapping[str, Any] | None, info: Mapping[str, Any]) -> None:
-    """EnvironmentFault when the service words the cues otherwise than this SEAL, or leaves them out."""
+    """Raise EnvironmentFault if the service words the cues differently from this SEAL or leaves them out."""
     sent = Omega.from_json(omega).digest if omega is not None else None
     used = (info.get("omega") or {}).get("digest")
     if used != sent:
@@ -412,24 +351,8 @@ def _require_wording(omega: Mapping[str, Any] | None, info: Mapping[str, Any]) -
 
 
 async def _on_token_path(step: Awaitable[Result]) -> Result:
-    """A step of verl's token builder; its refusal of a dialogue is a TokenPathError."""
+    """Await a step of verl's token builder; raise TokenPathError if it refuses the dialogue."""
     try:
         return await step
     except ValueError as error:
         raise TokenPathError(f"verl's token builder refused the dialogue: {error}") from error
-
-
-class _Clock:
-    """Adds the seconds spent in its block to a field of the dialogue, which meanwhile tells whom it waits for."""
-
-    WAITS_FOR: ClassVar = {"generation_s": "the rollout engine", "environment_s": "the environment service"}
-
-    def __init__(self, dialogue: Dialogue, name: str):
-        self._dialogue, self._name = dialogue, name
-
-    def __enter__(self) -> None:
-        self._dialogue.waits_for = self.WAITS_FOR[self._name]
-        self._started = time.monotonic()
-
-    def __exit__(self, *_) -> None:
-        setattr(self._dialogue, self._name, getattr(self._dialogue, self._name) + time.monotonic() - self._started)

@@ -1,10 +1,10 @@
-"""One episode of a task that outlives the service it is played on.
+"""One episode of a task that outlives the service that it runs on.
 
-An episode is deterministic, so its opening parameters and the messages that it
-was sent are all there is to it. When its service has lost it (restarted, dead,
-sick), it is opened again, there or on another service, and the recorded
-messages are sent again; every answer must have the hash of the first one. What
-was sampled and counted before is neither sampled nor counted again.
+An episode is deterministic: its opening parameters and the messages that it
+received define it. When its service has lost it (restarted, dead, failing), it is
+opened again, there or on another service, and the recorded messages are sent
+again; every answer must have the same hash as before. Nothing is sampled or
+counted twice.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from seal.rollout.services import Services
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Place = tuple[EnvironmentClient, str]
-"""A service, and the instance id of an episode on it."""
+Instance = tuple[EnvironmentClient, str]
+"""A service, and the id of an episode's instance on it."""
 
 MAX_REBUILDS = 3
-"""Of one episode: more would say that the episode itself ends its services."""
+"""Per episode: after more, the episode itself is what ends its services."""
 RELEASE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Action:
-    """An assistant message that was sent, and the hash of what answered it."""
+    """An assistant message that was sent, and the hash of the answer."""
 
     step_id: str
     content: str
@@ -42,9 +42,9 @@ class Action:
 
 
 class Episode:
-    """The verbs of one episode, each through restarts of its service; EnvironmentFault when that does not help.
+    """The verbs of one episode, each of which survives restarts of its service; EnvironmentFault if it cannot.
 
-    key names the episode: it chooses the service, and each opening's instance id begins with it.
+    key: names the episode; it selects the service and begins each instance id.
     """
 
     def __init__(self, services: Services, task_id: str, key: str, params: Mapping[str, Any]):
@@ -54,21 +54,21 @@ class Episode:
         self._params = params
         self._start: tuple[list[dict[str, str]], dict[str, Any]] | None = None
         self._actions: list[Action] = []
-        self._openings: list[Place] = []
-        self._at: Place | None = None
+        self._openings: list[Instance] = []
+        self._at: Instance | None = None
 
     @property
     def rebuilt(self) -> int:
-        """How often it was opened again."""
+        """How often the episode was opened again."""
         return max(0, len(self._openings) - 1)
 
     async def create(self) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Open it; its first messages and the service's information about it."""
-        await self._through(_nothing_more)
+        """Open the episode; return its first messages and the service's information about it."""
+        await self._through(_only_open)
         return self._start
 
     async def step(self, step_id: str, content: str, truncated: bool) -> Observation:
-        """Send one assistant message, and record it for a rebuild."""
+        """Send one assistant message and record it for a rebuild."""
         observation = await self._through(
             lambda client, instance_id: client.step(instance_id, step_id, content, truncated)
         )
@@ -76,11 +76,11 @@ class Episode:
         return observation
 
     async def evaluate(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The verdict, labels and evidence; changes nothing."""
+        """Return verdict, labels and evidence; changes nothing."""
         return await self._through(lambda client, instance_id: client.evaluate(instance_id, params))
 
     async def release(self) -> None:
-        """Close it wherever it was opened, within a few seconds; what is left open expires."""
+        """Close every instance within a few seconds; one that stays open expires."""
         try:
             async with asyncio.timeout(RELEASE_S):
                 for client, instance_id in reversed(self._openings):
@@ -95,7 +95,7 @@ class Episode:
             logger.warning("episode %s could not be released: %s", instance_id, fault)
 
     async def _through(self, ask: Callable[[EnvironmentClient, str], Awaitable[Result]]) -> Result:
-        """What `ask` gets, in an episode that is opened or rebuilt where it is not open."""
+        """Return what `ask` returns; opens or rebuilds the episode first if needed."""
         while True:
             client = self._at[0] if self._at else await self._services.choose(self._key)
             try:
@@ -109,30 +109,30 @@ class Episode:
                     raise
                 self._at = None
 
-    async def _open(self, client: EnvironmentClient) -> Place:
+    async def _open(self, client: EnvironmentClient) -> Instance:
         """Open the episode under a new instance id and send the recorded messages again."""
-        place = (client, f"{self._key}.{len(self._openings)}")
-        self._openings.append(place)
-        start = await client.create(self._task_id, place[1], self._params)
+        instance = (client, f"{self._key}.{len(self._openings)}")
+        self._openings.append(instance)
+        start = await client.create(self._task_id, instance[1], self._params)
         if self._start is None:
             self._start = start
         self._compare("its opening", _hash_start(self._start), _hash_start(start), client)
         for number, action in enumerate(self._actions, start=1):
-            observation = await client.step(place[1], action.step_id, action.content, action.truncated)
+            observation = await client.step(instance[1], action.step_id, action.content, action.truncated)
             self._compare(f"message {number}", action.observed, _hash(observation), client)
-        self._at = place
-        return place
+        self._at = instance
+        return instance
 
     def _compare(self, what: str, before: str, now: str, client: EnvironmentClient) -> None:
         if now != before:
             raise EnvironmentFault(
                 "replay",
-                f"rebuilt at {client.url}, {what} of {self._task_id} was answered otherwise than before: the services "
-                "of one run must have the same code, data and limits",
+                f"rebuilt at {client.url}, {what} of {self._task_id} was answered differently than before: the "
+                "services of one run must have the same code, data and limits",
             )
 
 
-async def _nothing_more(client: EnvironmentClient, instance_id: str) -> None:
+async def _only_open(client: EnvironmentClient, instance_id: str) -> None:
     del client, instance_id
 
 

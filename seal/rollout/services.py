@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
-from seal.rollout.settings import ServiceSettings
+from seal.settings import EnvServiceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,10 @@ class Services:
 
 
 @functools.cache
-def shared_services(urls: tuple[str, ...], env_type: str, settings: ServiceSettings) -> Services:
+def shared_services(settings: EnvServiceSettings) -> Services:
     """The process's services; the agent loops of one worker share connections and their knowledge of failures."""
-    clients = [EnvironmentClient(url, env_type, settings.timeout_s, settings.attempts) for url in urls]
+    clients = [
+        EnvironmentClient(url, settings.env_type, settings.timeout_s, settings.attempts)
+        for url in addresses(settings.env_url)
+    ]
     return Services(clients, settings.restart_wait_s)

@@ -1,10 +1,9 @@
 """What is trained is what was sampled: the laws of one trajectory's token stream, and its drift from text.
 
 Sampled ids and log-probs come from the engine and must reach the trainer
-unchanged, in order, under mask 1; everything between them is context, under
-mask 0 with log-prob 0. `check` holds a trajectory to that. `drift` only
-measures: how many of its tokens would have been others, had the dialogue been
-tokenised again from its text.
+unchanged, in order, with mask 1; everything between them is context, with mask 0
+and log-prob 0. `check` enforces this. `drift` only measures how many tokens
+would differ if the dialogue were tokenised again from its text.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from dataclasses import dataclass
 
 
 class TokenPathError(RuntimeError):
-    """A trajectory whose tokens are not those that were sampled: nothing of it may be trained."""
+    """A trajectory whose tokens are not the sampled ones; it must not be trained on."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """One assistant message as the engine gave it: token ids, and as many log-probs."""
+    """One assistant message as the engine returned it: token ids, and one log-prob per token."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.logprobs):
-            raise TokenPathError(f"the engine gave {len(self.ids)} tokens and {len(self.logprobs)} log-probs")
+            raise TokenPathError(f"the engine returned {len(self.ids)} tokens and {len(self.logprobs)} log-probs")
         if not all(map(math.isfinite, self.logprobs)):
-            raise TokenPathError("the engine gave a log-prob that is no finite number")
+            raise TokenPathError("the engine returned a log-prob that is not finite")
 
 
 def check(
@@ -42,8 +41,8 @@ def check(
 ) -> None:
     """Raise TokenPathError unless the response is the sampled messages at their spans, and context elsewhere.
 
-    response, mask, logprobs: by response token. spans: (start, end) of each
-    sampled message, in order.
+    response, mask, logprobs: one value per response token. spans: (start, end) of
+    each sampled message in response tokens, in order.
     """
     if not len(response) == len(mask) == len(logprobs):
         raise TokenPathError(f"{len(response)} tokens, {len(mask)} of mask and {len(logprobs)} log-probs")
@@ -72,13 +71,13 @@ def _check_context(mask: Sequence[int], logprobs: Sequence[float], where: str) -
 
 
 def drift(stream: Sequence[int], retokenised: Sequence[int], boundaries: AbstractSet[int]) -> int:
-    """How many tokens of the stream differ from those of the same dialogue tokenised from its text.
+    """Count the tokens of the stream that differ from those of the same dialogue tokenised from its text.
 
-    boundaries: ids of the tokenizer's added tokens, which no merge crosses. Between
-    two of them streams are compared piece by piece, so that a difference in one
-    message does not count for the rest; where the boundaries themselves differ,
-    everything from the first difference on counts. What a template writes beyond
-    the end of the stream is no difference.
+    boundaries: ids of the tokenizer's added tokens, which no merge crosses. The
+    streams are compared piece by piece between two of them, so that a difference in
+    one message does not count for the rest; if the boundaries themselves differ,
+    everything from the first difference on counts. Text that a template writes
+    after the end of the stream does not count.
     """
     (marks, pieces), (other_marks, others) = _split(stream, boundaries), _split(retokenised, boundaries)
     if other_marks[: len(marks)] != marks:
@@ -90,7 +89,7 @@ def drift(stream: Sequence[int], retokenised: Sequence[int], boundaries: Abstrac
 
 
 def _split(ids: Sequence[int], boundaries: AbstractSet[int]) -> tuple[list[int], list[list[int]]]:
-    """The boundary tokens of a stream, and the pieces before, between and after them."""
+    """Return the boundary tokens of a stream, and the pieces before, between and after them."""
     marks: list[int] = []
     pieces: list[list[int]] = [[]]
     for token in ids:
@@ -103,7 +102,7 @@ def _split(ids: Sequence[int], boundaries: AbstractSet[int]) -> tuple[list[int],
 
 
 def _differing(a: Sequence[int], b: Sequence[int]) -> int:
-    """The longer of what is left of two pieces without their common beginning and end."""
+    """Return the length of the longer piece without the common beginning and end of both."""
     start = _common(a, b)
     end = min(_common(a[::-1], b[::-1]), len(a) - start, len(b) - start)
     return max(len(a), len(b)) - start - end

@@ -1,15 +1,16 @@
-"""The checkpoints of a run: a `global_step_N` folder is there whole, or not at all.
+"""The checkpoints of a run: a `global_step_N` folder exists whole or not at all.
 
 | in `experiments/<name>/checkpoints/` | |
 | --- | --- |
 | `latest_checkpointed_iteration.txt` | the tracker: the step that a run resumes from |
-| `global_step_N/` | `actor/` and `data.pt` by verl, `seal_state.json` by SEAL, and last the list of files with sizes |
+| `global_step_N/` | `actor/` and `data.pt` from verl, `seal_state.json` from SEAL, and last `seal_files.json` (sizes) |
 | `best.json` | the step with the best validation average |
 | `.saving/` | a save in progress |
 
-A step is written into `.saving/` and moved to its place in one rename, then the
-tracker is replaced. So a save that is killed, fails or fills the disk leaves
-every earlier checkpoint as it was. Free of torch: the launcher reads it too.
+A step is written into `.saving/` and moved into place in one rename; then the
+tracker is replaced. A save that is killed, fails or fills the disk therefore
+leaves every earlier checkpoint untouched. The module does not import torch,
+because the launcher reads it too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from seal.files import write_json, write_text
+from seal.settings.run import CheckpointSettings
 from seal.training.state import STATE_FILE, StateError, load_state
 
 logger = logging.getLogger(__name__)
@@ -39,25 +41,13 @@ SAVING = ".saving"
 REMOVING = ".removing"
 STEP_FOLDER = re.compile(r"global_step_(\d+)")
 ROOM = 1.05
-"""A save wants this many times the size of the last checkpoint to be free."""
+"""A save needs this many times the size of the last checkpoint as free space."""
 GIB = 1 << 30
 READERS = 8
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written or read; the text names the file and the mend."""
-
-
-@dataclass(frozen=True)
-class Retention:
-    """Which checkpoints stay (`seal.checkpoints`): the last `keep_last`, and the best validated one with keep_best."""
-
-    keep_last: int = 2
-    keep_best: bool = True
-
-    def __post_init__(self):
-        if self.keep_last < 1:
-            raise ValueError(f"seal.checkpoints.keep_last is {self.keep_last}; it must be at least 1.")
+    """A checkpoint that cannot be written or read; the message names the file and the fix."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +59,21 @@ class Best:
     prefix_average: float
 
     def beats(self, other: Best) -> bool:
-        """True when this one is better; the earlier of equals stays."""
+        """Return whether this step is better; of two equal ones the earlier stays."""
         return (self.average, self.prefix_average) > (other.average, other.prefix_average)
 
 
 class Checkpoints:
     """The folder of one run's checkpoints, as the trainer writes it."""
 
-    def __init__(self, folder: Path, retention: Retention, first_size: int | None = None):
-        """first_size: an estimate of a checkpoint's bytes for the time before there is one."""
+    def __init__(self, folder: Path, retention: CheckpointSettings, first_size: int | None = None):
+        """first_size: the expected size of a checkpoint in bytes, used until there is one."""
         self._folder = folder.resolve()
         self._retention = retention
         self._first_size = first_size
 
     def continue_from(self, checkpoint: Path, step: int) -> None:
-        """Make `step` the one to resume from, where it is one of this run; what comes after it is superseded."""
+        """Resume from `step`, if the checkpoint belongs to this run; later steps are superseded."""
         if checkpoint.resolve().parent != self._folder:
             return
         _track(self._folder, step)
@@ -95,8 +85,8 @@ class Checkpoints:
     def saving(self, step: int) -> Iterator[Path]:
         """Yield the folder to write the step's files into; afterwards the step is complete.
 
-        Raises CheckpointError, and leaves everything as it was, when there is no
-        room or a file cannot be written.
+        Raises CheckpointError when there is not enough room or a file cannot be
+        written; earlier checkpoints then stay as they were.
         """
         staging = self._folder / SAVING
         shutil.rmtree(staging, ignore_errors=True)
@@ -113,20 +103,20 @@ class Checkpoints:
         self._prune(step)
 
     def validated(self, step: int, average: float, prefix_average: float) -> None:
-        """Note a validation; the best step's checkpoint, if there is one, is kept."""
-        found, best = Best(step, average, prefix_average), self.best
+        """Record a validation; the checkpoint of the best step is kept, if it was saved."""
+        candidate, best = Best(step, average, prefix_average), self.best
         if not (self._folder / f"global_step_{step}").is_dir():
             return
-        if best is None or best.step == step or found.beats(best):
-            write_json({**asdict(found), "folder": f"global_step_{step}"}, self._folder / BEST)
+        if best is None or best.step == step or candidate.beats(best):
+            write_json({**asdict(candidate), "folder": f"global_step_{step}"}, self._folder / BEST)
             self._prune(step)
 
     @property
     def best(self) -> Best | None:
-        """The best validated step whose checkpoint is there."""
+        """The best validated step that still has a checkpoint."""
         try:
-            noted = json.loads((self._folder / BEST).read_text(encoding="utf-8"))
-            best = Best(int(noted["step"]), float(noted["average"]), float(noted["prefix_average"]))
+            entry = json.loads((self._folder / BEST).read_text(encoding="utf-8"))
+            best = Best(int(entry["step"]), float(entry["average"]), float(entry["prefix_average"]))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
         return best if (self._folder / f"global_step_{best.step}").is_dir() else None
@@ -141,7 +131,7 @@ class Checkpoints:
 
     def _not_saved(self, step: int, why: str) -> str:
         whole = whole_steps(self._folder)
-        last = f"The last whole one is global_step_{whole[-1]}" if whole else "There is none before it"
+        last = f"The last whole one is global_step_{whole[-1]}" if whole else "There is no earlier one"
         free = shutil.disk_usage(self._folder).free / GIB
         return (
             f"The checkpoint of step {step} {why}; {self._folder} has {free:.2f} GiB free. {last}: free disk space, "
@@ -151,14 +141,14 @@ class Checkpoints:
     def _publish(self, written: Path, step: int) -> None:
         final = self._folder / written.name
         if final.exists():
-            # Left over from a run that was resumed from an earlier step.
+            # From before the run was resumed at an earlier step.
             _remove(final)
         os.replace(written, final)
         shutil.rmtree(written.parent, ignore_errors=True)
         _track(self._folder, step)
 
     def _prune(self, newest: int) -> None:
-        """Remove what the retention does not keep, and what a resume from an earlier step has superseded."""
+        """Remove checkpoints that the retention does not keep or that a resume from an earlier step superseded."""
         steps = whole_steps(self._folder)
         keep = set([step for step in steps if step <= newest][-self._retention.keep_last :])
         if self._retention.keep_best and self.best is not None:
@@ -170,7 +160,7 @@ class Checkpoints:
 
 
 def last_step(folder: Path) -> int | None:
-    """The step that the tracker names; the newest whole one where the tracker is missing or damaged; None for none."""
+    """Return the step that the tracker names, the newest whole one if it is missing or damaged, None without any."""
     whole = whole_steps(folder)
     try:
         text = (folder / TRACKER).read_text(encoding="utf-8").strip()
@@ -181,8 +171,8 @@ def last_step(folder: Path) -> int | None:
     return whole[-1] if whole else None
 
 
-def mend_tracker(folder: Path, step: int) -> bool:
-    """Make the tracker name `step`; False when it did so already."""
+def repair_tracker(folder: Path, step: int) -> bool:
+    """Make the tracker name `step`; return False if it did already."""
     try:
         named = (folder / TRACKER).read_text(encoding="utf-8").strip()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -194,7 +184,7 @@ def mend_tracker(folder: Path, step: int) -> bool:
 
 
 def whole_steps(folder: Path) -> list[int]:
-    """The steps with a checkpoint whose files are all there in their full size, ascending."""
+    """Return the steps whose checkpoint has all its files in full size, ascending."""
     return sorted(
         int(match.group(1))
         for path in folder.glob("global_step_*")
@@ -203,21 +193,21 @@ def whole_steps(folder: Path) -> list[int]:
 
 
 def verify(checkpoint: Path) -> None:
-    """Read a checkpoint through: CheckpointError names the first file that is missing, cut short or corrupt."""
+    """Read a checkpoint completely; CheckpointError names the first file that is missing, cut short or corrupt."""
     damage = _missing(checkpoint) or _corrupt(checkpoint)
     if damage is None:
         return
     others = [step for step in whole_steps(checkpoint.parent) if checkpoint.name != f"global_step_{step}"]
-    mend = (
+    fix = (
         f"resume from another one with --resume {checkpoint.parent / f'global_step_{others[-1]}'}"
         if others
         else "there is no other one here, so start over in another experiment folder (trainer.experiment_name)"
     )
-    raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {mend}.")
+    raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {fix}.")
 
 
 def expected_size(model: Path) -> int | None:
-    """An estimate of a checkpoint's bytes: fp32 weights and Adam's two moments; None without local weights."""
+    """Estimate a checkpoint's size in bytes: fp32 weights and Adam's two moments; None without local weights."""
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -228,13 +218,13 @@ def expected_size(model: Path) -> int | None:
 
 
 def step_of(checkpoint: Path) -> int | None:
-    """The step of a `global_step_N` folder, None for another name."""
+    """Return the step of a `global_step_N` folder, None for any other name."""
     match = STEP_FOLDER.fullmatch(checkpoint.name)
     return int(match.group(1)) if match else None
 
 
 def _seal(written: Path, step: int) -> None:
-    """Flush every file and write the list of them, which says that the checkpoint is whole."""
+    """Flush every file and write the list of files, which marks the checkpoint as whole."""
     files: dict[str, int] = {}
     for path in sorted(written.rglob("*")):
         if path.is_file():
@@ -251,13 +241,13 @@ def _require_all_ranks(files: Mapping[str, int]) -> None:
         missing = [rank for rank in range(int(match.group(2))) if f"{match.group(1)}_rank_{rank}.pt" not in files]
         if missing:
             raise CheckpointError(
-                f"the part of rank {missing[0]} is not there: name a folder that all nodes share with "
+                f"the part of rank {missing[0]} is not there: set a folder that all nodes share with "
                 "trainer.default_local_dir"
             )
 
 
 def _missing(checkpoint: Path) -> str | None:
-    """What is not there or not in full size."""
+    """Name the first file that is missing or has another size than listed; None if there is none."""
     listed = _listed(checkpoint)
     if listed is None:
         return f"{checkpoint / FILES} is missing or cannot be read"
@@ -271,18 +261,18 @@ def _missing(checkpoint: Path) -> str | None:
 
 
 def _corrupt(checkpoint: Path) -> str | None:
-    """The first file whose content does not match its checksums; torch's files are zip archives that hold theirs."""
+    """Name the first file that fails its checksum; torch's files are zip archives with checksums of their own."""
     try:
         load_state(checkpoint)
     except StateError:
         return f"{checkpoint / STATE_FILE} is damaged"
     archives = [checkpoint / name for name in _listed(checkpoint) or {} if name.endswith(".pt")]
     with ThreadPoolExecutor(READERS) as pool:
-        sound = list(pool.map(_sound, archives))
-    return next((f"{path} is corrupt" for path, whole in zip(archives, sound, strict=True) if not whole), None)
+        intact = list(pool.map(_intact, archives))
+    return next((f"{path} is corrupt" for path, good in zip(archives, intact, strict=True) if not good), None)
 
 
-def _sound(archive: Path) -> bool:
+def _intact(archive: Path) -> bool:
     try:
         with zipfile.ZipFile(archive) as parts:
             return parts.testzip() is None
@@ -307,7 +297,7 @@ def _track(folder: Path, step: int) -> None:
 
 
 def _remove(checkpoint: Path) -> None:
-    # Renamed first: a removal that is cut short must not leave half a checkpoint under its name.
+    # Renamed first, so that an interrupted removal cannot leave half a checkpoint under this name.
     doomed = checkpoint.parent / REMOVING / checkpoint.name
     doomed.parent.mkdir(exist_ok=True)
     shutil.rmtree(doomed, ignore_errors=True)
@@ -316,6 +306,6 @@ def _remove(checkpoint: Path) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    # An error from a Ray worker carries its traceback as text, and what went wrong in the last line.
+    # The text of a Ray worker's error is its traceback; the last line holds the message.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -9,64 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seal.diagnosis.blame import BLAMES, counted_labels
+from seal.diagnosis.blame import counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import rules
-from seal.diagnosis.sources import SOURCES, relabel
+from seal.diagnosis.sources import relabel
 from seal.interface.cues import Omega
-from seal.interface.evolve import EvolveSettings, evolve
+from seal.interface.evolve import evolve, initial_omega
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
-from seal.reweighting import ReweightSettings, initial_rho, turn_weights, update_rho, weights
+from seal.reweighting import initial_rho, turn_weights, update_rho, weights
+from seal.settings import SealSettings
 from seal.training.group import Group, groups_dropped, groups_with_spread
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """The `seal` block of a recipe, as far as the closed loop reads it.
-
-    enabled: False makes the run vanilla GRPO (w = 1, no Omega) that still
-    diagnoses and logs. source: where labels come from (the controls). blame: whether
-    failures that a turn inherited count (observed) or not (own). window: steps that
-    C_t calls recent. interface, closed_loop: send an Omega; evolve
-    it and rho from C_t.
-    """
-
-    enabled: bool
-    source: str
-    blame: str
-    window: int
-    seed: int
-    interface: bool
-    closed_loop: bool
-    evolve: EvolveSettings
-    reweighting: ReweightSettings
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LoopSettings:
-        """Build from the recipe's block; ValueError with one sentence for a wrong value."""
-        diagnosis, interface = config["diagnosis"], config["interface"]
-        if diagnosis["source"] not in SOURCES:
-            raise ValueError(f"seal.diagnosis.source is {diagnosis['source']!r}; choose one of {', '.join(SOURCES)}.")
-        if diagnosis["blame"] not in BLAMES:
-            raise ValueError(f"seal.diagnosis.blame is {diagnosis['blame']!r}; choose one of {', '.join(BLAMES)}.")
-        try:
-            rules(diagnosis["taxonomy"])
-        except ValueError as error:
-            raise ValueError(f"seal.diagnosis.taxonomy: {error}.") from error
-        if diagnosis["window"] < 1:
-            raise ValueError(f"seal.diagnosis.window is {diagnosis['window']}; it must be at least 1.")
-        return cls(
-            enabled=bool(config["enabled"]),
-            source=diagnosis["source"],
-            blame=diagnosis["blame"],
-            window=int(diagnosis["window"]),
-            seed=int(config["seed"]),
-            interface=bool(interface["enabled"]),
-            closed_loop=bool(config["closed_loop"]),
-            evolve=EvolveSettings.from_config(interface["evolve"]),
-            reweighting=ReweightSettings.from_config(config["reweighting"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -94,16 +46,16 @@ class ClosedLoop:
     control draws from; the two are the same where labels come from the verifier.
     """
 
-    def __init__(self, settings: LoopSettings):
+    def __init__(self, settings: SealSettings):
         self._settings = settings
-        self._profile = Profile.empty(window=settings.window)
+        self._profile = Profile.empty(window=settings.diagnosis.window)
         self._rho = initial_rho(settings.reweighting)
         self._observed = self._profile
-        self._omega = settings.evolve.initial_omega()
+        self._omega = initial_omega(settings.interface.evolve)
 
     @property
     def _sends_omega(self) -> bool:
-        return self._settings.enabled and self._settings.interface
+        return self._settings.enabled and self._settings.interface.enabled
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
@@ -124,8 +76,9 @@ class ClosedLoop:
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        diagnosed = [counted_labels(records[i].labels, records[i].diagnosis, settings.blame) for i in counted]
-        labels = relabel(diagnosed, settings.source, settings.seed, step, self._observed)
+        blame = settings.diagnosis.blame
+        diagnosed = [counted_labels(records[i].labels, records[i].diagnosis, blame) for i in counted]
+        labels = relabel(diagnosed, settings.diagnosis.source, settings.seed, step, self._observed)
         w = [1.0] * len(counted)
         if settings.enabled:
             w = weights(labels, self._rho, settings.reweighting, step, [signs[i] for i in counted])
@@ -139,8 +92,8 @@ class ClosedLoop:
         rho, omega, events = self._rho, self._omega, ()
         if settings.enabled and settings.closed_loop:
             rho = update_rho(self._rho, profile, settings.reweighting)
-            if settings.interface:
-                omega, events = evolve(self._omega, profile, settings.evolve, step)
+            if settings.interface.enabled:
+                omega, events = evolve(self._omega, profile, settings.interface.evolve, step)
         record = StepRecord.of(
             step,
             records,
@@ -169,8 +122,8 @@ class ClosedLoop:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
-        self._profile = Profile.from_json(state["profile"]).within(self._settings.window)
-        self._observed = Profile.from_json(state["observed"]).within(self._settings.window)
+        self._profile = Profile.from_json(state["profile"]).within(self._settings.diagnosis.window)
+        self._observed = Profile.from_json(state["observed"]).within(self._settings.diagnosis.window)
         if self._settings.closed_loop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])

@@ -1,6 +1,6 @@
-"""The Ray cluster of a run: the processors it must count, and what the run brings to its nodes.
+"""The Ray cluster of a run: the processors that it must have, and the environment of its workers.
 
-`ray_kwargs.ray_init.address` names a cluster to join; `local` starts one for the run.
+`ray_kwargs.ray_init.address` names an existing cluster; `local` starts one for the run.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from seal.paths import HOME
 
 LOCAL = "local"
 
-OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
-"""Arguments of ray.init that size a cluster; Ray refuses them for one that is there already."""
+SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
+"""Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
 FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN")
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
-"""Variables of the launching shell that workers on other nodes need; their nodes know nothing of it."""
+"""Variables of the launching shell that are passed on to workers on other nodes."""
 
 CPUS_PER_GPU = 3
 """Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""
@@ -28,10 +28,10 @@ CPUS_PER_GPU = 3
 
 @dataclass(frozen=True)
 class Processors:
-    """Processors that Ray must count before a run can start: verl would wait for ever for one that is missing.
+    """Processors that Ray must count before a run can start; verl would wait forever for a missing one.
 
-    Ray hands out numbers, not cores. training: on each node whose GPUs are used;
-    every: on any other node of the cluster.
+    Ray counts reservations, not cores. training: per node whose GPUs are used;
+    every: per other node of the cluster.
     """
 
     training: int
@@ -39,40 +39,40 @@ class Processors:
 
 
 def processors(config: DictConfig, nodes: int = 1) -> Processors:
-    """What a recipe asks of a cluster of so many nodes.
+    """Return what a recipe asks of a cluster of `nodes` machines.
 
-    The data queue's storage is dealt out to all nodes; its controller may come to be on any.
+    The data queue's storage is spread over all nodes; its controller may run on any of them.
     """
     storage = -(-config.transfer_queue.backend.SimpleStorage.num_data_storage_units // nodes)
     return Processors(CPUS_PER_GPU * config.trainer.n_gpus_per_node + storage + 1, storage)
 
 
-def joins(config: DictConfig) -> bool:
-    """Whether the recipe joins a cluster that is there already."""
+def uses_existing_cluster(config: DictConfig) -> bool:
+    """Return whether the recipe names an existing cluster."""
     return config.ray_kwargs.ray_init.address != LOCAL
 
 
 def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
-    """Fit a recipe's ray.init arguments to its cluster.
+    """Fit a recipe's ray.init arguments to its cluster, in place.
 
-    A new one counts as many processors as the run needs where the recipe names no
-    number. One that is joined gets no sizes, and the environment for its workers.
+    A new cluster gets as many processors as the run needs, unless the recipe sets a
+    number. For an existing one, sizes are removed and the workers' environment is added.
     """
     arguments = config.ray_kwargs.ray_init
-    if not joins(config):
+    if not uses_existing_cluster(config):
         arguments.num_cpus = arguments.num_cpus or max(os.cpu_count() or 1, processors(config).training)
         return
     with open_dict(arguments):
-        for name in OF_A_NEW_CLUSTER:
+        for name in SIZES:
             arguments.pop(name, None)
         arguments.runtime_env.env_vars = worker_environment(config, environment)
 
 
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of the run's workers on every node."""
-    kept = {
+    """Return the environment variables of the run's workers on every node."""
+    forwarded = {
         name: value for name, value in environment.items() if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)
     }
     path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
     settings = {name: str(value) for name, value in config.seal.process_env.items()}
-    return {**kept, **settings, "PYTHONPATH": path}
+    return {**forwarded, **settings, "PYTHONPATH": path}

@@ -1,4 +1,4 @@
-"""Which trajectories of a step count: GRPO groups without failures of infrastructure and excluded trajectories."""
+"""Which trajectories of a step count: GRPO groups without the lost and the excluded ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from seal.records.trajectory import TrajectoryRecord
 
 MIN_GROUP = 2
-"""Below this a group has no spread to normalise by, and verl would use the raw reward as advantage."""
+"""Usable trajectories that a group needs; a single one has no spread, and its advantage would be its raw reward."""
 
 
 @dataclass(frozen=True)
 class Group:
     """One trajectory's standing in its group.
 
-    uid: the prompt's identity; apart: infrastructure failed this trajectory, or it
-    was cut and the recipe excludes it; counts: it is part of a group that can be
-    normalised.
+    uid: the prompt. apart: infrastructure lost this trajectory, or a budget cut it
+    and the recipe excludes it. counts: it is usable and its group has at least
+    MIN_GROUP usable trajectories.
     """
 
     uid: str
@@ -27,18 +27,18 @@ class Group:
 
 
 def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> list[Group]:
-    """The standing of each trajectory; a trajectory without group of at least two survivors does not count."""
-    survivors: dict[str, int] = defaultdict(int)
+    """Return the standing of each trajectory, in their order."""
+    usable: dict[str, int] = defaultdict(int)
     for uid, record in zip(uids, records, strict=True):
-        survivors[uid] += record.usable
+        usable[uid] += record.usable
     return [
-        Group(uid, not record.usable, record.usable and survivors[uid] >= MIN_GROUP)
+        Group(uid, not record.usable, record.usable and usable[uid] >= MIN_GROUP)
         for uid, record in zip(uids, records, strict=True)
     ]
 
 
 def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> int:
-    """How many groups have trajectories of different reward, hence a gradient."""
+    """Count the groups whose trajectories differ in reward: only they give a gradient."""
     scores: dict[str, set[float]] = defaultdict(set)
     for group, record in zip(groups, records, strict=True):
         if group.counts:
@@ -47,5 +47,5 @@ def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryReco
 
 
 def groups_dropped(groups: Sequence[Group]) -> int:
-    """How many groups have no trajectory that counts."""
+    """Count the groups without a trajectory that counts."""
     return len({group.uid for group in groups}) - len({group.uid for group in groups if group.counts})

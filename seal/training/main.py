@@ -1,8 +1,8 @@
 """The training process: `python -m seal.training.main CONFIG.yaml`, started by the launcher.
 
-Reads a resolved recipe, checks that every extension of ours is registered with
-verl, and hands over to verl's own entry. Its last log line says how it ended,
-its exit code (seal.exits) what kind of ending that was.
+Reads a resolved recipe, checks that SEAL's extensions are registered with verl
+and calls verl's own entry point. The last log line says how the run ended; the
+exit code (seal.exits) says what kind of ending that was.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from seal.training import cluster
 logger = logging.getLogger(__name__)
 
 ENDED = "training ended: "
-"""Marks the line with the reason in the log."""
+"""Marks the log line that holds the reason."""
 
 
 def check_registrations() -> None:
-    """Import the plugins again, loudly: verl swallows their import errors."""
+    """Import the plugins again, because verl swallows their import errors."""
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo.v1 import get_trainer_cls
 
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """What was raised in the worker, below the layers that Ray adds."""
+    """Return what the worker raised, below the layers that Ray adds."""
     from ray.exceptions import RayTaskError
 
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
@@ -81,7 +81,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def exit_code(cause: BaseException) -> int:
-    """The kind of ending that an error of the trainer means."""
+    """Return the exit code for an error of the trainer."""
     from ray.exceptions import RayError
 
     from seal.training.checkpoints import CheckpointError

@@ -1,4 +1,4 @@
-"""What SEAL adds to a checkpoint: one JSON file in the step's folder, with a checksum."""
+"""SEAL's part of a checkpoint: one JSON file in the step's folder, with a checksum."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ class StateError(RuntimeError):
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write the state atomically; the folder is made when it is not there."""
+    """Write the state atomically; creates the folder if needed."""
     body = json.dumps(state, sort_keys=True)
     envelope = {"version": STATE_VERSION, "sha256": _checksum(body), "state": body}
     write_text(json.dumps(envelope), folder / STATE_FILE)
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """Read a state; StateError names the file when it is missing, damaged or of another version."""
+    """Read a state; StateError names a file that is missing, damaged or of another version."""
     path = folder / STATE_FILE
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
         body, version = envelope["state"], envelope["version"]
-        sound = envelope["sha256"] == _checksum(body)
+        intact = envelope["sha256"] == _checksum(body)
     except FileNotFoundError:
         raise StateError(
             f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateError(f"{path} cannot be read: resume from an earlier global_step folder.") from None
-    if not sound:
+    if not intact:
         raise StateError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
     if version != STATE_VERSION:
         raise StateError(

@@ -1,7 +1,7 @@
-"""Stopping a run on request: whoever writes the file `experiments/<name>/stop` asks the trainer to save and end.
+"""Stopping a run on request: the file `experiments/<name>/stop` asks the trainer to save and end.
 
-The launcher does so on Ctrl-C and SIGTERM. The trainer looks between the stages
-of a step and while it waits for rollouts.
+The launcher writes it on Ctrl-C and SIGTERM. The trainer checks for it between
+the stages of a step and while it waits for rollouts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STOP_FILE = "stop"
 
 
 class StopRequested(RuntimeError):
-    """The trainer was asked to stop and has saved what there was to save."""
+    """The trainer was asked to stop; the message says what is saved."""
 
 
 class StopRequest:
@@ -26,9 +26,10 @@ class StopRequest:
         self._path.touch()
 
     def withdraw(self) -> None:
-        """Forget an earlier request."""
+        """Withdraw an earlier request."""
         self._path.unlink(missing_ok=True)
 
     @property
     def made(self) -> bool:
+        """Whether a stop is requested."""
         return self._path.exists()

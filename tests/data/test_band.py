@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seal.cli.data import app
-from seal.data.selection import Selection
+from seal.data.selection import Selection, selected_rows
 from tests.support.commands import run
 
 
@@ -35,7 +35,7 @@ def test_only_tasks_with_spread_are_kept_and_can_be_trained_on(log, tmp_path, ca
         ("multi_turn_base_5", 1, 0.75, 4),
     ]
     assert len(band["source_sha256"]) == 64 and band["data_hashes"] == ["d"]
-    rows = Selection.from_config({"task_file": str(out), "prefix_turns": [1]}).rows()
+    rows = selected_rows(Selection(task_file=str(out), prefix_turns=(1,)))
     assert [row.task_id for row in rows] == ["multi_turn_base_2", "multi_turn_base_5"]
 
 

@@ -7,12 +7,12 @@ import pytest
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.cli.data import app
 from seal.data.parquet import read_rows
-from seal.data.selection import Selection, read_task_file, write_parquet
+from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
 from tests.support.commands import run
 
 
 def ids(config):
-    return [row.task_id for row in Selection.from_config(config).rows()]
+    return [row.task_id for row in selected_rows(Selection.read(config))]
 
 
 def test_an_empty_block_is_the_whole_training_side():
@@ -30,7 +30,7 @@ def test_filters_narrow_together():
 
 
 def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
-    selection = Selection.from_config({"categories": "base", "prefix_turns": [1, 2]})
+    selection = Selection.read({"categories": "base", "prefix_turns": [1, 2]})
     count = write_parquet(selection, tmp_path / "x.parquet")
     rows = read_rows(tmp_path / "x.parquet")
     assert count == len(rows) == len(set(rows))
@@ -41,7 +41,7 @@ def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
 
 
 def test_evaluation_side_and_even_limit():
-    rows = Selection.from_config({"split": "eval", "limit": 5}).rows()
+    rows = selected_rows(Selection(split="eval", limit=5))
     assert [row.data_source for row in rows] == ["base"] * 5 + ["miss_func"] * 5 + ["miss_param"] * 5 + [
         "long_context"
     ] * 5
@@ -81,17 +81,17 @@ def test_one_failure_type_of_an_earlier_run(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"catgories": ["base"]}, "Unknown key catgories"),
-        ({"categories": ["basic"]}, "expected one of base, miss_func"),
+        ({"catgories": ["base"]}, "did you mean categories?"),
+        ({"categories": ["basic"]}, "must be one of base, miss_func"),
         ({"classes": ["Trader"]}, "GorillaFileSystem"),
-        ({"scenarios": [200]}, "numbers below 200"),
+        ({"scenarios": [200]}, "from 0 to 199"),
         ({"scenarios": [1]}, "leaves no task"),
         ({"prefix_turns": 0}, "at least 1"),
         ({"prefix_turns": 1.5}, "at least 1"),
         ({"limit": "many"}, "at least 1"),
-        ({"split": "val"}, "expected one of train, eval"),
+        ({"split": "val"}, "must be one of train, eval"),
         ({"task_file": "nowhere.json"}, "does not exist"),
-        ({"labels_from": ["x"]}, "expected {run: DIR, label: LABEL}"),
+        ({"labels_from": ["x"]}, "mapping of settings"),
         ({"labels_from": {"run": "nowhere", "label": "pass"}}, "name a run"),
     ],
 )
@@ -107,6 +107,6 @@ def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
         run(app, ["select", "--split", "train", "--prefix-turns", "1", "--categories", "base", "--out", str(out)]) == 0
     )
     assert "100 rows" in capsys.readouterr().out
-    assert read_rows(out) == Selection.from_config({"categories": ["base"], "prefix_turns": [1]}).rows()
+    assert read_rows(out) == selected_rows(Selection(categories=("base",), prefix_turns=(1,)))
     assert run(app, ["select", "--classes", "Nope", "--out", str(out)]) == 2
     assert "seal data select: classes" in capsys.readouterr().err

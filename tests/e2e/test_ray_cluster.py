@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seal.launch.cluster import look_at
-from seal.launch.service import probe
-from tests.support.launches import HOME, free_port, has_open_episodes
+from seal.launch.devices import inspect_cluster
+from seal.net import free_port
+from seal.service import probe
+from tests.support.launches import HOME, has_open_episodes
 
 RAY = str(Path(sys.executable).with_name("ray"))
 DEADLINE_S = 90
@@ -106,9 +107,9 @@ def services(tmp_path):
 
 @pytest.mark.parametrize("cluster", ["token", "disabled"], indirect=True)
 def test_a_guarded_and_an_open_cluster_are_joined_as_they_are(cluster, request):
-    found = look_at(cluster.address)
+    found = inspect_cluster(cluster.address)
     assert found.authentication == request.node.callspec.params["cluster"]
-    assert len(found.nodes) == 2 and not found.taken
+    assert len(found.nodes) == 2 and not found.in_use
 
 
 def test_it_spreads_over_nodes_and_services_and_goes_on_without_one(cluster, services, make_run):
@@ -137,8 +138,8 @@ def test_it_spreads_over_nodes_and_services_and_goes_on_without_one(cluster, ser
     shards = sorted(path.name for path in run.folder.glob("checkpoints/global_step_2/actor/model_world_size_2_*.pt"))
     assert len(shards) == 2
     assert run.leftovers() == []
-    left = look_at(cluster.address)
-    assert len(left.nodes) == 2 and not left.taken
+    left = inspect_cluster(cluster.address)
+    assert len(left.nodes) == 2 and not left.in_use
 
 
 def test_it_runs_as_a_ray_job(cluster, make_run, monkeypatch):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from seal.evaluation.serving import environment_service, free_port
+from seal.evaluation.serving import environment_service
+from seal.net import free_port
 
 ENDPOINT = Path(__file__).with_name("scripted_endpoint.py")
 START_DEADLINE_S = 60.0

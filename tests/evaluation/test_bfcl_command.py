@@ -16,10 +16,10 @@ import pytest
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.cli.evaluate import app
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
-from seal.evaluation.serving import free_port
 from seal.evaluation.summary import summarise
-from seal.launch.service import Service
+from seal.net import free_port
 from seal.records.validation import read_log
+from seal.service import Service
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

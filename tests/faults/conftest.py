@@ -1,4 +1,4 @@
-"""What the tests of faults share. Each test says by its `fault` marker what a user sees: docs/reliability.md."""
+"""Shared by the fault tests. The `fault` marker of a test says what a user sees: docs/reliability.md."""
 
 import shutil
 import subprocess
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from seal.training.checkpoints import Checkpoints, Retention
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import Checkpoints
 from tests.support.checkpoints import write_step
 
 
 @pytest.fixture
 def checkpoints(tmp_path):
     """A folder with the checkpoints of steps 1 and 2."""
-    made = Checkpoints(tmp_path / "checkpoints", Retention(keep_last=2))
+    made = Checkpoints(tmp_path / "checkpoints", CheckpointSettings(keep_last=2))
     for step in (1, 2):
         write_step(made, step)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import sys
@@ -10,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-HOME = Path(__file__).resolve().parents[2]
-DOCUMENT = HOME / "docs" / "reliability.md"
-BEGIN = "<!-- begin: python -m tests.faults.table -->"
-END = "<!-- end -->"
+from tests.support.generated import write_table
+
 FIELDS = ("event", "user_sees", "outcome")
 HEAD = ("| what happens | what you see | how it goes on | shown by |", "| --- | --- | --- | --- |")
 
 
 class Collector:
-    """A pytest plugin that keeps the rows of the collected tests, one an event, in the order of the tests."""
+    """A pytest plugin that keeps the rows of the collected tests, one per event, in the order of the tests."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, ...], str] = {}
@@ -44,20 +41,5 @@ def table() -> str:
     return "\n".join([*HEAD, *rows])
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write the table into the document, or with --check say whether it is current; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 when the table is old")
-    check = parser.parse_args(argv).check
-    document = DOCUMENT.read_text(encoding="utf-8")
-    before, rest = document.split(BEGIN)
-    _, after = rest.split(END)
-    made = f"{before}{BEGIN}\n{table()}\n{END}{after}"
-    if check:
-        return int(made != document)
-    DOCUMENT.write_text(made, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_table("reliability.md", "python -m tests.faults.table", table))

@@ -1,4 +1,4 @@
-"""Disks that fill and files that break: what is whole stays, and what is not is never resumed from."""
+"""Disks that fill and files that break: whole checkpoints stay, and no run resumes from a damaged one."""
 
 import json
 import os
@@ -12,17 +12,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seal.launch import resume
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
+from seal.launch.folder import find_start
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
+from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import (
     FILES,
     SAVING,
     TRACKER,
     CheckpointError,
     Checkpoints,
-    Retention,
     last_step,
     verify,
     whole_steps,
@@ -37,10 +37,11 @@ MODEL = "actor/model_world_size_1_rank_0.pt"
 FILL = """
 import sys
 from pathlib import Path
-from seal.training.checkpoints import CheckpointError, Checkpoints, Retention, verify, whole_steps
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import CheckpointError, Checkpoints, verify, whole_steps
 from tests.support.checkpoints import write_step
 folder = Path(sys.argv[1])
-checkpoints = Checkpoints(folder, Retention(keep_last=9))
+checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=9))
 write_step(checkpoints, 1, numbers=20_000)
 try:
     write_step(checkpoints, 2, numbers=int(sys.argv[2]))
@@ -63,8 +64,8 @@ def fill(prefix, folder, numbers, **options):
 
 @pytest.mark.fault(
     event="The disk fills while a checkpoint is written",
-    user_sees="The checkpoint of step N could not be written (no space left); the last whole one; how to mend it",
-    outcome="the run ends with code 5; what was half written is removed, the checkpoints before stay whole",
+    user_sees="The checkpoint of step N could not be written (no space left); the last whole one; how to fix it",
+    outcome="the run ends with code 5; the half-written one is removed, the earlier checkpoints stay whole",
 )
 def test_a_disk_that_fills_in_a_save(small_disk, tmp_path):
     folder = tmp_path / "disk"
@@ -75,7 +76,7 @@ def test_a_disk_that_fills_in_a_save(small_disk, tmp_path):
 
 
 @pytest.mark.fault(
-    event="A file of a checkpoint cannot be written to its end (quota, limit)",
+    event="A file of a checkpoint cannot be written completely (quota, limit)",
     user_sees="the same",
     outcome="the same",
 )
@@ -90,7 +91,7 @@ def test_a_file_that_may_not_grow(tmp_path):
 @pytest.mark.fault(
     event="The disk has no room for the next checkpoint",
     user_sees="The checkpoint of step N needs about X GiB; FOLDER has Y GiB free; the last whole one",
-    outcome="the run ends with code 5 before anything is written",
+    outcome="the run ends with code 5 before it writes anything",
 )
 def test_a_disk_without_room_is_noticed_before_the_save(small_disk, tmp_path):
     folder = tmp_path / "disk"
@@ -116,11 +117,11 @@ def damage(path, kind):
     event="A file of the last checkpoint is missing, cut short or corrupt",
     user_sees="FILE has 900 bytes instead of 1800 (or: is missing, is corrupt), so global_step_N cannot be resumed "
     "from: resume from another one with --resume .../global_step_M",
-    outcome="nothing is started; code 5",
+    outcome="nothing starts; code 5",
 )
 @pytest.mark.parametrize("kind", ["removed", "cut short", "empty", "flipped bit"])
 @pytest.mark.parametrize("name", [MODEL, "data.pt", STATE_FILE])
-def test_a_damaged_file_is_named_with_the_mend(checkpoints, folder, name, kind):
+def test_a_damaged_file_is_named_with_the_fix(checkpoints, folder, name, kind):
     damage(folder / "global_step_2" / name, kind)
     with pytest.raises(CheckpointError) as raised:
         verify(folder / "global_step_2")
@@ -158,11 +159,11 @@ def config(tmp_path):
     outcome="the run resumes from the newest whole checkpoint",
 )
 @pytest.mark.parametrize("text", ["", "  \n", "x", "7", None])
-def test_a_damaged_tracker_is_mended(checkpoints, folder, config, text):
+def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
     (folder / TRACKER).unlink()
     if text is not None:
         (folder / TRACKER).write_text(text)
-    start = resume.prepare(config, "auto", LAST)
+    start = find_start(config, "auto", LAST)
     assert start.step == 2 and "names step 2" in start.notice
     assert (folder / TRACKER).read_text() == "2"
 
@@ -170,18 +171,18 @@ def test_a_damaged_tracker_is_mended(checkpoints, folder, config, text):
 def test_a_damaged_last_checkpoint_stops_the_launch_and_an_earlier_one_starts_it(checkpoints, folder, config):
     damage(folder / "global_step_2" / MODEL, "cut short")
     with pytest.raises(LaunchError, match=r"--resume \S*global_step_1") as raised:
-        resume.prepare(config, "auto", LAST)
+        find_start(config, "auto", LAST)
     assert raised.value.code == 5
-    assert resume.prepare(config, str(folder / "global_step_1"), LAST).step == 1
-    assert config.trainer.resume_from_path == str(folder / "global_step_1")
+    start = find_start(config, str(folder / "global_step_1"), LAST)
+    assert start.step == 1 and start.settings["resume_from_path"] == str(folder / "global_step_1")
 
 
-def test_damage_to_all_checkpoints_is_no_new_beginning(checkpoints, folder, config):
+def test_damage_to_all_checkpoints_does_not_restart_the_run(checkpoints, folder, config):
     for step in (1, 2):
         damage(folder / f"global_step_{step}" / FILES, "removed")
     (folder / TRACKER).write_text("")
     with pytest.raises(LaunchError, match="none of them is whole"):
-        resume.prepare(config, "auto", LAST)
+        find_start(config, "auto", LAST)
 
 
 def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(checkpoints, folder):
@@ -193,9 +194,9 @@ def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(
     assert not (folder / SAVING).exists() and whole_steps(folder) == [2, 3]
 
 
-def test_the_last_ones_and_the_best_one_stay(tmp_path):
+def test_the_last_ones_and_the_best_one_are_kept(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=2, keep_best=True))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=2, keep_best=True))
     for step, average in ((1, 0.2), (2, 0.5), (3, 0.5), (4, 0.1), (5, 0.0)):
         write_step(checkpoints, step)
         checkpoints.validated(step, average, 0.0)
@@ -211,9 +212,9 @@ def test_the_last_ones_and_the_best_one_stay(tmp_path):
     assert whole_steps(folder) == [4, 5]
 
 
-def test_without_the_best_only_the_last_ones_stay(tmp_path):
+def test_without_keep_best_only_the_last_ones_are_kept(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=1, keep_best=False))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=1, keep_best=False))
     for step in (1, 2, 3):
         write_step(checkpoints, step)
         checkpoints.validated(step, 1.0 / step, 0.0)
@@ -222,7 +223,7 @@ def test_without_the_best_only_the_last_ones_stay(tmp_path):
 
 def test_a_resume_from_an_earlier_step_supersedes_the_later_ones(tmp_path):
     folder = tmp_path / "checkpoints"
-    checkpoints = Checkpoints(folder, Retention(keep_last=3))
+    checkpoints = Checkpoints(folder, CheckpointSettings(keep_last=3))
     for step in (2, 4, 6):
         write_step(checkpoints, step)
     checkpoints.validated(6, 0.9, 0.0)
@@ -234,7 +235,7 @@ def test_a_resume_from_an_earlier_step_supersedes_the_later_ones(tmp_path):
 
 
 def test_a_checkpoint_without_the_part_of_a_rank_is_refused(tmp_path):
-    checkpoints = Checkpoints(tmp_path, Retention())
+    checkpoints = Checkpoints(tmp_path, CheckpointSettings())
     with (
         pytest.raises(CheckpointError, match=r"rank 1 is not there.*trainer\.default_local_dir"),
         checkpoints.saving(1) as folder,

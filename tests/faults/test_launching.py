@@ -1,4 +1,4 @@
-"""What stands in a launch's way is told apart by name, and what only looks like an obstacle is none."""
+"""A launch names what blocks it, and is not blocked by what only looks like an obstacle."""
 
 import json
 import re
@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from env_service.protocol import PROTOCOL
-from seal.launch.agreement import require_agreement
-from seal.launch.errors import LaunchError
-from seal.launch.interrupt import Interrupt
-from seal.launch.lock import LOCK_FILE, locked
+from seal.errors import LaunchError
+from seal.launch.folder import LOCK_FILE, locked
+from seal.launch.follow import Interrupt
 from seal.paths import HOME
+from seal.service import require_agreement
 from seal.training.stop import StopRequest
 from tests.support.launches import free_url, refused
 from tests.support.stub_server import service_that_answers
@@ -22,7 +22,7 @@ from tests.support.stub_server import service_that_answers
 HOLD = """
 import sys, time
 from pathlib import Path
-from seal.launch.lock import locked
+from seal.launch.folder import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -49,7 +49,7 @@ def test_a_folder_in_use(other_launcher, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE] and other_launcher.poll() is None
 
 
-def test_the_lock_of_a_killed_launcher_is_none(other_launcher, tmp_path):
+def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
     other_launcher.kill()
     other_launcher.wait()
     assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == other_launcher.pid
@@ -94,7 +94,7 @@ def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
 @pytest.mark.fault(
     event="The service at env_service.env_url is of another protocol or over other benchmark data",
     user_sees="The environment service at URL serves bfcl-eval V with data A, and data/manifest.json records B",
-    outcome="nothing is started; code 1",
+    outcome="nothing starts; code 1",
 )
 @pytest.mark.parametrize(
     ("change", "named"), [({"protocol": 99}, "speaks protocol 99"), ({"data_hash": "0" * 64}, "with data 000000000000")]
@@ -128,11 +128,11 @@ def test_a_signal_before_training_ends_the_launch_at_once(interrupt, signum, cod
 def test_the_first_signal_asks_and_the_second_ctrl_c_does_not_wait(interrupt, tmp_path):
     request, said = StopRequest(tmp_path), []
     interrupt.defer()
-    interrupt.pursue(request, 60, True, said.append)
+    interrupt.forward(request, 60, True, said.append)
     assert not request.made
     signal.raise_signal(signal.SIGTERM)
-    interrupt.pursue(request, 60, True, said.append)
-    interrupt.pursue(request, 60, True, said.append)
+    interrupt.forward(request, 60, True, said.append)
+    interrupt.forward(request, 60, True, said.append)
     assert request.made and len(said) == 1 and "60 s" in said[0]
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
@@ -149,9 +149,9 @@ def test_the_grace_ends(interrupt, tmp_path):
     said = []
     interrupt.defer()
     signal.raise_signal(signal.SIGINT)
-    interrupt.pursue(StopRequest(tmp_path), 0, True, said.append)
+    interrupt.forward(StopRequest(tmp_path), 0, True, said.append)
     with pytest.raises(KeyboardInterrupt):
-        interrupt.pursue(StopRequest(tmp_path), -1, True, said.append)
+        interrupt.forward(StopRequest(tmp_path), -1, True, said.append)
     assert "seal.stop_grace_s" in said[-1]
 
 
@@ -159,5 +159,5 @@ def test_without_anything_to_save_the_first_signal_ends_the_launch(interrupt, tm
     interrupt.defer()
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        interrupt.pursue(StopRequest(tmp_path), 60, False, lambda _: None)
+        interrupt.forward(StopRequest(tmp_path), 60, False, lambda _: None)
     assert not StopRequest(tmp_path).made

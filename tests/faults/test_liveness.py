@@ -1,4 +1,4 @@
-"""The watch over a run's processes, on real Ray actors: the dead are named, the busy are left alone."""
+"""The watch over a run's processes, on real Ray actors: it names dead ones and leaves busy ones alone."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ NOTICED_S = 60
 
 @ray.remote
 class Process:
-    """An actor that is asked for its id, or kept busy."""
+    """An actor that tells its process id, works or fails."""
 
     def pid(self):
         return os.getpid()
@@ -59,7 +59,7 @@ def cluster():
 
 @pytest.fixture
 def trainer(cluster):
-    """A trainer that waits for ever, as verl does."""
+    """A trainer that waits forever, like verl's."""
     actor = Process.options(name=TRAINER).remote()
     waits = actor.work.remote(3600)
     yield waits
@@ -80,15 +80,15 @@ def start(cluster):
         ray.kill(actor)
 
 
-def ended(waits):
-    """The trainer is ended: by the watch, since it would wait for an hour."""
+def check_ended(waits):
+    """Check that the watch has ended the trainer, which would otherwise wait for an hour."""
     with pytest.raises(RayActorError):
         ray.get(waits, timeout=NOTICED_S)
 
 
 def wait_until_watched(liveness, name):
     deadline = time.monotonic() + NOTICED_S
-    while name not in liveness._asked:
+    while name not in liveness._pings:
         assert time.monotonic() < deadline, f"{name} is not watched"
         time.sleep(0.05)
 
@@ -117,7 +117,7 @@ def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
     with Liveness() as liveness:
         wait_until_watched(liveness, "agent_loop_worker_0_ab")
         os.kill(pid, signal.SIGKILL)
-        ended(trainer)
+        check_ended(trainer)
     assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in liveness.reason
 
 
@@ -126,7 +126,7 @@ def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
     with Liveness() as liveness:
         wait_until_watched(liveness, "vllm_server_0_0")
         ray.get(server.lose_engine.remote())
-        ended(trainer)
+        check_ended(trainer)
     assert "engine of the rollout server vllm_server_0_0 has died" in liveness.reason
 
 

@@ -1,4 +1,4 @@
-"""The environment service fails in the middle of a rollout: what a user sees, and what becomes of the trajectory."""
+"""The environment service fails during a rollout: what a user sees, and what happens to the trajectory."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from tests.support.rollout_play import (
 )
 
 MIDDLE = 5
-"""The message before which things happen: the first of the second turn."""
+"""The message before which the fault happens: the first of the second turn."""
 HASTY = ("env_service.timeout_s=5", "env_service.attempts=2", "env_service.restart_wait_s=2", "seal.rollout.attempts=1")
 
 
@@ -126,7 +126,7 @@ def proxy(service):
 
 
 def first(count: int, answer: tuple[int, bytes, float], verb: str = "step"):
-    """Spoil the first so many requests of a verb."""
+    """Spoil the first N requests of a verb."""
     left = [count]
 
     def spoil(asked: str, _: int):
@@ -158,7 +158,7 @@ def says_left_out(warning: str, url: str) -> bool:
 
 @pytest.mark.fault(
     event="kill -9 of the environment service in an episode; it is started again",
-    user_sees="nothing but `episodes_rebuilt` in steps.jsonl where it is back before a request's last attempt "
+    user_sees="only `episodes_rebuilt` in steps.jsonl, if it is back before a request's last attempt "
     "(`env_service.attempts`)",
     outcome="the episode is rebuilt from its messages and ends as it would have; nothing is sampled or counted twice",
 )
@@ -182,7 +182,7 @@ def test_a_service_that_is_killed_and_comes_back_costs_nothing(own_service, undi
     event="kill -9 of the environment service between the last message and the verdict; it is away for longer than a "
     "request is tried",
     user_sees="one warning that the service is left out, one that it answers again",
-    outcome="the finished episode is rebuilt and judged as it would have been",
+    outcome="the finished episode is rebuilt and gets the same verdict",
 )
 def test_a_service_that_is_killed_before_the_verdict(own_service, undisturbed, warnings):
     def kill_in_the_background():
@@ -200,7 +200,7 @@ def test_a_service_that_is_killed_before_the_verdict(own_service, undisturbed, w
 @pytest.mark.fault(
     event="kill -9 of the environment service; nobody starts it again",
     user_sees="the run ends: how many trajectories were lost to what, which service did not answer for how long",
-    outcome="trajectories are marked `environment_unreachable`, no reward; past `seal.infra_limit` the run stops",
+    outcome="trajectories are marked `environment_unreachable` without a reward; past `seal.infra_limit` the run stops",
 )
 def test_a_service_that_stays_away_ends_the_run_with_a_sentence(own_service):
     engine = ScriptedEngine(reference_texts(), once(own_service.kill))
@@ -229,7 +229,7 @@ def test_of_two_services_one_is_killed(service, own_service, undisturbed, warnin
 
 @pytest.mark.fault(
     event="kill -9 of the service's worker processes",
-    user_sees="nothing but `env_service_worker_restarts` of the service's /metrics",
+    user_sees="only `env_service_worker_restarts` in the service's /metrics",
     outcome="the service rebuilds the episodes itself",
 )
 def test_killed_workers_are_not_noticed(own_service, undisturbed):
@@ -240,8 +240,8 @@ def test_killed_workers_are_not_noticed(own_service, undisturbed):
 
 @pytest.mark.fault(
     event="a service that comes back with other answers (other data, code or limits)",
-    user_sees="the trajectory's cause `environment_replay`, with the message that was answered otherwise",
-    outcome="the trajectory is lost and not started over; past `seal.infra_limit` the run stops",
+    user_sees="the trajectory's cause `environment_replay`, with the message that was answered differently",
+    outcome="the trajectory is lost and not retried; past `seal.infra_limit` the run stops",
 )
 def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
     state = [{"role": "user", "content": "other"}]
@@ -264,7 +264,7 @@ def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
     assert sum(verb == "create" for verb, _ in proxy.seen) == 2
 
 
-# --- the service is sick -------------------------------------------------------------
+# --- the service fails -------------------------------------------------------------
 
 
 @pytest.mark.fault(
@@ -281,7 +281,7 @@ def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
         pytest.param((200, b"{}", 60), id="silence", marks=pytest.mark.slow),
     ],
 )
-def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
+def test_a_short_failure_of_the_service_is_survived(proxy, undisturbed, answer):
     def spell():
         proxy.spoil = first(1, answer)
 
@@ -304,7 +304,7 @@ def test_a_sick_spell_is_survived(proxy, undisturbed, answer):
         pytest.param((200, b"{}", 60), "environment_timeout", id="silence", marks=pytest.mark.slow),
     ],
 )
-def test_a_sick_service_is_named_and_not_asked_for_ever(proxy, monkeypatch, answer, cause):
+def test_a_failing_service_is_named_and_not_asked_forever(proxy, monkeypatch, answer, cause):
     monkeypatch.setattr(episode, "MAX_REBUILDS", 1)
     proxy.spoil = always(answer)
     ((output, record),) = roll_out([proxy.url], ScriptedEngine(reference_texts()), *HASTY)
@@ -345,7 +345,7 @@ def test_episodes_leave_a_hanging_service(proxy, service, undisturbed, warnings)
 @pytest.mark.fault(
     event="a tool call that hangs",
     user_sees="`the call exceeded ... s` as the call's result, error class `deadline` in the evidence",
-    outcome="the worker is replaced, the call is an error of the policy's, the trajectory goes on",
+    outcome="the worker is replaced, the call counts as an error of the policy, the trajectory goes on",
 )
 def test_a_hanging_tool_call_is_an_error_of_the_call():
     hang = '<tool_call>{"name":"square_root","arguments":{"number":2,"precision":10000000}}</tool_call>'
@@ -365,10 +365,10 @@ def test_a_hanging_tool_call_is_an_error_of_the_call():
 @pytest.mark.fault(
     event="a request to the rollout engine is cancelled or aborted",
     user_sees="one warning with the trajectory's task",
-    outcome="the trajectory is started over once (`seal.rollout.attempts`)",
+    outcome="the trajectory is retried once (`seal.rollout.attempts`)",
 )
 @pytest.mark.parametrize("kind", ["cancelled", "aborted", "aborted half-way"])
-def test_a_cancelled_generation_is_started_over(service, undisturbed, kind):
+def test_a_cancelled_generation_is_retried(service, undisturbed, kind):
     done = []
 
     async def before(number):
@@ -386,7 +386,7 @@ def test_a_cancelled_generation_is_started_over(service, undisturbed, kind):
 
 @pytest.mark.fault(
     event="the rollout engine hangs or is cancelled again and again",
-    user_sees="who waited for whom, at which message and for how long",
+    user_sees="what the trajectory waited for, at which message and for how long",
     outcome="the trajectory is lost with cause `engine_timeout`, `engine_cancelled` or `trajectory_deadline`",
 )
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_an_engine_that_hangs_is_named(service, deadline, infra, words):
     overrides, open_before = ["seal.rollout.attempts=1", *deadline], service.open_episodes()
     engine = ScriptedEngine(reference_texts(), before)
     ((output, record),) = roll_out([service.url], engine, *overrides)
-    asked = len(engine.prompts)  # MIDDLE, unless this machine is so slow that the deadline came before
+    asked = len(engine.prompts)  # MIDDLE, unless the machine is so slow that the deadline came first
     assert record.infra == infra and words.format(asked=asked, answered=asked - 1) in record.infra_message
     assert output.response_mask == [0] and service.open_episodes() == open_before
 

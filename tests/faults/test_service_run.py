@@ -1,4 +1,4 @@
-"""The launcher keeps the service that it started alive, and a whole run goes on while it does."""
+"""The launcher restarts the service that it started, and the run goes on."""
 
 import json
 import os
@@ -13,11 +13,12 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from seal.launch import service as launch_service
-from seal.launch.errors import LaunchError
-from seal.launch.service import Service
+from seal import service as launch_service
+from seal.errors import LaunchError
+from seal.net import free_port
 from seal.paths import HOME
-from tests.support.launches import free_port, has_open_episodes
+from seal.service import Service
+from tests.support.launches import has_open_episodes
 
 DEADLINE_S = 900
 SMALL = (
@@ -46,7 +47,7 @@ def service_process(parent: int, port: int) -> psutil.Process:
 @pytest.mark.fault(
     event="a service that the launcher started ends again and again",
     user_sees="a warning each time with the service's last words; then one error that names its log",
-    outcome="it is started again three times a run at most, then the run ends with exit code 1",
+    outcome="it is started again up to three times per run, then the run ends with exit code 1",
 )
 def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_service, "MAX_RESTARTS", 1)

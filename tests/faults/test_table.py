@@ -1,9 +1,9 @@
-"""The table in docs/reliability.md is the one that the tests make."""
+"""The table in docs/reliability.md is current."""
 
 import subprocess
 import sys
 
-from tests.faults.table import HOME
+from tests.support.generated import HOME
 
 
 def test_the_documented_table_is_current():

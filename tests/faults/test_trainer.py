@@ -8,7 +8,9 @@ import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.utils import create_rl_sampler
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
@@ -16,6 +18,7 @@ import seal.training.plugin  # noqa: F401  registers the platform that the recip
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, verify
+from seal.training.prompts import PromptSender
 from seal.training.state import load_state
 from seal.training.stop import StopRequest, StopRequested
 from seal.training.trainer import SEALTrainer
@@ -25,7 +28,7 @@ PROMPTS, SAMPLES = 3, 2
 
 
 class Workers:
-    """Stands where verl's worker group would save: one rank, one file."""
+    """Saves in place of verl's worker group: one rank, one file."""
 
     def __init__(self, error=None):
         self.error = error
@@ -64,28 +67,64 @@ def batch(uids):
     return KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 7} for _ in keys])
 
 
-def submit(trainer, monkeypatch, uids):
-    monkeypatch.setattr(PPOTrainer, "_submit_batch_to_rollout", lambda self, prompts: len(prompts))
-    trainer._submit_batch_to_rollout(tu.get_tensordict({"uid": list(uids)}))
+class AgentLoops:
+    """Keeps the prompts that verl's agent-loop manager would roll out."""
+
+    def generate_sequences(self, prompts):
+        self.prompts = prompts
 
 
-def test_a_batch_is_in_the_order_of_prompts_and_samples_however_rollouts_ended(trainer, monkeypatch):
+def send(trainer, uids, **marks):
+    """Send prompts to the agent loops as the trainer does; returns what arrives there."""
+    loops, prompts = AgentLoops(), tu.get_tensordict({"uid": list(uids)})
+    for name, value in marks.items():
+        tu.assign_non_tensor_data(prompts, name, value)
+    PromptSender(loops, trainer._loop.omega_to_send, trainer.replay_buffer.expect).generate_sequences(prompts)
+    return loops.prompts
+
+
+def sample(trainer, monkeypatch, finished):
+    monkeypatch.setattr(ReplayBuffer, "sample", lambda self, **_: (batch(finished), {}))
+    found, _ = trainer.replay_buffer.sample(global_steps=4, partition_id="train", batch_size=PROMPTS)
+    return found
+
+
+def test_training_prompts_carry_omega_and_validation_prompts_carry_nothing(trainer):
+    training = send(trainer, ["a", "b"])
+    assert tu.get_non_tensor_data(training, "training", False) is True
+    assert tu.get_non_tensor_data(training, "omega", None) == trainer._loop.omega_to_send()
+    validation = send(trainer, ["a", "b"], validate=True)
+    assert "training" not in validation and "omega" not in validation
+
+
+def test_a_batch_is_in_the_order_of_prompts_and_samples_whichever_rollout_ended_first(trainer, monkeypatch):
     uids = ["b-1", "a-2", "c-0"]
-    submit(trainer, monkeypatch, uids)
-    ordered = trainer._balance_batch(batch(uids), {})
-    assert ordered.keys == [f"{uid}_{sample}_0" for uid in uids for sample in range(SAMPLES)]
+    send(trainer, uids)
+    ordered = sample(trainer, monkeypatch, uids)
+    assert ordered.keys == [f"{uid}_{number}_0" for uid in uids for number in range(SAMPLES)]
 
 
 @pytest.mark.fault(
-    event="A trajectory's task in an agent-loop worker raises an error that is none of infrastructure",
+    event="An agent-loop worker fails a trajectory with an error that is not a failure of infrastructure",
     user_sees="K of N trajectories of step S never came back from the agent-loop workers; their errors are in the log",
-    outcome="the run ends with code 4 instead of training on a batch filled up with padding",
+    outcome="the run ends with code 4; it does not train on a batch filled up with padding",
 )
 def test_a_batch_with_a_gap_is_refused(trainer, monkeypatch):
     uids = ["b-1", "a-2", "c-0"]
-    submit(trainer, monkeypatch, uids)
+    send(trainer, uids)
     with pytest.raises(InfrastructureFailure, match="2 of 6 trajectories of step 4 never came back"):
-        trainer._balance_batch(batch(uids[:2]), {})
+        sample(trainer, monkeypatch, uids[:2])
+
+
+def test_the_callback_of_the_recipe_hears_of_a_checkpoint_in_its_final_place(trainer, tmp_path):
+    class Callback(CheckpointCallback):
+        def on_save(self, trainer, global_step, checkpoint_dir, **_):
+            verify(Path(checkpoint_dir))
+            self.saved = (global_step, checkpoint_dir)
+
+    trainer._recipe_callback = Callback()
+    trainer._save_checkpoint()
+    assert trainer._recipe_callback.saved == (4, str(tmp_path / "checkpoints" / "global_step_4"))
 
 
 def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):

@@ -1,4 +1,4 @@
-"""One run to which everything happens, in the order of the tests, beside one that is left alone: they end the same."""
+"""One run that suffers every fault, in the order of the tests, and one undisturbed run: both end the same."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ def experiment(name, *overrides, prefix=()):
 
 @pytest.fixture(scope="module")
 def quiet():
-    """The run that is left alone."""
+    """The undisturbed run."""
     with experiment("test-fault-quiet") as run:
         done = run.finish()
         assert done.returncode == exits.FINISHED, done.stdout
@@ -50,13 +50,13 @@ def quiet():
 
 @pytest.fixture(scope="module")
 def battered():
-    """The run to which everything happens; each test starts it again where the last one ended it."""
+    """The run that suffers every fault; each test starts it again where the last one ended it."""
     with experiment("test-fault-battered") as run:
         yield run
 
 
 def strike(run, when, title, what, *, pause_s=0.05, after=1):
-    """Start the run, wait until `when` its stage is of a step beyond what is saved, and kill -9 a process."""
+    """Start the run, wait for stage `when` of a step after the saved one, and kill -9 a process."""
     before = run.saved
     launcher = run.start()
     run.wait_for(
@@ -86,8 +86,8 @@ def check_intact(run):
     event="kill -9 of the vLLM engine during rollouts",
     user_sees="N of M trajectories of this step were lost to infrastructure (engine N), or: the engine of the rollout "
     "server has died",
-    outcome="the run ends within two minutes with code 4, and the next launch resumes; nothing is trained on what is "
-    "left of the batch",
+    outcome="the run ends within two minutes with code 4, and the next launch resumes; it does not train on an "
+    "incomplete batch",
 )
 def test_the_engine_dies_in_the_rollouts(battered):
     code, error, run = strike(battered, "train", "EngineCore", "engine", after=3)
@@ -97,7 +97,7 @@ def test_the_engine_dies_in_the_rollouts(battered):
 
 @pytest.mark.fault(
     event="kill -9 of the vLLM engine between rollouts",
-    user_sees="The engine of the rollout server NAME has died; the trainer would wait for it for ever, so the run is "
+    user_sees="The engine of the rollout server NAME has died; the trainer would wait for it forever, so the run is "
     "ended",
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
@@ -109,7 +109,7 @@ def test_the_engine_dies_outside_the_rollouts(battered):
 
 @pytest.mark.fault(
     event="kill -9 of an agent-loop worker",
-    user_sees="The process of the agent-loop worker NAME has died; the trainer would wait for it for ever, so the run "
+    user_sees="The process of the agent-loop worker NAME has died; the trainer would wait for it forever, so the run "
     "is ended",
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
@@ -145,13 +145,13 @@ def test_the_training_process_is_killed(battered):
 @pytest.mark.fault(
     event="kill -9 of the trainer while it saves",
     user_sees="A process of the run has died",
-    outcome="code 4; the checkpoint before is whole and the next launch resumes from it",
+    outcome="code 4; the earlier checkpoint is whole and the next launch resumes from it",
 )
 def test_the_trainer_dies_in_a_save(battered):
     before = battered.saved
     launcher = battered.start()
     battered.wait_for(launcher, lambda: battered.processes(launcher, "ray::TaskRunner"), "the trainer")
-    # Found before it saves: a save of so small a policy takes less time than looking for a process.
+    # Found in advance: a save of such a small policy is shorter than a search for the process.
     trainer = battered.process(launcher, "ray::TaskRunner")
     battered.wait_for(launcher, (battered.checkpoints / SAVING).is_dir, "a save", 0.001)
     trainer.kill()
@@ -179,7 +179,7 @@ def test_sigterm_saves_the_last_finished_step(battered):
     assert battered.saved == wanted and battered.logged[-1] == wanted
 
 
-def test_in_the_end_it_is_the_run_that_was_left_alone(battered, quiet):
+def test_the_disturbed_run_ends_like_the_undisturbed_one(battered, quiet):
     done = battered.finish()
     assert done.returncode == exits.FINISHED, done.stdout
     assert battered.logged == quiet.logged == list(range(1, STEPS + 1))
@@ -199,7 +199,7 @@ def test_in_the_end_it_is_the_run_that_was_left_alone(battered, quiet):
 
 
 def deterministic(lines):
-    """Log lines without what a clock measured, and without rounding."""
+    """Return log lines without clock times and without rounding errors."""
     measured = ("seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean")
     return [{key: value for key, value in line.items() if key not in measured} for line in lines]
 
@@ -218,8 +218,8 @@ def weights(run):
 
 @pytest.mark.fault(
     event="kill -9 of the launcher",
-    user_sees="nothing more; the kernel ends its training process with it",
-    outcome="nothing stays behind, and the next launch resumes",
+    user_sees="no further output; the kernel ends its training process with it",
+    outcome="no process stays behind, and the next launch resumes",
 )
 def test_the_launcher_dies():
     with experiment("test-fault-launcher") as run:
@@ -235,7 +235,7 @@ def test_the_launcher_dies():
 @pytest.mark.fault(
     event="The disk is full when the trainer saves",
     user_sees="CheckpointError: The checkpoint of step N needs about X GiB; FOLDER has Y GiB free; the last whole one",
-    outcome="the run ends with code 5; the checkpoints before stay whole",
+    outcome="the run ends with code 5; the earlier checkpoints stay whole",
 )
 def test_the_disk_is_full(small_disk):
     with experiment("test-fault-disk") as run:
@@ -244,7 +244,9 @@ def test_the_disk_is_full(small_disk):
             'mount -t tmpfs -o size=40m tmpfs "$0" && "$@"; code=$?; '
             'echo left: $(ls -A "$0"); cat "$0"/latest*; exit $code'
         )
-        command = [*small_disk[:4], script, str(run.checkpoints), *run.command("trainer.save_freq=1")]
+        # The launcher must not refuse the small disk: it is the trainer that is to fill it.
+        fill = run.command("trainer.save_freq=1", "seal.min_free_gb=0")
+        command = [*small_disk[:4], script, str(run.checkpoints), *fill]
         done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == exits.CHECKPOINT, done.stdout + done.stderr
         assert re.search(r"checkpoint of step 2 needs about .* The last whole one is global_step_1", done.stdout)

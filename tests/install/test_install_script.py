@@ -19,8 +19,8 @@ def install(*arguments: str, cwd: Path = HOME, **environment: str) -> subprocess
 
 @pytest.fixture
 def copy(tmp_path):
-    """install.sh and the locks alone, so that no environment stands beside them."""
-    for name in ("install.sh", "requirements.txt", "requirements-cpu.txt"):
+    """Only install.sh and what it installs, so that no environment is next to them."""
+    for name in ("install.sh", "requirements.txt", "requirements-cpu.txt", "requirements-flash-attn.txt"):
         shutil.copy(HOME / name, tmp_path)
     return tmp_path
 
@@ -43,7 +43,8 @@ def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(c
         position(lines, "-m venv .venv"),
         position(lines, "install --no-deps --requirement requirements.txt"),
         position(lines, "--no-deps", "--editable ."),
-        position(lines, "seal.launch.flash_attn"),
+        position(lines, "--no-deps", "requirements-flash-attn.txt"),
+        position(lines, "import flash_attn"),
         position(lines, "seal.cli data prepare"),
         position(lines, "seal.launch.selfcheck"),
         position(lines, "launcher.py doctor"),
@@ -57,7 +58,7 @@ def test_cpu_installs_its_own_lock_and_no_flash_attn(copy):
     lines = planned(install("--cpu", "--dry-run", cwd=copy))
     position(lines, "--no-deps --requirement requirements-cpu.txt")
     position(lines, "vllm_alias")
-    assert not any("flash_attn" in line for line in lines)
+    assert not any("flash" in line for line in lines)
 
 
 def test_a_folder_of_wheels_takes_the_place_of_the_network(copy, tmp_path):
@@ -66,17 +67,30 @@ def test_a_folder_of_wheels_takes_the_place_of_the_network(copy, tmp_path):
     lines = planned(install("--cuda", "--wheels", str(wheels), "--dry-run", cwd=copy))
     installs = [line for line in lines if " install " in line]
     assert len(installs) >= 3 and all(f"--no-index --find-links {wheels}" in line for line in installs)
-    position(lines, "seal.launch.flash_attn", f"--wheels {wheels}")
+    position(lines, "requirements-flash-attn.txt", "--no-index")
 
 
-def test_where_conda_is_found_cuda_goes_into_the_environment_seal(copy, tmp_path):
+def test_a_flash_attn_wheel_of_ones_own_replaces_verls(copy):
+    lines = planned(install("--dry-run", cwd=copy, FLASH_ATTN_WHEEL="/wheels/flash_attn-3.whl"))
+    position(lines, "--no-deps /wheels/flash_attn-3.whl")
+    assert not any("requirements-flash-attn" in line for line in lines)
+
+
+def test_a_torch_of_the_lock_has_an_index_of_compiled_wheels():
+    """verl's wheelhouse has one index per CUDA and torch; that of requirements-flash-attn.txt is the lock's."""
+    pins = dict(line.split("==") for line in (HOME / "requirements.txt").read_text().splitlines() if "==" in line)
+    cuda, torch = ("".join(pins["cuda-toolkit"].split(".")[:2]), ".".join(pins["torch"].split(".")[:2]))
+    assert f"/cu{cuda}/torch{torch}/simple/" in (HOME / "requirements-flash-attn.txt").read_text()
+
+
+def test_if_conda_is_found_cuda_goes_into_the_environment_seal(copy, tmp_path):
     conda = tmp_path / "bin" / "conda"
     conda.parent.mkdir()
     conda.write_text('#!/bin/sh\n[ "$1" = env ] && echo "base /opt/conda"\n[ "$1" = info ] && echo /\nexit 0\n')
     conda.chmod(0o755)
     path = f"{conda.parent}:{os.environ['PATH']}"
     lines = planned(install("--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1"))
-    position(lines, "conda create", "--name seal", "python=3.11")
+    position(lines, "conda create", "--name seal", "python=3.12")
     assert all("--name seal python" in line for line in lines if " -m pip " in line)
     position(planned(install("--dry-run", cwd=copy, PATH=path)), "-m venv .venv")
     position(planned(install("--cpu", "--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1")), "-m venv .venv")

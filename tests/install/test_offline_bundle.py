@@ -1,4 +1,4 @@
-"""A machine without a network gets everything in pieces, and installs from them alone."""
+"""A machine without a network gets everything in pieces, and installs only from them."""
 
 import hashlib
 import io
@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
-
-from seal.launch.wheel import VERSION
 
 HOME = Path(__file__).resolve().parents[2]
 PIECE = 60 * 2**20
@@ -40,25 +39,31 @@ def test_a_wrong_option_is_named_in_one_sentence(tmp_path, arguments, named):
     assert not (tmp_path / "bundle").exists()
 
 
-def test_where_no_wheel_of_flash_attn_fits_a_bundle_holds_its_source(package_index, tmp_path):
-    """With a lock of what flash-attn's source needs to name itself, as the whole one is gigabytes."""
-    home, out = tmp_path / "seal", tmp_path / "bundle"
-    for name in ("scripts/offline_bundle.sh", "seal/__init__.py", "seal/launch/__init__.py", "seal/launch/wheel.py"):
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HOME / name, home / name)
+@pytest.mark.parametrize("published", [True, False], ids=["a wheel", "no wheel"])
+def test_a_bundle_holds_the_wheel_of_flash_attn_if_there_is_one(package_index, tmp_path, published):
+    """With a lock of one small package, because the whole one is gigabytes."""
+    home, out, wheel = tmp_path / "seal", tmp_path / "bundle", tmp_path / "flash_attn-2.8.3-py3-none-any.whl"
+    (home / "scripts").mkdir(parents=True)
+    shutil.copy(HOME / "scripts" / "offline_bundle.sh", home / "scripts")
     pins = (HOME / "requirements.txt").read_text().splitlines()
-    needed = [pin for pin in pins if pin.split("==")[0] in ("setuptools", "packaging", "psutil", "ninja")]
-    (home / "requirements.txt").write_text("\n".join(needed) + "\n")
+    (home / "requirements.txt").write_text(next(pin for pin in pins if pin.startswith("packaging==")) + "\n")
+    if published:
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(
+                "flash_attn-2.8.3.dist-info/METADATA", "Metadata-Version: 2.1\nName: flash_attn\nVersion: 2.8.3\n"
+            )
+            archive.writestr(
+                "flash_attn-2.8.3.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr("flash_attn-2.8.3.dist-info/RECORD", "")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    wheel = str(tmp_path / "flash_attn-0-py3-none-any.whl")
-    done = bundle("--cuda", "--out", str(out), "--python", version, home=home, FLASH_ATTN_WHEEL=wheel)
+    done = bundle("--cuda", "--out", str(out), "--python", version, home=home, FLASH_ATTN_WHEEL=str(wheel))
     assert done.returncode == 0, done.stderr
-    assert "its source" in done.stdout and wheel in done.stdout
-    with tarfile.open(
-        fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in sorted(out.glob("chunk.*"))))
-    ) as held:
-        names = {name.removeprefix("wheels/") for name in held.getnames()}
-    assert f"flash_attn-{VERSION}.tar.gz" in names and len(names) == 2 + len(needed)
+    assert (f"flash-attn: {wheel.name}" if published else "flash-attn: left out") in done.stdout
+    pieces = b"".join(piece.read_bytes() for piece in sorted(out.glob("chunk.*")))
+    with tarfile.open(fileobj=io.BytesIO(pieces)) as bundled:
+        names = {name.removeprefix("wheels/") for name in bundled.getnames()}
+    assert (wheel.name in names) == published and len(names) == 2 + published
 
 
 @pytest.mark.slow

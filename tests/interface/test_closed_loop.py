@@ -12,8 +12,10 @@ from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import diagnose
 from seal.interface.cues import Omega, catalogue, observe_start
-from seal.interface.evolve import EvolveSettings, evolve
-from seal.reweighting import ReweightSettings, initial_rho, update_rho, weights
+from seal.interface.evolve import evolve, initial_omega
+from seal.reweighting import initial_rho, update_rho, weights
+from seal.settings.interface import EvolveSettings
+from seal.settings.reweighting import ReweightSettings
 
 TOOLS = documents("GorillaFileSystem")
 SAY, CALLS = ActionEvidence(), ActionEvidence((CallEvidence("ls", {}, True, result="{}"),))
@@ -39,7 +41,7 @@ class ScriptedPolicy:
 def run():
     """Log lines of a run, one a step."""
     policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(), ReweightSettings()
-    omega, profile, rho, lines = settings.initial_omega(), Profile.empty(3), initial_rho(reweighting), []
+    omega, profile, rho, lines = initial_omega(settings), Profile.empty(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
         prompt = observe_start("tools: ls", TOOLS, omega, "base", True)
         batch = []

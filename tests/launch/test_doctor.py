@@ -1,4 +1,4 @@
-"""`launcher.py doctor`: what is there, what is missing, what to type."""
+"""`launcher.py doctor`: what was found, what is missing, how to fix it."""
 
 import json
 import os
@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from seal.launch import doctor
-from seal.launch.doctor import Torch, examine
+from seal.launch import devices, doctor
+from seal.launch.devices import Torch
+from seal.launch.doctor import examine
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from tests.support.launches import free_url
@@ -27,10 +28,10 @@ def run_doctor(*arguments: str) -> subprocess.CompletedProcess:
 def rows(output: str) -> dict[str, tuple[str, str]]:
     """Mark and the rest of each first line of the table, by what it is about."""
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if line.startswith("│")]
-    return {what: (mark, found + mend) for mark, what, found, mend in cells if what}
+    return {what: (mark, found + fix) for mark, what, found, fix in cells if what}
 
 
-def test_a_broken_model_path_is_what_stands_in_the_way():
+def test_a_broken_model_path_is_the_one_problem():
     url = f"env_service.env_url={free_url()}"
     done = run_doctor("--conf", "exp/quickstart.yaml", "--", "actor_rollout_ref.model.path=/nowhere/model", url)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
@@ -39,7 +40,7 @@ def test_a_broken_model_path_is_what_stands_in_the_way():
     assert "/nowhere/model" in found["model"][1]
     assert {"Python", "torch", "verl", "ray", "plugins", "disk", "shared memory", "service", "data"} <= found.keys()
     assert "--with-bfcl" in found["service"][1]
-    assert "1 of" in done.stdout
+    assert "1 problem blocks exp/quickstart.yaml" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -54,39 +55,41 @@ def test_a_recipe_that_cannot_be_composed_is_a_finding(arguments, named):
 
 def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypatch):
     nothing = json.dumps({"cuda": None, "gpus": []})
-    monkeypatch.setattr(doctor, "_python", lambda *_: subprocess.CompletedProcess([], 0, nothing, ""))
+    answer = subprocess.CompletedProcess([], 0, nothing, "")
+    for module in (doctor, devices):
+        monkeypatch.setattr(module, "run_python", lambda *_, **__: answer)
     findings = {finding.what: finding for finding in examine(HOME / "exp" / "SEAL.yaml", [], Torch(cuda=None))}
-    assert findings["torch"].stops and "--cuda" in findings["torch"].mend
-    assert findings["GPUs"].stops and findings["devices"].stops
-    assert not findings["flash-attn"].stops
+    assert findings["torch"].blocks and "--cuda" in findings["torch"].fix
+    assert findings["GPUs"].blocks and findings["devices"].blocks
+    assert not findings["flash-attn"].blocks
     joined = ["++ray_kwargs.ray_init.address=10.0.0.1:6379"]
     findings = examine(HOME / "exp" / "SEAL.yaml", joined, Torch(cuda="13.0"))
-    assert not next(finding for finding in findings if finding.what == "GPUs").stops
+    assert not next(finding for finding in findings if finding.what == "GPUs").blocks
 
 
 def test_gpus_are_named_with_their_memory():
     finding = doctor._gpus(Torch(cuda="13.0", gpus=(("NVIDIA H100", 80 << 30), ("NVIDIA H100", 80 << 30))))
-    assert "2: NVIDIA H100 80 GiB" in finding.found and not finding.mend
+    assert "2: NVIDIA H100 80 GiB" in finding.found and not finding.fix
 
 
 def test_a_driver_that_hangs_is_a_finding(monkeypatch, tmp_path):
-    """nvidia-smi waits for ever where a GPU has fallen off the bus."""
+    """nvidia-smi waits forever if a GPU has fallen off the bus."""
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(doctor, "DRIVER_DEADLINE_S", 0.5)
     finding = doctor._gpus(Torch(cuda="13.0"))
-    assert finding.stops and "nvidia-smi" in finding.found and "no answer" in finding.mend
+    assert finding.blocks and "nvidia-smi" in finding.found and "no answer" in finding.fix
 
 
 def test_memory_is_measured_against_the_recipe_s_own_figure():
     recipes = [HOME / "exp" / f"{name}.yaml" for name in ("SEAL_1gpu", "SEAL", "quickstart")]
     one_gpu, four, none = (compose_recipe(recipe, []).seal.min_memory_gb for recipe in recipes)
     assert one_gpu > four > none
-    assert not doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1"])).mend
+    assert not doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1"])).fix
     finding = doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1000000"]))
-    assert "seal.min_memory_gb=1000000" in finding.mend and not finding.stops
+    assert "seal.min_memory_gb=1000000" in finding.fix and not finding.blocks
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -108,7 +111,7 @@ def services(*urls: str):
     return list(doctor._services(config))
 
 
-def test_each_service_address_is_looked_at():
+def test_each_service_address_is_examined():
     server = HTTPServer(("127.0.0.1", 0), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with socket.socket() as silent:
@@ -117,16 +120,16 @@ def test_each_service_address_is_looked_at():
         other = f"http://127.0.0.1:{server.server_port}"
         found = services(free_url(), taken, other)
     server.shutdown()
-    assert [finding.stops for finding in found] == [False, True, True]
-    assert "data/manifest.json" in found[2].mend and "env_service.env_url" in found[1].mend
+    assert [finding.blocks for finding in found] == [False, True, True]
+    assert "data/manifest.json" in found[2].fix and "env_service.env_url" in found[1].fix
 
 
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
     config = compose_recipe(QUICKSTART, [])
-    assert not doctor._shared_memory(config).stops
+    assert not doctor._shared_memory(config).blocks
     bucket = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=100000000"
     finding = doctor._shared_memory(compose_recipe(QUICKSTART, [bucket]))
-    assert finding.stops and "--shm-size" in finding.mend
+    assert finding.blocks and "--shm-size" in finding.fix
 
 
 def test_an_interpreter_without_the_packages_says_what_to_run():

@@ -10,14 +10,15 @@ import psutil
 import pytest
 from rich.console import Console
 
-from seal.launch import preflight, resume
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
+from seal.launch import preflight
+from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.recipe import compose_recipe
-from seal.launch.resume import Start
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.training.checkpoints import Checkpoints, Retention
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step
 
@@ -35,7 +36,13 @@ STEP = {
 
 def test_a_step_is_one_line():
     line = step_line(STEP)
-    assert "reward 0.500" in line and "pass 50%" in line and "w 1.25" in line and "21 s (gen 5 update 9)" in line
+    assert (
+        "reward 0.500" in line
+        and "6 groups with signal" in line
+        and "pass 50%" in line
+        and "w 1.25" in line
+        and "21 s (gen 5 update 9)" in line
+    )
     assert "missing_tool_call" not in line and "\n" not in line
     assert "infra 2" in step_line({**STEP, "infra": {"engine": 2}})
 
@@ -55,7 +62,7 @@ def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
     assert "step    3" in console.export_text()
 
 
-def test_a_run_that_does_not_get_on_is_ended_and_says_who_waits_for_whom(tmp_path):
+def test_a_run_that_makes_no_progress_is_ended_and_says_who_waits_for_whom(tmp_path):
     log = RunLog(tmp_path)
     polls = iter(range(100))
 
@@ -108,7 +115,7 @@ def config(tmp_path):
 @pytest.fixture
 def saved(tmp_path):
     """Save checkpoints of the run."""
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", Retention(keep_last=9))
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", CheckpointSettings(keep_last=9))
     return lambda *steps: [write_step(checkpoints, step) for step in steps]
 
 
@@ -118,29 +125,38 @@ def validated(tmp_path, step):
     path.touch()
 
 
-def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, tmp_path, saved):
-    assert resume.prepare(config, "auto", LAST) == Start(0) and config.trainer.val_before_train
+def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, saved):
+    start = find_start(config, "auto", LAST)
+    assert start == Start(0) and not start.settings
     saved(10)
-    assert resume.prepare(config, "auto", LAST) == Start(10) and not config.trainer.val_before_train
+    start = find_start(config, "auto", LAST)
+    assert start == Start(10) and start.settings == {"val_before_train": False, "val_only": False}
 
 
 def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
     config.trainer.test_freq = 10
     saved(10)
-    assert resume.prepare(config, "auto", LAST) == Start(10) and config.trainer.val_before_train
+    assert find_start(config, "auto", LAST).settings["val_before_train"]
     validated(tmp_path, 10)
-    assert resume.prepare(config, "auto", LAST) == Start(10) and not config.trainer.val_before_train
+    assert not find_start(config, "auto", LAST).settings["val_before_train"]
 
 
 def test_a_complete_run_is_not_trained_again(config, tmp_path, saved):
     assert preflight.total_steps(config) == LAST
     saved(LAST)
-    assert not resume.prepare(config, "auto", LAST).complete and config.trainer.val_only
-    config.trainer.val_only = False
+    start = find_start(config, "auto", LAST)
+    assert not start.complete and start.settings["val_only"]
     validated(tmp_path, LAST)
-    assert resume.prepare(config, "auto", LAST).complete
-    with pytest.raises(LaunchError, match="holds a run already"):
-        resume.prepare(config, "never", LAST)
+    assert find_start(config, "auto", LAST).complete
+    with pytest.raises(LaunchError, match="already holds a run"):
+        find_start(config, "never", LAST)
+
+
+def test_finding_the_start_changes_no_setting(config, saved):
+    saved(10)
+    before = config.copy()
+    find_start(config, "auto", LAST)
+    assert config == before
 
 
 def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
@@ -151,14 +167,15 @@ def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
 
 def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     other = tmp_path / "other"
-    write_step(Checkpoints(other, Retention()), 4)
-    assert resume.prepare(config, str(other / "global_step_4"), LAST) == Start(4)
-    assert (config.trainer.resume_mode, config.trainer.val_before_train) == ("resume_path", True)
+    write_step(Checkpoints(other, CheckpointSettings()), 4)
+    start = find_start(config, str(other / "global_step_4"), LAST)
+    assert start == Start(4)
+    assert start.settings == {"resume_mode": "resume_path", "resume_from_path": str(other / "global_step_4")}
 
 
-def test_a_path_that_is_no_checkpoint_is_named(config):
-    with pytest.raises(LaunchError, match="--resume nowhere is no checkpoint"):
-        resume.prepare(config, "nowhere", LAST)
+def test_a_path_that_is_not_a_checkpoint_is_named(config):
+    with pytest.raises(LaunchError, match="--resume nowhere is not a checkpoint"):
+        find_start(config, "nowhere", LAST)
 
 
 def test_the_selfcheck_finds_this_environment_ready():

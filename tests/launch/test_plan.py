@@ -10,7 +10,7 @@ from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 
 EXP = HOME / "exp"
-RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
+RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
 SEAL = compose_recipe(EXP / "SEAL.yaml", [])
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 

@@ -1,21 +1,23 @@
-"""What a launcher refuses before anything starts: one sentence that names the key and the mend."""
+"""What a launcher refuses before anything starts: one sentence that names the key and the fix."""
 
 import json
+import threading
 from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
+from seal.errors import LaunchError
 from seal.launch import preflight
-from seal.launch.cluster import Cluster, Node, authentication_modes
-from seal.launch.errors import LaunchError
+from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import compose_recipe
-from seal.launch.service import Service, require_services, service_urls
 from seal.paths import HOME
-from seal.training.cluster import OF_A_NEW_CLUSTER, prepare
+from seal.service import Service, require_services, service_urls
+from seal.training.cluster import SIZES, prepare
 from tests.support.launches import free_url
-from tests.support.stub_server import answering, service_that_answers
+from tests.support.stub_server import service_that_answers
 
 POLICY = HOME / "data" / "quickstart_policy"
 MODEL = "actor_rollout_ref.model"
@@ -59,7 +61,7 @@ def policy(tmp_path, **changes):
         ("trainer.nnodes", 2, "RAY_ADDRESS"),
         ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
-        ("seal.diagnosis.taxonomy", "papper", "choose one of: paper, release"),
+        ("seal.diagnosis.taxonomy", "papper", "must be one of paper, release"),
         ("seal.diagnosis.window", 0, "seal.diagnosis.window is 0"),
         ("seal.infra_limit", 0, "seal.infra_limit is 0"),
         ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5"),
@@ -75,21 +77,71 @@ def test_what_cannot_run_is_named(config, key, value, named):
     assert named in refused(config)
 
 
-def test_a_model_of_the_hub_is_looked_at_before_the_start(config, monkeypatch):
+def use_hub(monkeypatch, url: str) -> None:
+    """What HF_ENDPOINT sets when the library is imported."""
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A Hugging Face hub and an empty cache: its answers, by model, are a configuration or a refusal."""
+    answers = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            model = self.path.removeprefix("/").split("/resolve/")[0]
+            answer = answers.get(model, "RepoNotFound")
+            body = b"" if isinstance(answer, str) else json.dumps(answer).encode()
+            self.send_response(403 if answer == "GatedRepo" else 200 if body else 404)
+            if isinstance(answer, str):
+                self.send_header("X-Error-Code", answer)
+            self.send_header("X-Repo-Commit", "0" * 40)
+            self.send_header("ETag", f'"{hash(body):x}"')
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_GET = do_HEAD
+
+        def log_message(self, *_):
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    use_hub(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    yield answers
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch):
+    check = preflight.CHECKS["model"]
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
-    assert "HF_HUB_OFFLINE" in refused(config, preflight.CHECKS["model"])
+    assert "HF_HUB_OFFLINE" in refused(config, check)
     config.seal.process_env.HF_HUB_OFFLINE = "0"
-    model = {"max_position_embeddings": 2048, "num_attention_heads": 4}
-    with answering({"/Somebody/small/resolve/main/config.json": model}) as url:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
-        preflight.check(config)
-        model["max_position_embeddings"] = 1024
-        assert "1024 positions" in refused(config, preflight.CHECKS["model"])
-        OmegaConf.update(config, f"{MODEL}.path", "Somebody/smal")
-        assert "answers 404" in refused(config, preflight.CHECKS["model"])
-    assert "does not answer" in refused(config, preflight.CHECKS["model"])
+    hub["Somebody/small"] = {"max_position_embeddings": 2048, "num_attention_heads": 4}
+    preflight.check(config)
+    hub["Somebody/short"] = {"max_position_embeddings": 1024}
+    for model, named in (
+        ("Somebody/short", "1024 positions"),
+        ("Somebody/smal", "answers 404"),
+        ("Somebody/gated", "is gated: accept its terms at http://127.0.0.1"),
+    ):
+        hub["Somebody/gated"] = "GatedRepo"
+        OmegaConf.update(config, f"{MODEL}.path", model)
+        assert named in refused(config, check)
+    use_hub(monkeypatch, free_url())
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between the attempts of a hub that does not answer
+    OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
+    check(config)  # from the cache
+    OmegaConf.update(config, f"{MODEL}.path", "Somebody/other")
+    assert "does not answer" in refused(config, check)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "HF_HUB_OFFLINE is set" in refused(config, preflight.CHECKS["model"])
+    assert "HF_HUB_OFFLINE is set" in refused(config, check)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +194,18 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
 @pytest.mark.parametrize(
     ("cluster", "named"),
     [
-        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8)), taken=True), "Another run"),
-        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 4)), taken=False), "trainer.nnodes=2"),
-        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 16, 8)), taken=False), "--num-cpus=26"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8)), in_use=True), "Another run"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 4)), in_use=False), "trainer.nnodes=2"),
+        (Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 16, 8)), in_use=False), "--num-cpus=26"),
         (
-            Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8), Node("10.0.0.3", 0, 0)), taken=False),
+            Cluster((Node("10.0.0.1", 64, 8), Node("10.0.0.2", 64, 8), Node("10.0.0.3", 0, 0)), in_use=False),
             "and 1 on any",
         ),
-        (Cluster((Node("10.0.0.1", 26, 8), Node("10.0.0.2", 26, 8)), taken=False), "env_service.env_url"),
+        (Cluster((Node("10.0.0.1", 26, 8), Node("10.0.0.2", 26, 8)), in_use=False), "env_service.env_url"),
     ],
 )
 def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, named):
-    monkeypatch.setattr(preflight, "look_at", lambda address: cluster)
+    monkeypatch.setattr(preflight, "inspect_cluster", lambda address: cluster)
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.trainer.nnodes, config.trainer.n_gpus_per_node = 2, 8
     assert named in refused(config, preflight.CHECKS["devices"])
@@ -192,7 +244,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
     prepare(config, shell)
     arguments = config.ray_kwargs.ray_init
-    assert not set(arguments) & set(OF_A_NEW_CLUSTER)
+    assert not set(arguments) & set(SIZES)
     environment = dict(arguments.runtime_env.env_vars)
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"

@@ -10,8 +10,7 @@ from omegaconf import OmegaConf
 from seal.launch.plan import step_plan
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import write_record
-from seal.launch.replay import Replay
+from seal.launch.record import Replay, write_record
 from seal.paths import HOME
 from tests.support.launches import launch
 

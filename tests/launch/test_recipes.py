@@ -1,6 +1,5 @@
 """Recipes compose, say what is wrong in one sentence, and differ only where they say."""
 
-from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,18 +9,17 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
-from seal.data.selection import Selection
+from seal.errors import LaunchError
 from seal.interface.cues import catalogue
-from seal.interface.evolve import EvolveSettings
-from seal.launch.errors import LaunchError
+from seal.interface.evolve import initial_omega
 from seal.launch.recipe import compose_recipe
+from seal.launch.verl_keys import field_types
 from seal.paths import HOME
-from seal.reweighting import ReweightSettings
-from seal.rollout.settings import RolloutSettings
-from seal.training.closed_loop import LoopSettings
+from seal.settings import EnvServiceSettings, SealSettings
+from seal.settings.base import recipe_defaults
 
 EXP = HOME / "exp"
-RECIPES = [path for folder in ("", "ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
+RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
@@ -47,9 +45,7 @@ def composed(recipe: Path) -> DictConfig:
 @every_recipe
 def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
     config = composed(recipe)
-    settings = OmegaConf.to_container(config.seal)
-    LoopSettings.from_config(settings)
-    RolloutSettings(**settings["rollout"])
+    assert SealSettings.of(config).seed == 0 and EnvServiceSettings.of(config).env_type == "bfcl"
     assert config.trainer.v1.trainer_mode == "seal"
 
 
@@ -116,11 +112,11 @@ def test_one_gpu_makes_the_same_updates_as_four():
 
 
 def test_the_released_recipe_is_the_public_releases():
-    config = composed(EXP / "SEAL_released.yaml").seal
-    loop = LoopSettings.from_config(OmegaConf.to_container(config))
+    config = SealSettings.of(composed(EXP / "SEAL_released.yaml"))
+    evolve = config.interface.evolve
     assert config.diagnosis.taxonomy == "release"
-    assert loop.evolve.initial_omega().cues == ("schema_required", "schema_types", "schema_values", "schema_format")
-    assert not loop.evolve.enabled and loop.reweighting.dynamic and loop.closed_loop
+    assert initial_omega(evolve).cues == ("schema_required", "schema_types", "schema_values", "schema_format")
+    assert not evolve.enabled and config.reweighting.dynamic and config.closed_loop
     assert {config.data.train.scheme, *(part.scheme for part in config.data.val)} == {"released_ids"}
 
 
@@ -156,14 +152,13 @@ def test_the_toolace_template_writes_what_the_package_sends():
 
 
 def test_the_shared_recipe_shows_every_setting_with_its_default():
-    config = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []).seal)
-    train = config["data"]["train"]
-    assert set(train) == {field.name for field in fields(Selection)}
-    assert Selection.from_config(train) == Selection()
-    assert RolloutSettings(**config["rollout"]) == RolloutSettings()
-    for shown, settings in ((config["interface"]["evolve"], EvolveSettings), (config["reweighting"], ReweightSettings)):
-        assert set(shown) == {field.name for field in fields(settings)}
-        assert settings.from_config(shown) == settings()
+    config = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []))
+    changed = {"name", "run_dir", "process_env", "logprob_mean_tolerance", "min_free_gb", "min_memory_gb"}
+    defaults = recipe_defaults(SealSettings)
+    assert list(config["seal"]) == list(defaults)
+    assert {key for key, value in config["seal"].items() if value != defaults[key]} == {*changed, "rollout"}
+    assert config["seal"]["rollout"] == {**defaults["rollout"], "seed": 0}
+    assert config["env_service"] == recipe_defaults(EnvServiceSettings)
 
 
 def test_overrides_reach_the_configuration():
@@ -200,22 +195,55 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
-        ("seal.enabled=off", "true or false"),
-        ("seal.closed_loop=no", "true or false"),
-        ("seal.checkpoints.keep_best=1", "true or false"),
-        ("seal.enabled=null", "true or false"),
-        ("actor_rollout_ref.actor.use_kl_loss=yes", "true or false"),
-        ("actor_rollout_ref.actor.optim.lr=fast", "a number"),
-        ("seal.seed=abc", "a number"),
-        ("trainer.total_epochs=true", "a number"),
-        ("+reweighting.rho.pass=2", "no block"),
+        ("seal.enabled=off", "must be true or false"),
+        ("seal.checkpoints.keep_best=1", "must be true or false"),
+        ("seal.enabled=null", "must be true or false"),
+        ("seal.seed=abc", "must be a whole number"),
+        ("seal.diagnosis.taxonomy=papper", "must be one of paper, release"),
+        ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
+        ("seal.interface.evolve.initial=[song]", "known cues: schema_required"),
+        ("+seal.reweighting.rho.odd=2", "unknown label 'odd'"),
+        ("+seal.reweighting.alfa=2", "did you mean seal.reweighting.alpha?"),
+        ("+reweighting.rho.pass=2", "is not a block"),
+        ("actor_rollout_ref.actor.use_kl_loss=yes", "must be true or false"),
+        ("actor_rollout_ref.actor.optim.lr=fast", "must be a number"),
+        ("actor_rollout_ref.rollout.n=1.5", "must be a whole number"),
+        ("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=x", "must be a whole number"),
+        ("data.train_batch_size=x", "must be a whole number of at least 1"),
+        ("ray_kwargs.ray_init.num_cpus=few", "must be a whole number of at least 1, or null"),
+        ("trainer.n_gpus_per_node=two", "must be a whole number of at least 1"),
+        ("trainer.nnodes=true", "must be a whole number of at least 1"),
+        ("trainer.total_epochs=true", "must be a whole number of at least 1"),
+        ("trainer.total_training_steps=abc", "must be a whole number of at least 1, or null"),
+        ("algorithm.filter_groups.enable=true", "before their labels reach C_t"),
+        ("actor_rollout_ref.rollout.trace.backend=mlflow", "records no trace"),
     ],
 )
-def test_what_the_defaults_would_not_read_is_refused(override, wanted):
+def test_a_value_that_nothing_could_use_is_refused(override, wanted):
     with pytest.raises(LaunchError) as error:
         compose_recipe(HOME / "exp" / "SEAL.yaml", [override])
-    assert override.split("=")[0].removesuffix(".rho.pass").lstrip("+") in str(error.value)
-    assert wanted in str(error.value)
+    sentence = str(error.value)
+    assert sentence.startswith(f"The override {override!r} does not fit {HOME}/exp/SEAL.yaml: ")
+    assert wanted in sentence and "\n" not in sentence
+
+
+def test_a_wrong_value_in_a_recipe_names_the_file(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("defaults: [quickstart, _self_]\nseal: {seed: abc}\n")
+    with pytest.raises(LaunchError) as error:
+        compose_recipe(mine, ["trainer.total_epochs=2"])
+    assert str(error.value) == f"{mine}: seal.seed is 'abc'; it must be a whole number."
+
+
+def test_verls_types_are_those_of_its_own_dataclasses():
+    from dataclasses import fields
+
+    from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig, RolloutConfig
+
+    for cls in (FSDPActorConfig, FSDPOptimizerConfig, RolloutConfig):
+        found = field_types(cls.__name__)
+        scalars = {bool, int, float, bool | None, int | None, float | None}
+        assert set(found) == {field.name for field in fields(cls) if field.type in scalars}
 
 
 def test_one_clip_ratio_is_both():
@@ -232,7 +260,7 @@ def test_paper_settings_are_the_shared_defaults():
     assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.2, 10)
     assert (actor.optim.clip_grad, actor.loss_agg_mode, actor.entropy_coeff) == (1.0, "token-mean", 0)
     assert (rollout.n, rollout.temperature, rollout.val_kwargs.temperature) == (8, 1.0, 0)
-    assert asdict(ReweightSettings())["w_max"] == config.seal.reweighting.w_max == 2.0
+    assert config.seal.reweighting.w_max == 2.0
 
 
 CHANGES = {
@@ -256,7 +284,7 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_has_a_recipe_of_its_own(name):
-    ablated = compose_recipe(EXP / "ablations" / f"{name}.yaml", [])
+    ablated = compose_recipe(EXP / "paper_ablations" / f"{name}.yaml", [])
     assert ablated == compose_recipe(EXP / "SEAL.yaml", [f"ablation={name}"])
 
 
@@ -267,8 +295,8 @@ def test_an_ablation_of_a_backbone_keeps_both():
 
 
 def test_without_the_closed_loop_the_interface_is_there_and_stays():
-    settings = OmegaConf.to_container(compose_recipe(EXP / "ablations" / "without_closed_loop.yaml", []).seal)
-    cues = LoopSettings.from_config(settings).evolve.initial_omega().cues
+    settings = SealSettings.of(compose_recipe(EXP / "paper_ablations" / "without_closed_loop.yaml", []))
+    cues = initial_omega(settings.interface.evolve).cues
     assert {catalogue()[name].kind for name in cues} == {"schema", "feedback"}
     assert len(cues) == sum(cue.kind != "guideline" for cue in catalogue().values())
 

@@ -7,11 +7,10 @@ from uuid import uuid4
 import pytest
 from omegaconf import OmegaConf
 
-from seal.launch.errors import LaunchError
+from seal.errors import LaunchError
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import add_service, write_record
-from seal.launch.replay import Replay
+from seal.launch.record import Replay, add_service, write_record
 from seal.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"

@@ -14,8 +14,8 @@ import pytest
 import requests
 
 from seal.interface.cues import Omega
+from seal.net import free_port
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
-from tests.support.launches import free_port
 
 HOME = Path(__file__).resolve().parents[2]
 TASK = "multi_turn_base_0"

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,16 +14,11 @@ import psutil
 import requests
 
 from seal import exits
-from seal.launch.lock import LOCK_FILE
+from seal.launch.folder import LOCK_FILE
+from seal.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def free_url() -> str:

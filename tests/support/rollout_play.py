@@ -23,12 +23,12 @@ from verl.workers.rollout.replica import TokenOutput
 
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.launch.recipe import compose_recipe
+from seal.net import free_port
 from seal.paths import HOME
 from seal.policy.dialogue import play_reference
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.services import shared_services
-from tests.support.launches import free_port
 
 TASK = "multi_turn_base_0"
 START_DEADLINE_S = 120
@@ -110,7 +110,7 @@ Before = Callable[[int], Awaitable[TokenOutput | None]]
 
 
 class ScriptedEngine:
-    """Stands where verl's server client stands; each trajectory is told the same messages, as tokens.
+    """Replaces verl's server client; every trajectory gets the same messages, as tokens.
 
     before: awaited with the number of the message (from 1) that is asked for; it may
     wait, raise, kill something, or give another answer.
@@ -148,7 +148,7 @@ def roll_out(
     trajectories: int = 1,
     omega: dict[str, Any] | None = None,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
-    """Play a task so many times at once; the outputs in the order of their session ids."""
+    """Play a task several times at once; return the outputs in the order of their session ids."""
     config = recipe(
         f"env_service.env_url=[{','.join(urls)}]",
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",

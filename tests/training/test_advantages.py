@@ -185,12 +185,15 @@ def test_the_mean_difference_has_a_limit_of_its_own(step):
         played.trainer._compute_advantage(played.batch, {})
 
 
-def test_what_infrastructure_lost_is_in_no_figure_of_a_validation(step):
+def test_what_infrastructure_lost_is_in_no_figure_of_a_validation(step, tmp_path):
     rows = [("a", 0, 1.0, None), ("b", 0, 0.0, "engine"), ("c", 0, 0.0, None), ("d", 0, 0.0, "environment_busy")]
     records = [
         TrajectoryRecord(f"multi_turn_base_{uid}", "base", "base", "eval", sample, score, infra=infra).to_json()
         for uid, sample, score, infra in rows
     ]
     infos = {"reward": [score for *_, score, _ in rows], "seal": records}
-    figures = step().trainer._val_metrics_update(["base"] * 4, [uid for uid, *_ in rows], infos, [3] * 4)
+    trainer = step("seal.infra_limit=0.5").trainer
+    figures = trainer._val_metrics_update(["base"] * 4, [uid for uid, *_ in rows], infos, [3] * 4)
     assert figures["val-core/base/reward/mean@1"] == 0.5 and figures["seal/val/infra"] == 2
+    assert figures["seal/val/average"] == 0.5
+    assert len((tmp_path / "validation_log" / "1.jsonl").read_text().splitlines()) == 4

@@ -5,21 +5,20 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from omegaconf import OmegaConf
 
 from seal.diagnosis.profile import Profile
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.closed_loop import ClosedLoop, LoopSettings, TokenWeights
+from seal.settings import SealSettings
+from seal.training.closed_loop import ClosedLoop, TokenWeights
 from seal.training.group import mark_groups
 from seal.training.watch import InfrastructureFailure, InfrastructureWatch
 
 
 @cache
-def settings(*overrides: str) -> LoopSettings:
-    config = compose_recipe(HOME / "exp" / "SEAL.yaml", list(overrides))
-    return LoopSettings.from_config(OmegaConf.to_container(config.seal))
+def settings(*overrides: str) -> SealSettings:
+    return SealSettings.of(compose_recipe(HOME / "exp" / "SEAL.yaml", list(overrides)))
 
 
 def record(sample: int, labels=("state_mismatch",), score=0.0, **changes) -> TrajectoryRecord:

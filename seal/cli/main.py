@@ -1,0 +1,113 @@
+"""The command `seal`. Each subcommand is a module of this package, imported only when it is used.
+
+A module `seal.cli.NAME` has an `app`, a typer.Typer without completion of its own: one
+command, or several as a group. Exit code 2: the command line cannot be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from dotenv import load_dotenv
+from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
+
+from seal import __version__, exits
+from seal.paths import HOME
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How the help lists a command: its section and one sentence."""
+
+    section: str
+    summary: str
+
+
+TRAINING, RESULTS, PARTS = "Training", "Results", "Parts"
+COMMANDS = {
+    "train": Entry(TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation."),
+    "doctor": Entry(TRAINING, "Check whether a recipe can run on this machine, and say how to fix what is missing."),
+    "plan": Entry(TRAINING, "Print the rows, batches and token budgets of a recipe's training step."),
+    "settings": Entry(TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning."),
+    "report": Entry(RESULTS, "Summarise a run as text and as a page."),
+    "stats": Entry(RESULTS, "Tabulate and compare validation logs."),
+    "evaluate": Entry(RESULTS, "Evaluate a model, checkpoint or endpoint on the benchmark."),
+    "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
+    "serve": Entry(PARTS, "Start the environment service."),
+    "data": Entry(PARTS, "Prepare, check and select the tasks."),
+    "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists COMMANDS without importing them, and imports the one that is used."""
+
+    def list_commands(self, ctx) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx, cmd_name: str) -> TyperCommand | None:
+        """What the help and the completion show of a command; resolve_command has the command itself."""
+        entry = COMMANDS.get(cmd_name)
+        return entry and TyperCommand(cmd_name, help=entry.summary, rich_help_panel=entry.section)
+
+    def resolve_command(self, ctx, args):
+        self.commands = dict.fromkeys(COMMANDS)  # what a misspelt name is compared with
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if command else None, rest
+
+
+def load(name: str):
+    """The command `seal NAME`."""
+    return typer.main.get_command(import_module(f"seal.cli.{name}").app)
+
+
+app = typer.Typer(cls=LazyGroup, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seal {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _seal(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Reinforcement learning of tool-use agents from diagnosed failures."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def execute(command, arguments: Sequence[str], program: str) -> int:
+    """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
+    load_dotenv(HOME / ".env")
+    try:
+        return command.main(list(arguments), prog_name=program, standalone_mode=False) or exits.FINISHED
+    except typer.Abort:
+        return exits.REFUSED
+    except typer.TyperException as error:
+        # Without a message the help has been printed.
+        if message := error.format_message().removeprefix("Invalid value: "):
+            path = error.ctx.command_path if getattr(error, "ctx", None) else program
+            sentence = f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)."
+            Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+        return exits.USAGE
+
+
+def main() -> int:
+    """The entry point of the script `seal`."""
+    return execute(typer.main.get_command(app), sys.argv[1:], "seal")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

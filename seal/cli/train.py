@@ -1,0 +1,90 @@
+"""`seal train RECIPE [key=value ...]`, which is `launcher.py --conf RECIPE -- key=value ...`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from seal.paths import HOME
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+def console() -> Console:
+    """The console of the launcher's commands: lines of 160 columns if the output is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 160)
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """The recipes of exp/ that begin with what was typed."""
+    recipes = (f"exp/{path.relative_to(HOME / 'exp')}" for path in sorted((HOME / "exp").rglob("*.yaml")))
+    parts = ("exp/base/", "exp/backend/", "exp/ablation/")
+    return [name for name in recipes if name.startswith(incomplete) and not name.startswith(parts)]
+
+
+def split(arguments: list[str] | None, conf: Path | None) -> tuple[Path | None, tuple[str, ...]]:
+    """The recipe and the overrides of a command line; typer.BadParameter if it names two recipes."""
+    rest = list(arguments or ())
+    if conf is None and rest and "=" not in rest[0]:
+        conf = Path(rest.pop(0))
+    return conf, tuple(rest)
+
+
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RECIPE] [KEY=VALUE]...",
+        help="A recipe, for instance exp/quickstart.yaml, and settings to change in it (+KEY=VALUE adds a key).",
+        autocompletion=complete_recipe,
+    ),
+]
+Conf = Annotated[
+    Path | None, typer.Option(metavar="RECIPE", help="The recipe, as an option.", autocompletion=complete_recipe)
+]
+
+
+@app.command()
+def train(
+    arguments: Arguments = None,
+    conf: Conf = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Run a recorded launch again instead: launcher_record/NAME/TIME."),
+    ] = None,
+    with_bfcl: Annotated[bool, typer.Option("--with-bfcl", help="Start the environment service too.")] = False,
+    resume: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|never|PATH",
+            help="Continue from the last checkpoint (auto), start over (never), or from a global_step_N folder.",
+        ),
+    ] = "auto",
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the resolved configuration and stop.")
+    ] = False,
+    print_plan: Annotated[
+        bool, typer.Option("--print-plan", help="Print a step's rows, batches and token budgets and stop.")
+    ] = False,
+) -> None:
+    """Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.
+
+    The recipe is composed, checked and recorded under launcher_record/. Then the environment service is started if
+    asked for, Ray and verl's trainer are started, their progress is shown, and everything that was started is stopped
+    again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first; the same command
+    resumes. Exit codes: docs/reliability.md.
+    """
+    if replay and conf:
+        raise typer.BadParameter("give either a recipe or --replay, not both")
+    recipe, overrides = (replay, tuple(arguments or ())) if replay else split(arguments, conf)
+    if recipe is None:
+        raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml, or a record with --replay")
+    from seal.launch.run import Request, launch, show
+
+    request = Request(recipe, overrides, replay is not None, with_bfcl, resume)
+    if print_config or print_plan:
+        raise typer.Exit(show(request, console(), plan=not print_config))
+    raise typer.Exit(launch(request, console()))

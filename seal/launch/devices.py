@@ -1,0 +1,191 @@
+"""What a run can compute on: this machine's GPUs and attention kernels, or a Ray cluster that already runs.
+
+`ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts
+one only for the run. A joined cluster is left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from seal.errors import LaunchError
+from seal.paths import HOME
+
+KEY = "ray_kwargs.ray_init.address"
+AUTHENTICATION = "RAY_AUTH_MODE"
+CLUSTER_DEADLINE_S = 60.0
+TORCH_DEADLINE_S = 600
+FLASH_ATTN_DEADLINE_S = 120
+TORCH_FACTS = """
+import json, torch
+gpus = range(torch.cuda.device_count()) if torch.version.cuda else ()
+properties = [torch.cuda.get_device_properties(i) for i in gpus]
+print(json.dumps({"cuda": torch.version.cuda, "gpus": [[p.name, p.total_memory] for p in properties]}))
+"""
+
+
+@dataclass(frozen=True)
+class Torch:
+    """What torch reports: the CUDA it was built for, and (name, bytes) of each GPU. problem: why it cannot report."""
+
+    cuda: str | None = None
+    gpus: tuple[tuple[str, int], ...] = ()
+    problem: str = ""
+
+    @classmethod
+    def probe(cls) -> Torch:
+        """Ask torch in a process of its own: a damaged installation can end the one that imports it."""
+        done = run_python("-W", "ignore", "-c", TORCH_FACTS, timeout=TORCH_DEADLINE_S)
+        if done.returncode != 0:
+            return cls(problem=last_line(done.stderr))
+        facts = json.loads(done.stdout.splitlines()[-1])
+        return cls(cuda=facts["cuda"], gpus=tuple((name, size) for name, size in facts["gpus"]))
+
+
+def flash_attn_problem() -> str | None:
+    """Why flash-attn cannot be used, as a sentence; None if it imports (in a process of its own, like torch)."""
+    modules = "import flash_attn, flash_attn.bert_padding, flash_attn_2_cuda"
+    done = run_python("-c", modules, timeout=FLASH_ATTN_DEADLINE_S)
+    return f"flash-attn cannot be imported ({last_line(done.stderr)})." if done.returncode else None
+
+
+def run_python(*arguments: str, timeout: float) -> subprocess.CompletedProcess:
+    """Run this interpreter in the repository; exit code 1 and a sentence on stderr if it exceeds `timeout` seconds."""
+    command = [sys.executable, *arguments]
+    try:
+        return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no answer within {timeout:.0f} s")
+
+
+def last_line(text: str) -> str:
+    """The last line of a process's output, or a note that there is none."""
+    return (text.strip().splitlines() or ["no output"])[-1]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of a cluster: its address and the processors and GPUs that Ray counts there."""
+
+    ip: str
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster and how to join it.
+
+    in_use: another run is using it (verl keeps one queue of trajectories per
+    cluster). authentication: the RAY_AUTH_MODE of a process that joins it.
+    """
+
+    nodes: tuple[Node, ...]
+    in_use: bool
+    authentication: str = "disabled"
+
+    @property
+    def machines(self) -> int:
+        """Distinct addresses of its nodes."""
+        return len({node.ip for node in self.nodes})
+
+
+def inspect_cluster(address: str) -> Cluster:
+    """The cluster at `address`, found within a deadline by a process that joins it; LaunchError if none can.
+
+    Both sides must agree on authentication: a driver that shows a token demands one
+    from a cluster that has none, which then gives up its actors, and a guarded
+    cluster rejects a driver without. So each remaining mode is tried until an actor answers.
+    """
+    if "://" in address:
+        raise LaunchError(
+            f"{KEY}={address} is not the address of a cluster's head: give HOST:PORT (the port of `ray start --head`), "
+            "not the dashboard's or a client's."
+        )
+    reasons = []
+    for mode in authentication_modes():
+        try:
+            found = _ask(address, mode)
+        except subprocess.TimeoutExpired as error:
+            raise LaunchError(
+                f"No Ray cluster answered at {address} within {CLUSTER_DEADLINE_S:.0f} s: {_fix()}"
+            ) from error
+        except _NotJoined as error:
+            reasons.append(f"{AUTHENTICATION}={mode}: {error}")
+        else:
+            return Cluster(tuple(Node(**node) for node in found["nodes"]), found["in_use"], mode)
+    raise LaunchError(f"No Ray cluster can be joined at {address} ({'; '.join(reasons)}): {_fix()}")
+
+
+class _NotJoined(Exception):
+    """A process could not join; the message is the last line that it wrote."""
+
+
+def _ask(address: str, mode: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", "seal.launch.devices", address],
+        cwd=HOME,
+        env={**os.environ, AUTHENTICATION: mode},
+        capture_output=True,
+        text=True,
+        timeout=CLUSTER_DEADLINE_S,
+        check=False,
+    )
+    if done.returncode:
+        raise _NotJoined(last_line(done.stderr).rstrip("."))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _fix() -> str:
+    return f"start one with `ray start --head`, correct {KEY} or RAY_ADDRESS, or set {KEY}=local."
+
+
+def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The values of RAY_AUTH_MODE to try, the likeliest first.
+
+    `ray start` guards a cluster with the token in `~/.ray`, which every `ray.init` of
+    a local cluster makes; the head does not tell whether it is guarded.
+    """
+    if AUTHENTICATION in environment:
+        return (environment[AUTHENTICATION],)
+    has_token = any(name in environment for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if has_token or (Path.home() / ".ray" / "auth_token").is_file():
+        return ("token", "disabled")
+    return ("disabled",)
+
+
+class _Answer:
+    """An actor that shows that the cluster can start one for us."""
+
+    def ping(self) -> bool:
+        return True
+
+
+def main() -> int:
+    """`python -m seal.launch.devices ADDRESS` prints what inspect_cluster reads."""
+    import ray
+
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    ray.get(ray.remote(_Answer).options(num_cpus=0).remote().ping.remote())
+    nodes = [
+        Node(node["NodeManagerAddress"], node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    try:
+        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+        in_use = True
+    except ValueError:
+        in_use = False
+    sys.stdout.write(json.dumps({"nodes": [asdict(node) for node in nodes], "in_use": in_use}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""An experiment folder: which launcher works in it, and where a run in it starts (anew, or from a checkpoint)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from omegaconf import DictConfig
+
+from seal import exits
+from seal.errors import LaunchError
+from seal.paths import HOME
+from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
+
+LOCK_FILE = "launcher.lock"
+
+
+@contextmanager
+def locked(run_dir: Path) -> Iterator[int]:
+    """Hold the folder's lock; yields its descriptor, which the training process inherits and so holds too.
+
+    The kernel releases the lock when its holders have ended, however they ended;
+    a file without a living holder blocks nothing. Raises LaunchError if another
+    launcher, or the rest of its training process, works in the folder.
+    """
+    path = run_dir / LOCK_FILE
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LaunchError(
+            f"{path} cannot be written ({error.strerror}): set seal.run_dir to another folder."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LaunchError(_in_use(run_dir, path)) from None
+        except OSError as error:
+            raise LaunchError(
+                f"{path} cannot be locked ({error.strerror}): set seal.run_dir to a file system that supports flock."
+            ) from error
+        holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _in_use(run_dir: Path, path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        pid, host, since = holder["pid"], holder["host"], holder["since"]
+    except (ValueError, KeyError, TypeError):
+        return f"{run_dir} is in use by another launcher: wait for it, or set another trainer.experiment_name."
+    if host == platform.node() and not psutil.pid_exists(pid):
+        return (
+            f"The launcher of {run_dir} (process {pid}) is gone, but what it started is still ending: start again in "
+            "a few seconds."
+        )
+    return (
+        f"{run_dir} is in use by the launcher with process {pid} on {host} since {since}: stop that one, wait for "
+        "it, or set another trainer.experiment_name."
+    )
+
+
+@dataclass(frozen=True)
+class Start:
+    """The step after which a run continues, 0 for the beginning.
+
+    complete: nothing remains to be done. notice: what was repaired, for the user.
+    settings: values of `trainer.*` that make verl start there.
+    """
+
+    step: int
+    complete: bool = False
+    notice: str = ""
+    settings: Mapping[str, str | bool] = field(default_factory=dict, compare=False)
+
+
+def find_start(config: DictConfig, mode: str, last: int) -> Start:
+    """Where `--resume auto|never|PATH` starts the run, after the checkpoint has been read in full.
+
+    last: the step with which the run ends. Raises LaunchError for a checkpoint that cannot be resumed from.
+    """
+    checkpoints = HOME / config.trainer.default_local_dir
+    run_dir = HOME / config.seal.run_dir
+    if mode == "never":
+        if last_step(checkpoints) is not None or (run_dir / "seal_log" / "steps.jsonl").exists():
+            raise LaunchError(
+                f"{run_dir} already holds a run: remove it, set another trainer.experiment_name, or resume it with "
+                "--resume auto."
+            )
+        return Start(0, settings={"resume_mode": "disable"})
+    if mode != "auto":
+        return _start_from(config, Path(mode).resolve(), mode, last)
+    step = last_step(checkpoints)
+    if step is None:
+        if any(checkpoints.glob("global_step_*")):
+            raise LaunchError(
+                f"{checkpoints} holds checkpoints, but none of them is whole: remove {run_dir} to start over, or set "
+                "another trainer.experiment_name.",
+                exits.CHECKPOINT,
+            )
+        return Start(0)
+    _require_whole(checkpoints / f"global_step_{step}")
+    repaired = repair_tracker(checkpoints, step)
+    notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
+    return _continued(config, step, last, notice if repaired else "", {})
+
+
+def _start_from(config: DictConfig, folder: Path, mode: str, last: int) -> Start:
+    step = step_of(folder)
+    if step is None or not folder.is_dir():
+        raise LaunchError(f"--resume {mode} is not a checkpoint: name a global_step_N folder, auto or never.")
+    _require_whole(folder)
+    settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
+    if folder.parent != (HOME / config.trainer.default_local_dir).resolve():
+        return Start(step, settings=settings)
+    return _continued(config, step, last, "", settings)
+
+
+def _continued(config: DictConfig, step: int, last: int, notice: str, settings: Mapping[str, str | bool]) -> Start:
+    """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
+    trainer = config.trainer
+    ended = step >= last
+    due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
+    lacking = due and not (HOME / config.seal.run_dir / "validation_log" / f"{step}.jsonl").exists()
+    if trainer.val_only:
+        return Start(step, notice=notice, settings=settings)
+    validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
+    return Start(step, bool(ended and not lacking), notice, {**settings, **validation})
+
+
+def _require_whole(checkpoint: Path) -> None:
+    try:
+        verify(checkpoint)
+    except CheckpointError as error:
+        raise LaunchError(str(error), exits.CHECKPOINT) from error

@@ -1,0 +1,188 @@
+"""The environment service as a process: find one that runs, check it, start one, stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from omegaconf import DictConfig
+
+from env_service.protocol import PROTOCOL
+from seal import net
+from seal.errors import LaunchError
+from seal.paths import HOME
+from seal.processes import start, stop_tree
+from seal.rollout.service_probe import TokenRequired, service_version
+from seal.rollout.services import addresses
+
+START_DEADLINE_S = 120.0
+STOP_GRACE_S = 5.0
+MAX_RESTARTS = 3
+FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
+
+
+def probe(url: str) -> dict | None:
+    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing.
+
+    LaunchError if the service asks for a token that BFCL_TOKEN does not hold here.
+    """
+    try:
+        return service_version(url)
+    except TokenRequired as error:
+        raise LaunchError(str(error)) from error
+
+
+def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
+    """The addresses that env_service.env_url names, one or a list.
+
+    LaunchError if one is not an HTTP address, or if the launcher is to start
+    (`to_start`) more than one.
+    """
+    urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LaunchError(f"env_service.env_url={url} is not an address: write http://HOST:PORT.")
+    if not urls or len(set(urls)) < len(urls):
+        raise LaunchError("env_service.env_url must be one address, or a list of different ones.")
+    if to_start and len(urls) > 1:
+        raise LaunchError(
+            f"--with-bfcl starts one service, but env_service.env_url names {len(urls)}: start them with "
+            "`bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
+        )
+    return urls
+
+
+def is_loopback(url: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return net.is_loopback(urlsplit(url).hostname or "")
+
+
+def require_services(urls: Sequence[str]) -> dict:
+    """The version answer that all running services give; LaunchError if one is missing or differs."""
+    first, *others = urls
+    version = require_service(first)
+    for url in others:
+        other = require_service(url)
+        differing = [key for key in version if other.get(key) != version[key]]
+        if differing:
+            key = differing[0]
+            raise LaunchError(
+                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
+                "same version of both, or remove one from env_service.env_url."
+            )
+    return version
+
+
+def require_service(url: str) -> dict:
+    """The version answer of a running service; LaunchError if nothing or something else answers."""
+    answer = probe(url)
+    if answer is None:
+        raise LaunchError(
+            f"No environment service answers at {url}: start it with `bash env_service/launch_script/bfcl.sh`, "
+            "let the launcher start it with --with-bfcl, or set env_service.env_url."
+        )
+    if not answer:
+        raise LaunchError(
+            f"Something other than the environment service answers at {url}: set env_service.env_url to the service's "
+            "address, or to a free port if you pass --with-bfcl."
+        )
+    return answer
+
+
+def require_agreement(url: str, version: Mapping[str, Any]) -> None:
+    """LaunchError if the service at `url` speaks another protocol, or serves other data, than this checkout."""
+    if version.get("protocol") != PROTOCOL:
+        raise LaunchError(
+            f"The environment service at {url} speaks protocol {version.get('protocol')} and this SEAL speaks "
+            f"{PROTOCOL}: {FIX}."
+        )
+    package = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]
+    if version["data_hash"] != package["data_hash"]:
+        raise LaunchError(
+            f"The environment service at {url} serves bfcl-eval {version.get('bfcl_eval')} with data "
+            f"{version['data_hash'][:12]}, and data/manifest.json records {package['version']} with "
+            f"{package['data_hash'][:12]}: {FIX} that has the recorded data."
+        )
+
+
+class Service:
+    """A service that this process starts; one that already runs at the address is used and left running."""
+
+    def __init__(self, url: str, log: Path):
+        self.url = url.rstrip("/")
+        self._log = log
+        self._process: subprocess.Popen | None = None
+        self._restarts = 0
+
+    def start(self) -> bool:
+        """Start the service and wait until it is healthy; False if one was already running there."""
+        if probe(self.url) is not None:
+            require_service(self.url)
+            return False
+        if not is_loopback(self.url):
+            raise LaunchError(
+                f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
+                "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
+            )
+        self._launch()
+        return True
+
+    def _launch(self) -> None:
+        """Start the process and wait until it is healthy."""
+        address = urlsplit(self.url)
+        env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
+        script = os.environ.get("BFCL_SCRIPT")
+        if script:
+            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
+        else:
+            command, cwd = [sys.executable, "-m", "env_service"], HOME
+        self._process = start(command, log=self._log, cwd=cwd, env=env)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise LaunchError(
+                    f"The environment service ended with code {self._process.returncode} before it was ready: "
+                    f"{last_line(self._log)} (log: {self._log})"
+                )
+            if probe(self.url):
+                return
+            time.sleep(0.3)
+        self.stop()
+        raise LaunchError(f"The environment service was not ready within {START_DEADLINE_S:.0f} s; see {self._log}.")
+
+    def ensure_running(self) -> str | None:
+        """Restart our service if it has ended; returns a sentence about it, None while it runs.
+
+        The rollouts rebuild their episodes. LaunchError if it has ended too often.
+        """
+        if self._process is None or self._process.poll() is None:
+            return None
+        ended = f"The environment service ended with code {self._process.returncode}: {last_line(self._log)}"
+        if self._restarts == MAX_RESTARTS:
+            raise LaunchError(f"{ended} It was started again {MAX_RESTARTS} times already (log: {self._log})")
+        self._restarts += 1
+        self.stop()
+        self._launch()
+        return f"{ended} Started again ({self._restarts} of {MAX_RESTARTS} times); its episodes are rebuilt."
+
+    def stop(self) -> None:
+        """Stop what start() started, and nothing else."""
+        if self._process is not None:
+            stop_tree(self._process, STOP_GRACE_S)
+            self._process = None
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not empty, or a note that there is none."""
+    if not log.is_file():
+        return "no output"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"

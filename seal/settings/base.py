@@ -1,0 +1,76 @@
+"""What every block of settings is: a frozen model, read from a recipe's mapping or refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seal.settings.sentences import refusal
+
+Count = Annotated[int, Ge(1)]
+"""A whole number of at least 1."""
+Amount = Annotated[int, Ge(0)]
+"""A whole number of at least 0."""
+Share = Annotated[float, Ge(0), Le(1)]
+"""A number from 0 to 1."""
+NonZeroShare = Annotated[float, Gt(0), Le(1)]
+"""A number above 0, at most 1."""
+Positive = Annotated[float, Gt(0)]
+"""A number above 0."""
+NonNegative = Annotated[float, Ge(0)]
+"""A number of at least 0."""
+
+
+class Settings(BaseModel):
+    """A block of settings. The docstring below a field is its description in docs/settings.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], key: str = "") -> Self:
+        """Build the block from a mapping, of OmegaConf too; `key` is the block's name in the recipe.
+
+        Raises SettingsError for the first key that is unknown or has a wrong value.
+        """
+        try:
+            return cls.model_validate(plain(values))
+        except ValidationError as error:
+            raise refusal(cls, key, error.errors(include_url=False)[0]) from None
+
+
+def follows(interpolation: str, default: Any) -> Any:
+    """A field whose default in a recipe is an interpolation; `default` holds when there is no recipe."""
+    return Field(default, json_schema_extra={"recipe": interpolation})
+
+
+def plain(value: Any) -> Any:
+    """Mappings as dictionaries and sequences as tuples, at every depth."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(plain(item) for item in value)
+    return value
+
+
+def recipe_defaults(block: type[Settings]) -> dict[str, Any]:
+    """The block as a recipe writes it: every key with its default, ??? for one that has none."""
+    return {name: _recipe_default(field) for name, field in block.model_fields.items()}
+
+
+def _recipe_default(field: Any) -> Any:
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+        return recipe_defaults(field.annotation)
+    if field.json_schema_extra:
+        return field.json_schema_extra["recipe"]
+    if field.is_required():
+        return "???"
+    return _written(field.get_default(call_default_factory=True))
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json", exclude_unset=True)
+    return [_written(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,65 @@
+"""`seal.data`: which tasks a run trains and validates on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le
+from pydantic import field_validator
+
+from seal.settings.base import Count, Settings
+
+Category = Literal["base", "miss_func", "miss_param", "long_context"]
+Scenario = Annotated[int, Ge(0), Le(199)]
+
+
+class LabelFilter(Settings):
+    """Tasks by their last label in a run."""
+
+    run: str
+    """The folder of the run."""
+    label: str
+    """The last label of the tasks."""
+
+
+class Selection(Settings):
+    """Filters over the tasks of one side of a split; an empty filter passes every task (docs/data.md)."""
+
+    split: Literal["train", "eval"] = "train"
+    """The side of the split."""
+    scheme: Literal["scenario", "released_ids"] = "scenario"
+    """The split: by scenario, or by the ids of the public release."""
+    categories: tuple[Category, ...] = ()
+    """Task categories; one may be given as a text."""
+    classes: tuple[str, ...] = ()
+    """Tasks that use at least one of these simulators."""
+    scenarios: tuple[Scenario, ...] = ()
+    """Scenario numbers."""
+    min_turns: Count | None = None
+    """The fewest user turns of the whole task."""
+    max_turns: Count | None = None
+    """The most user turns of the whole task."""
+    prefix_turns: tuple[Count, ...] = ()
+    """Keeps only the first k user turns, for each k given; shorter tasks are left out."""
+    task_file: str | None = None
+    """A text file of ids, a JSON list of ids, or a band (docs/data.md)."""
+    labels_from: tuple[LabelFilter, ...] = ()
+    """Tasks whose last rollout in a run had a label, as `[{run: DIR, label: LABEL}]`."""
+    limit: Count | None = None
+    """The most rows of each data source, evenly spread over it."""
+
+    @field_validator("categories", "classes", "scenarios", "prefix_turns", "labels_from", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        if value is None:
+            return ()
+        return value if isinstance(value, tuple) else (value,)
+
+
+class DataSettings(Settings):
+    """The tasks of a run (docs/data.md)."""
+
+    train: Selection = Selection()
+    """The tasks to train on."""
+    val: tuple[Selection, ...] = (Selection(split="eval"),)
+    """The tasks to validate on: a list of selections with the keys of `seal.data.train`."""

@@ -1,0 +1,23 @@
+"""`seal.reward`: the terminal reward of a training trajectory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seal.settings.base import Settings, Share
+
+Mode = Literal["binary", "capped", "t3rl"]
+Cut = Literal["verifier", "zero", "exclude"]
+
+
+class RewardSettings(Settings):
+    """The terminal reward (docs/rollout.md)."""
+
+    mode: Mode = "binary"
+    """The verdict itself (`binary`), or one of the public release's dense rewards for failed trajectories."""
+    weight: Share = 0.5
+    """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""
+    cap: Share = 0.5
+    """The largest reward of a failed trajectory in mode `capped`."""
+    cut: Cut = "verifier"
+    """The reward of a trajectory that hit a budget: the verifier's, zero, or no part in training (`exclude`)."""

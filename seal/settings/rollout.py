@@ -1,0 +1,34 @@
+"""`seal.rollout`: budgets and deadlines of a trajectory."""
+
+from __future__ import annotations
+
+from seal.settings.base import Count, Positive, Settings, Share, follows
+
+
+class RolloutSettings(Settings):
+    """Budgets and deadlines of one trajectory (docs/rollout.md).
+
+    A whole trajectory also has `data.max_response_length`, and together with its prompt
+    `actor_rollout_ref.rollout.max_model_len`.
+    """
+
+    max_steps: Count = 20
+    """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
+    max_message_tokens: Count = 1024
+    """Tokens of one assistant message in training."""
+    validation_message_tokens: Count = 4096
+    """Tokens of one assistant message in validation, or what the context leaves: the official runner's limit."""
+    deadline_s: Positive = 900
+    """Seconds for a whole trajectory."""
+    generation_timeout_s: Positive = 600
+    """Seconds for one message of the rollout engine, from the request to the last token."""
+    attempts: Count = 2
+    """How often a trajectory is started before an infrastructure failure counts as its result."""
+    seed: int = follows("${seal.seed}", 0)
+    """Seeds each request, together with step, row, sample and message."""
+    enforce_available_tools: bool = True
+    """`true` refuses calls of tools that a training task does not offer."""
+    concurrency: Count = 128
+    """Trajectories that one agent-loop worker plays at a time; more of them wait."""
+    leak_guard_share: Share = 0.05
+    """The share of the training trajectories with an Omega that the leak guard watches."""

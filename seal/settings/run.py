@@ -1,0 +1,82 @@
+"""`seal`: what concerns the run as a whole, and the blocks of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import field_validator
+
+from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, follows
+from seal.settings.data import DataSettings
+from seal.settings.diagnosis import DiagnosisSettings
+from seal.settings.interface import InterfaceSettings
+from seal.settings.reward import RewardSettings
+from seal.settings.reweighting import ReweightSettings
+from seal.settings.rollout import RolloutSettings
+
+
+class CheckpointSettings(Settings):
+    """Which checkpoints stay, as whole folders (docs/reliability.md)."""
+
+    keep_last: Count = 2
+    """The number of newest checkpoints that stay."""
+    keep_best: bool = True
+    """`true` also keeps the one with the best validation average, which checkpoints/best.json names."""
+
+
+class SealSettings(Settings):
+    """The run as a whole (docs/recipes.md, docs/reliability.md)."""
+
+    name: str
+    """The name of the run; the recipe's file name if no recipe sets it."""
+    enabled: bool = True
+    """`false` is vanilla GRPO: no Omega, every weight 1; labels are still logged."""
+    closed_loop: bool = True
+    """`false` keeps Omega and rho as they start."""
+    seed: int = 0
+    """The seed of the run, which every random draw follows."""
+    run_dir: str = "experiments/${trainer.experiment_name}"
+    """The folder of the run's files; a relative path starts from the repository."""
+    logprob_tolerance: NonNegative | None = None
+    """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
+    logprob_mean_tolerance: NonNegative | None = None
+    """The same for the mean difference, which bf16 leaves small."""
+    infra_limit: NonZeroShare = 0.2
+    """The share of a step's trajectories that infrastructure failures may take before the run ends."""
+    step_deadline_s: Positive = 7200
+    """Seconds for a stage of a step, or for a validation, after which the run ends."""
+    stop_grace_s: NonNegative = 600
+    """Seconds that the trainer has to save a checkpoint after Ctrl-C or SIGTERM."""
+    min_free_gb: NonNegative = 20
+    """GiB that must be free for checkpoints, counting the run's own."""
+    min_memory_gb: NonNegative = 12
+    """GB of host memory per machine; `doctor` warns when there is less."""
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    """Which checkpoints stay."""
+    process_env: dict[str, str] = follows({"TENSORBOARD_DIR": "${seal.run_dir}/tensorboard"}, {})
+    """Environment variables of the training process and its workers."""
+    diagnosis: DiagnosisSettings = DiagnosisSettings()
+    """Which labels a run learns from."""
+    interface: InterfaceSettings = InterfaceSettings()
+    """The learning interface."""
+    reweighting: ReweightSettings = ReweightSettings()
+    """How labels become weights on advantages."""
+    reward: RewardSettings = RewardSettings()
+    """The terminal reward."""
+    rollout: RolloutSettings = RolloutSettings()
+    """Budgets and deadlines of a trajectory."""
+    data: DataSettings = DataSettings()
+    """Which tasks a run trains and validates on."""
+
+    @field_validator("process_env", mode="before")
+    @classmethod
+    def _as_texts(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: str(item) if isinstance(item, int | float) else item for name, item in value.items()}
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """The settings of a composed configuration; SettingsError for the first wrong one."""
+        return cls.read(config["seal"], "seal")

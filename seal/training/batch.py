@@ -1,0 +1,110 @@
+"""The trajectories of one training step; the only module that reads and writes verl's TransferQueue.
+
+Below, n is the number of trajectories and L_j the number of response tokens of
+trajectory j: assistant messages and, masked, what the environment answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils import tensordict_utils as tu
+
+from seal.records.trajectory import TrajectoryRecord
+from seal.training.closed_loop import TokenWeights
+from seal.training.group import Group, mark_groups
+
+RECORD_FIELDS = ("uid", "extra_fields")
+TOKEN_FIELDS = ("advantages", "response_mask", "rollout_log_probs", "old_log_probs")
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """One step's n trajectories, without verl's padding.
+
+    partition, keys: where TransferQueue holds them. records, groups: what is known
+    of each trajectory, and its standing in its GRPO group. The rest is empty until
+    `with_tokens`: advantages are verl's group-relative A_j, one value per response
+    token, (L_j,) each; masks are True for sampled tokens, (L_j,) each;
+    rollout_logprobs and actor_logprobs are natural logarithms of the sampled tokens'
+    probabilities under the rollout engine and under the actor before its update,
+    (L_j,) each, or empty when the recipe does not compute one of them.
+    """
+
+    partition: str
+    keys: tuple[str, ...]
+    records: tuple[TrajectoryRecord, ...]
+    groups: tuple[Group, ...]
+    advantages: tuple[torch.Tensor, ...] = ()
+    masks: tuple[torch.Tensor, ...] = ()
+    rollout_logprobs: tuple[torch.Tensor, ...] = ()
+    actor_logprobs: tuple[torch.Tensor, ...] = ()
+
+    @classmethod
+    def read(cls, batch: KVBatchMeta) -> StepBatch:
+        """Read the records of a batch of finished rollouts."""
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=list(RECORD_FIELDS))
+        records = [
+            TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"])
+            for extra in data.pop("extra_fields").tolist()
+        ]
+        groups = mark_groups(data.pop("uid").tolist(), records)
+        return cls(batch.partition_id, tuple(keys), tuple(records), tuple(groups))
+
+    def with_tokens(self) -> StepBatch:
+        """Return the batch with the tensors that verl has computed for its tokens."""
+        data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=list(TOKEN_FIELDS))
+        compared = "rollout_log_probs" in data and "old_log_probs" in data
+        return replace(
+            self,
+            advantages=data["advantages"].unbind(),
+            masks=tuple(mask.bool() for mask in data["response_mask"].unbind()),
+            rollout_logprobs=data["rollout_log_probs"].unbind() if compared else (),
+            actor_logprobs=data["old_log_probs"].unbind() if compared else (),
+        )
+
+    @property
+    def signs(self) -> list[int]:
+        """The sign of each trajectory's summed advantage: -1, 0 or 1; 0 for one that does not count."""
+        return [
+            int(torch.sign(advantage[mask].sum()).item()) if group.counts else 0
+            for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
+        ]
+
+    def separate(self) -> None:
+        """Keep what does not count out of verl's step; call before verl computes advantages.
+
+        A trajectory that infrastructure lost or the recipe excludes gets a uid of its
+        own and so leaves its group's baseline. One that does not count gets empty
+        masks, so that it has no part in the policy loss, the KL term or the token mean.
+        """
+        apart = [key for key, group in zip(self.keys, self.groups, strict=True) if group.apart]
+        if apart:
+            self._put(apart, tu.list_of_dict_to_tensordict([{"uid": f"{key}-apart"} for key in apart]))
+        silent = [key for key, group in zip(self.keys, self.groups, strict=True) if not group.counts]
+        if silent:
+            data = tq.kv_batch_get(keys=silent, partition_id=self.partition, select_fields=["response_mask"])
+            empty = _ragged([torch.zeros_like(mask) for mask in data["response_mask"].unbind()])
+            self._put(silent, TensorDict({"response_mask": empty, "loss_mask": empty}, batch_size=len(silent)))
+
+    def write_advantages(self, weights: Sequence[TokenWeights]) -> None:
+        """Replace every advantage by w_j A_j, or by the turn's weight times A_j (method, section 4)."""
+        weighted = [
+            advantage * torch.tensor(weight.per_token(len(advantage)), dtype=advantage.dtype)
+            for advantage, weight in zip(self.advantages, weights, strict=True)
+        ]
+        self._put(list(self.keys), TensorDict({"advantages": _ragged(weighted)}, batch_size=len(self.keys)))
+
+    def _put(self, keys: list[str], fields: TensorDict) -> None:
+        tq.kv_batch_put(keys=keys, partition_id=self.partition, fields=fields)
+
+
+def _ragged(rows: list[torch.Tensor]) -> torch.Tensor:
+    """Return rows of different lengths, (L_j,) each, as one jagged nested tensor (n, L_j)."""
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)

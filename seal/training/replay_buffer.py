@@ -1,0 +1,77 @@
+"""The sampler through which verl's trainer collects finished rollouts (`trainer.v1.sampler.custom_sampler`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from seal.training.stop import StopRequest, StopRequested
+from seal.training.watch import InfrastructureFailure
+
+POLL_INTERVAL_S = 0.05
+"""How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
+
+TRAIN = "train"
+"""verl's partition of training rollouts; those of a validation are in `val`."""
+
+
+class SEALReplayBuffer(ReplayBuffer):
+    """verl's synchronous buffer that returns whole training batches in a fixed order and heeds a stop request.
+
+    sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
+    trajectories per training prompt; `refill_failed_groups`, verl's
+    `sync_refill_failed_groups`, which it does not pass to a custom sampler.
+    """
+
+    def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
+        refill = bool(sampler_kwargs["refill_failed_groups"])
+        super().__init__(
+            sampler_kwargs=sampler_kwargs,
+            poll_interval=POLL_INTERVAL_S,
+            sync_refill_failed_groups=refill,
+            gen_batch_size=1 if refill else None,
+            **arguments,
+        )
+        self._stop = StopRequest(Path(sampler_kwargs["run_dir"]))
+        self._samples = int(sampler_kwargs["samples"])
+        self._order: dict[str, int] = {}
+
+    def expect(self, uids: Iterable[str]) -> None:
+        """Note training prompts that were sent to the agent loops, in the order in which they are to be trained."""
+        for uid in uids:
+            self._order[uid] = len(self._order)
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
+        """Wait for `batch_size` groups; a training batch comes in the order of its prompts and samples.
+
+        Raises StopRequested when a stop is requested during the wait, and
+        InfrastructureFailure when trajectories of a training batch are missing:
+        verl would pad the gap.
+        """
+        batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
+        if partition_id == TRAIN:
+            self._require_whole(batch, batch_size * self._samples, global_steps)
+            batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
+            self._order = {}
+        return batch, metrics
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        if self._stop.made:
+            raise StopRequested("Stopped on request while rollouts were under way.")
+        return super()._wait_for_next_poll(partition_id, last_debug_time)
+
+    def _require_whole(self, batch: KVBatchMeta, expected: int, step: int) -> None:
+        if len(batch) != expected:
+            raise InfrastructureFailure(
+                f"{expected - len(batch)} of {expected} trajectories of step {step} never came back from the "
+                "agent-loop workers; their errors are in the log. Start again to resume from the last checkpoint."
+            )
+
+    def _position(self, key: str) -> tuple[int, int, int]:
+        """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`."""
+        uid, sample, output = key.rsplit("_", 2)
+        return self._order[uid], int(sample), int(output)

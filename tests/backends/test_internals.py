@@ -1,0 +1,78 @@
+"""The list of private names of other libraries: true of the installed packages, complete, and documented."""
+
+import inspect
+import re
+from dataclasses import replace
+
+import pytest
+
+from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
+from seal.backends.internals import Internal, changes, internals, table, versions
+from seal.paths import HOME
+from seal.rollout.agent_loop import SEALAgentLoop
+from seal.training.replay_buffer import SEALReplayBuffer
+from seal.training.trainer import SEALTrainer
+from tests.support.generated import write_table
+
+PRIVATE = Internal("json.decoder:JSONDecoder.decode", "called", ("seal/x.py",), "why", "-", signature="(self, s)")
+
+
+def test_the_installed_packages_are_as_expected():
+    found = changes()
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("internal", "sentence"),
+    [
+        (PRIVATE, "json.decoder:JSONDecoder.decode is now (self, s, _w=<built-in method match of re.Pattern object"),
+        (
+            replace(PRIVATE, name="json.decoder:JSONDecoder.gone"),
+            "JSONDecoder.gone does not exist any more: see",
+        ),
+        (replace(PRIVATE, name="json.gone:decode"), "json.gone:decode does not exist any more: see seal/x.py."),
+        (
+            replace(PRIVATE, signature=None, source="no such line"),
+            "json.decoder does not hold `no such line` any more: see seal/x.py.",
+        ),
+        (
+            replace(PRIVATE, name="collections.abc:Sized", signature=None, abstract=("__len__", "size")),
+            "collections.abc:Sized has other abstract methods than expected (size): see seal/x.py.",
+        ),
+    ],
+)
+def test_a_change_is_told_in_one_sentence(internal, sentence):
+    assert sentence in internal.change()
+
+
+def test_a_version_that_was_not_checked_is_told(monkeypatch):
+    monkeypatch.setitem(versions(), "verl", ("0.0.1",))
+    assert changes()[-1].endswith("and the list was checked against 0.0.1.")
+
+
+@pytest.mark.parametrize("internal", internals(), ids=lambda internal: internal.name)
+def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
+    assert sum(kind is not None for kind in (internal.signature, internal.source, internal.abstract)) == 1
+    assert all((HOME / path).exists() for path in internal.where)
+    assert internal.use in ("overridden", "replaced", "called", "assumed")
+
+
+@pytest.mark.parametrize("ours", [SEALTrainer, SEALReplayBuffer, SEALAgentLoop, CPUFSDP2EngineWithLMHead])
+def test_every_private_method_that_we_override_is_in_the_list(ours):
+    private = {name for name, value in vars(ours).items() if re.match("_[a-z]", name) and inspect.isfunction(value)}
+    overridden = {name for name in private if any(hasattr(base, name) for base in ours.__bases__)}
+    listed = {internal.target.rpartition(".")[2] for internal in internals() if internal.use == "overridden"}
+    assert overridden <= listed and overridden
+
+
+def test_every_patch_is_in_the_list():
+    patches = (HOME / "seal" / "backends" / "patches.py").read_text()
+    named = {line.split("(")[0].removeprefix("def ") for line in patches.splitlines() if line.startswith("def ")}
+    explained = [internal.why for internal in internals() if internal.use == "replaced"]
+    assert all(any(f"`{name}`" in why for why in explained) for name in named)
+
+
+def test_the_documented_table_is_the_list():
+    assert write_table("engines.md", "python -m tests.backends.table", table, ["--check"]) == 0, (
+        "run `python -m tests.backends.table`"
+    )

@@ -1,0 +1,93 @@
+"""The command `seal`: what it lists, what it loads, and how it refuses."""
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from seal import __version__, exits
+from seal.cli import main
+from seal.cli.main import COMMANDS, app, execute, load
+from seal.cli.train import complete_recipe
+from seal.paths import HOME
+
+
+def seal(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "seal.cli.main", *arguments]
+    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_help_names_every_command_and_imports_none():
+    script = f"import sys; sys.argv[1:] = ['--help']; from seal.cli.main import main; main(); print({list(COMMANDS)!r})"
+    heavy = "print([name for name in ('torch', 'hydra', 'omegaconf', 'fastapi') if name in sys.modules])"
+    loaded = "print([name for name in sys.modules if name.startswith('seal.cli.') and name != 'seal.cli.main'])"
+    command = [sys.executable, "-c", f"{script}; {heavy}; {loaded}"]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=True)
+    *text, _, heavy_modules, loaded_modules = done.stdout.splitlines()
+    assert all(any(f"│ {name}" in line for line in text) for name in COMMANDS)
+    assert (heavy_modules, loaded_modules) == ("[]", "[]")
+
+
+MISSING = {name for name in COMMANDS if importlib.util.find_spec(f"seal.cli.{name}") is None}
+"""Empty once every room has its command."""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in MISSING])
+def test_every_command_resolves(name):
+    command = load(name)
+    assert command.help
+    assert not {"install_completion", "show_completion"} & {parameter.name for parameter in command.params}
+
+
+def test_the_version_is_the_packages():
+    settings = tomllib.loads((HOME / "pyproject.toml").read_text())
+    assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "seal.__version__"}
+    assert settings["project"]["scripts"]["seal"] == "seal.cli.main:main"
+    assert CliRunner().invoke(app, ["--version"]).output == f"seal {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("trian",), "Did you mean 'train'?"),
+        (("train",), "name a recipe"),
+        (("train", "exp/SEAL.yaml", "--gpu"), "--gpu"),
+        (("train", "exp/SEAL.yaml", "--replay", "launcher_record/a/b", "--conf", "exp/SEAL.yaml"), "--replay"),
+        (("plan", "data.train_batch_size=8"), "name a recipe"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(arguments, named):
+    done = seal(*arguments)
+    assert done.returncode == exits.USAGE and done.stdout == ""
+    assert named in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_train_and_the_launcher_are_the_same_command():
+    own = ("data.train_batch_size=5",)
+    asked = (
+        (sys.executable, "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl", "--", *own),
+        (sys.executable, "-m", "seal.cli.main", "train", "exp/quickstart.yaml", "--with-bfcl", *own),
+        (sys.executable, "-m", "seal.cli.main", "train", *own, "--conf", "exp/quickstart.yaml"),
+    )
+    done = [subprocess.run(c, cwd=HOME, capture_output=True, text=True, timeout=120, check=False) for c in asked]
+    assert {each.returncode for each in done} == {exits.REFUSED}
+    assert len({each.stdout for each in done}) == 1 and "data.train_batch_size=5" in done[0].stdout
+
+
+def test_plan_prints_what_the_launcher_prints():
+    own = ("exp/quickstart.yaml", "actor_rollout_ref.rollout.n=4")
+    assert seal("plan", *own).stdout == seal("train", "--print-plan", *own).stdout != ""
+
+
+def test_recipes_are_completed_and_their_parts_are_not():
+    assert {"exp/SEAL.yaml", "exp/SEAL_1gpu.yaml"} <= set(complete_recipe("exp/SE"))
+    assert not any("/base/" in name or "/ablation/" in name for name in complete_recipe("exp/"))
+
+
+def test_an_exit_code_is_passed_on(capsys):
+    assert execute(load("plan"), ["exp/none.yaml"], "seal plan") == exits.REFUSED
+    assert "There is no recipe exp/none.yaml" in capsys.readouterr().out
+    assert execute(main.load("train"), ["--no-such"], "seal train") == exits.USAGE

@@ -1,0 +1,166 @@
+"""Every key is documented, refuses what is outside its bounds, and is on the page of settings."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from annotated_types import Ge, Gt, Le
+
+from env_service.environments.bfcl.splits import CATEGORIES, SCENARIO_COUNT, SPLITS
+from seal import labels
+from seal.paths import HOME
+from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
+from seal.settings.base import recipe_defaults
+from seal.settings.data import Selection
+from seal.settings.page import settings_page
+from seal.settings.reweighting import ReweightSettings
+from seal.settings.sentences import is_block, kind
+
+
+def fields(block, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, field in block.model_fields.items():
+        yield f"{prefix}.{name}", field
+        if is_block(field.annotation):
+            yield from fields(field.annotation, f"{prefix}.{name}")
+
+
+FIELDS = {key: field for name, block in BLOCKS.items() for key, field in fields(block, name)}
+KEYS = {key: field for key, field in FIELDS.items() if not is_block(field.annotation)}
+
+
+def read(key: str, value: Any) -> Any:
+    """The settings of a recipe that sets one key."""
+    config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
+    config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    *path, last = key.split(".")
+    block = config
+    for name in path:
+        block = block[name]
+    block[last] = value
+    return SealSettings.of(config), EnvServiceSettings.of(config)
+
+
+def refused(key: str, value: Any) -> str:
+    with pytest.raises(SettingsError) as error:
+        read(key, value)
+    sentence = str(error.value)
+    assert sentence.startswith(error.value.key) and error.value.key.startswith(key)
+    assert sentence.endswith((".", "?")) and "\n" not in sentence and "pydantic" not in sentence
+    return sentence
+
+
+def outside(annotation: Any, metadata: Any) -> Iterator[Any]:
+    """Values just outside the bounds of a type, wherever it has some."""
+    if get_origin(annotation) is Annotated:
+        annotation, *metadata = get_args(annotation)
+    for bound in metadata:
+        if isinstance(bound, Ge):
+            yield bound.ge - 1
+        elif isinstance(bound, Gt):
+            yield bound.gt
+        elif isinstance(bound, Le):
+            yield bound.le + 1
+    if get_origin(annotation) is tuple:
+        yield from ([value] for value in outside(get_args(annotation)[0], ()))
+    elif get_origin(annotation) is not None and type(None) in get_args(annotation):
+        yield from outside(get_args(annotation)[0], ())
+    elif kind(annotation, metadata).bounds.startswith("one of"):
+        yield "nonsense"
+
+
+OUTSIDE = [(key, value) for key, field in KEYS.items() for value in outside(field.annotation, field.metadata)]
+
+
+def test_the_defaults_of_the_tree_are_accepted():
+    settings, service = read("seal.seed", 7)
+    assert settings.seed == 7 and settings.data.val == (Selection(split="eval"),)
+    assert service == EnvServiceSettings()
+
+
+@pytest.mark.parametrize("key", FIELDS)
+def test_every_key_has_a_description_of_one_sentence(key):
+    description = FIELDS[key].description
+    assert description and (description[0].isupper() or description.startswith("`"))
+    assert description.endswith(".") and "\n\n" not in description
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_refuses_a_value_of_another_type(key):
+    found = kind(KEYS[key].annotation, KEYS[key].metadata)
+    wrong = 3 if found.type.startswith(("mapping", "text", "true")) else {"a": 1}
+    expected = "" if found.type.startswith("list") else found.sentence  # a list may name its entry
+    assert f"it must be {expected}" in refused(key, wrong)
+
+
+@pytest.mark.parametrize(("key", "value"), OUTSIDE)
+def test_every_bound_refuses(key, value):
+    assert "it must be" in refused(key, value)
+
+
+def test_bounds_are_where_they_should_be():
+    bounded = {key for key, _ in OUTSIDE}
+    numbers = {key for key, field in KEYS.items() if kind(field.annotation).type in ("number", "whole number")}
+    assert numbers - bounded == {
+        "seal.seed",
+        "seal.rollout.seed",
+        "seal.interface.evolve.mean_reward",
+        "seal.interface.evolve.off_mean_reward",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5; it must be a whole number of at least 1."),
+        ("seal.infra_limit", float("nan"), "seal.infra_limit is nan; it must be a number above 0 and at most 1."),
+        ("seal.enabled", None, "seal.enabled is null; it must be true or false."),
+        ("seal.seed", True, "seal.seed is true; it must be a whole number."),
+        (
+            "seal.data.train.limit",
+            "x",
+            "seal.data.train.limit is 'x'; it must be a whole number of at least 1, or null.",
+        ),
+        ("seal.rewards", {}, "seal.rewards is not a setting; did you mean seal.reward?"),
+        (
+            "env_service.prompt_mod",
+            "x",
+            "env_service.prompt_mod is not a setting; did you mean env_service.prompt_mode?",
+        ),
+    ],
+)
+def test_the_sentence_says_what_the_value_is_and_may_be(key, value, sentence):
+    assert refused(key, value) == sentence
+
+
+def test_rho_takes_labels_that_are_declared_at_run_time():
+    with pytest.raises(SettingsError, match="unknown label 'repeated_call'"):
+        ReweightSettings.read({"rho": {"repeated_call": 1.2}}, "seal.reweighting")
+    labels.declare("repeated_call", 1.4)
+    try:
+        assert ReweightSettings.read({"rho": {"repeated_call": 1.2}}).rho == {"repeated_call": 1.2}
+    finally:
+        labels.retract("repeated_call")
+
+
+def test_numbers_in_the_environment_of_processes_are_texts():
+    settings, _ = read("seal.process_env", {"OMP_NUM_THREADS": 1})
+    assert settings.process_env == {"OMP_NUM_THREADS": "1"}
+
+
+def test_the_selection_knows_the_tasks_of_the_environment():
+    assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
+    assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"
+    assert kind(Selection.model_fields["scenarios"].annotation).bounds == f"each from 0 to {SCENARIO_COUNT - 1}"
+
+
+def test_the_page_of_settings_is_current():
+    shown = (HOME / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert shown == settings_page(), "run `seal settings --out docs/settings.md`"
+    assert all(f"`{key}`" in shown for key in FIELDS)
+
+
+def test_the_page_of_one_block_holds_the_blocks_within():
+    page = settings_page("seal.interface")
+    assert "## `seal.interface.evolve`" in page and "seal.rollout" not in page
+    with pytest.raises(ValueError, match="choose from seal, "):
+        settings_page("seal.nothing")
