@@ -7,6 +7,7 @@ from typing import Literal
 from seal.settings.base import Count, Settings, Share
 
 Taxonomy = Literal["paper", "release"]
+Blame = Literal["observed", "own"]
 Source = Literal["verifier", "random", "constant", "shuffled", "permuted"]
 
 
@@ -21,5 +22,7 @@ class DiagnosisSettings(Settings):
     """The label that `source: constant` gives to every turn."""
     noise: Share = 0.0
     """The share of the labels of each step that becomes another label of the taxonomy."""
+    blame: Blame = "observed"
+    """Which failures count in C_t, the cues and w: all (`observed`), or only a turn's `own`, not inherited ones."""
     window: Count = 10
     """Steps that the failure profile C_t counts as recent."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seal.diagnosis.blame import counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
@@ -80,8 +81,9 @@ class ClosedLoop:
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
-        self._observed = self._observed.updated(step, _trajectories(rows, [row.labels for row in rows]))
-        labels = self._source.relabel([row.labels for row in rows], step, self._observed.recent())
+        diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
+        self._observed = self._observed.updated(step, _trajectories(rows, diagnosed))
+        labels = self._source.relabel(diagnosed, step, self._observed.recent())
         self._profile = self._profile.updated(step, _trajectories(rows, labels))
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
