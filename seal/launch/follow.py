@@ -61,8 +61,8 @@ class JsonlTail:
         if self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                lines, _, _ = file.read().rpartition(b"\n")
-            self._offset += len(lines) + bool(lines)
+                lines, newline, _ = file.read().rpartition(b"\n")
+            self._offset += len(lines) + len(newline)
             yield from map(json.loads, lines.splitlines())
 
 
