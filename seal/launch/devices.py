@@ -16,6 +16,7 @@ from pathlib import Path
 
 from seal.errors import LaunchError
 from seal.paths import HOME
+from seal.training.cluster import QUEUE_CONTROLLER, QUEUE_NAMESPACE
 
 KEY = "ray_kwargs.ray_init.address"
 AUTHENTICATION = "RAY_AUTH_MODE"
@@ -179,7 +180,7 @@ def main() -> int:
         if node["Alive"]
     ]
     try:
-        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
         in_use = True
     except ValueError:
         in_use = False

@@ -19,7 +19,6 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.training.closed_loop import TokenWeights
 from seal.training.group import Group, mark_groups
 
-RECORD_FIELDS = ("uid", "extra_fields")
 TOKEN_FIELDS = ("advantages", "response_mask", "rollout_log_probs", "old_log_probs")
 
 
@@ -49,7 +48,7 @@ class StepBatch:
     def read(cls, batch: KVBatchMeta) -> StepBatch:
         """Read the records of a batch of finished rollouts."""
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=list(RECORD_FIELDS))
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
         records = [
             TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"])
             for extra in data.pop("extra_fields").tolist()

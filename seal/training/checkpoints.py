@@ -30,6 +30,7 @@ from typing import Any
 
 from seal.files import write_json, write_text
 from seal.settings.run import CheckpointSettings
+from seal.text import last_line
 from seal.training.state import STATE_FILE, StateError, load_state
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,7 @@ class Checkpoints:
         if checkpoint.resolve().parent != self._folder:
             return
         _track(self._folder, step)
-        best = self.best
-        if best is not None and best.step > step:
+        if self.best is not None and self.best.step > step:
             (self._folder / BEST).unlink()
 
     @contextmanager
@@ -98,7 +98,9 @@ class Checkpoints:
             _seal(written, step)
         except (OSError, RuntimeError) as error:
             shutil.rmtree(staging, ignore_errors=True)
-            raise CheckpointError(self._not_saved(step, f"could not be written ({_reason(error)})")) from error
+            raise CheckpointError(
+                self._not_saved(step, f"could not be written ({last_line(str(error), type(error).__name__)})")
+            ) from error
         self._publish(written, step)
         self._prune(step)
 
@@ -161,23 +163,15 @@ class Checkpoints:
 
 def last_step(folder: Path) -> int | None:
     """Return the step that the tracker names, the newest whole one if it is missing or damaged, None without any."""
-    whole = whole_steps(folder)
-    try:
-        text = (folder / TRACKER).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        text = ""
-    if text.isdigit() and (folder / f"global_step_{text}").is_dir():
-        return int(text)
-    return whole[-1] if whole else None
+    named = _tracked(folder)
+    if named.isdigit() and (folder / f"global_step_{named}").is_dir():
+        return int(named)
+    return max(whole_steps(folder), default=None)
 
 
 def repair_tracker(folder: Path, step: int) -> bool:
     """Make the tracker name `step`; return False if it did already."""
-    try:
-        named = (folder / TRACKER).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        named = ""
-    if named == str(step):
+    if _tracked(folder) == str(step):
         return False
     _track(folder, step)
     return True
@@ -292,6 +286,13 @@ def _size(checkpoint: Path) -> int:
     return sum((_listed(checkpoint) or {}).values())
 
 
+def _tracked(folder: Path) -> str:
+    try:
+        return (folder / TRACKER).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
+
+
 def _track(folder: Path, step: int) -> None:
     write_text(str(step), folder / TRACKER, flush=True)
 
@@ -303,9 +304,3 @@ def _remove(checkpoint: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
     os.replace(checkpoint, doomed)
     shutil.rmtree(doomed.parent, ignore_errors=True)
-
-
-def _reason(error: BaseException) -> str:
-    # The text of a Ray worker's error is its traceback; the last line holds the message.
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -14,6 +14,9 @@ from omegaconf import DictConfig, open_dict
 from seal.paths import HOME
 
 LOCAL = "local"
+QUEUE_CONTROLLER = "TransferQueueController"
+QUEUE_NAMESPACE = "transfer_queue"
+"""The data queue's actors have a namespace of their own; a cluster holds one queue, so one run at a time."""
 
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""

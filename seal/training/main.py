@@ -14,6 +14,7 @@ import sys
 from omegaconf import OmegaConf
 
 from seal import exits
+from seal.text import first_line
 from seal.training import cluster
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,10 @@ def main(argv: list[str] | None = None) -> int:
         logger.error("%s%s: %s", ENDED, type(cause).__name__, cause)
         return code
     except RayActorError as error:
-        reason = liveness.reason or f"A process of the run has died ({first_line(error).rstrip('.')})."
+        reason = (
+            liveness.reason
+            or f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
+        )
         logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
@@ -96,11 +100,6 @@ def exit_code(cause: BaseException) -> int:
     if isinstance(cause, InfrastructureFailure | RayError):
         return exits.INFRASTRUCTURE
     return exits.FAILED
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
-
-
-class AgentLoopManager(Protocol):
-    """What verl's trainer asks of an agent-loop manager."""
-
-    def generate_sequences(self, prompts: TensorDict) -> None:
-        """Start the rollouts of a batch of prompts; they end in TransferQueue."""
 
 
 class PromptSender:
@@ -26,7 +19,7 @@ class PromptSender:
 
     def __init__(
         self,
-        manager: AgentLoopManager,
+        manager: Any,
         omega: Callable[[], Mapping[str, Any] | None],
         expect: Callable[[Iterable[str]], None],
     ):
@@ -35,7 +28,7 @@ class PromptSender:
         self._expect = expect
 
     def generate_sequences(self, prompts: TensorDict) -> None:
-        """Start the rollouts of a batch of prompts."""
+        """Start the rollouts of a batch of prompts; they end in TransferQueue."""
         if "validate" not in prompts:
             tu.assign_non_tensor_data(prompts, "training", True)
             omega = self._omega()

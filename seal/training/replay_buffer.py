@@ -54,7 +54,13 @@ class SEALReplayBuffer(ReplayBuffer):
         """
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         if partition_id == TRAIN:
-            self._require_whole(batch, batch_size * self._samples, global_steps)
+            expected = batch_size * self._samples
+            if len(batch) != expected:
+                raise InfrastructureFailure(
+                    f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
+                    "the agent-loop workers; their errors are in the log. Start again to resume from the last "
+                    "checkpoint."
+                )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             self._order = {}
         return batch, metrics
@@ -63,13 +69,6 @@ class SEALReplayBuffer(ReplayBuffer):
         if self._stop.made:
             raise StopRequested("Stopped on request while rollouts were under way.")
         return super()._wait_for_next_poll(partition_id, last_debug_time)
-
-    def _require_whole(self, batch: KVBatchMeta, expected: int, step: int) -> None:
-        if len(batch) != expected:
-            raise InfrastructureFailure(
-                f"{expected - len(batch)} of {expected} trajectories of step {step} never came back from the "
-                "agent-loop workers; their errors are in the log. Start again to resume from the last checkpoint."
-            )
 
     def _position(self, key: str) -> tuple[int, int, int]:
         """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seal.files import write_text
+from seal.files import text_sha256, write_text
 
 STATE_FILE = "seal_state.json"
 STATE_VERSION = 1
@@ -21,7 +20,7 @@ class StateError(RuntimeError):
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write the state atomically; creates the folder if needed."""
     body = json.dumps(state, sort_keys=True)
-    envelope = {"version": STATE_VERSION, "sha256": _checksum(body), "state": body}
+    envelope = {"version": STATE_VERSION, "sha256": text_sha256(body), "state": body}
     write_text(json.dumps(envelope), folder / STATE_FILE)
 
 
@@ -31,7 +30,7 @@ def load_state(folder: Path) -> dict[str, Any]:
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
         body, version = envelope["state"], envelope["version"]
-        intact = envelope["sha256"] == _checksum(body)
+        intact = envelope["sha256"] == text_sha256(body)
     except FileNotFoundError:
         raise StateError(
             f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
@@ -46,7 +45,3 @@ def load_state(folder: Path) -> dict[str, Any]:
             "wrote it (launcher_record has its commit)."
         )
     return json.loads(body)
-
-
-def _checksum(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()

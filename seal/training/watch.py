@@ -12,25 +12,19 @@ class InfrastructureFailure(RuntimeError):
     """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes."""
 
 
-class InfrastructureWatch:
-    """Compares the share of failed trajectories of a step with a limit in (0, 1]."""
-
-    def __init__(self, limit: float):
-        self._limit = limit
-
-    def check(self, records: Sequence[TrajectoryRecord]) -> None:
-        """Raise InfrastructureFailure for a cause that no retry fixes, or for too many failures of any cause."""
-        for record in records:
-            if record.infra in FATAL:
-                raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
-        causes = Counter(record.infra for record in records if record.infra)
-        lost = sum(causes.values())
-        if lost > self._limit * len(records):
-            named = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-            commonest = causes.most_common(1)[0][0]
-            example = next(record.infra_message for record in records if record.infra == commonest)
-            raise InfrastructureFailure(
-                f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
-                f"seal.infra_limit={self._limit}; the first {commonest}: {example}. Fix that and start again: the run "
-                "resumes from its last checkpoint."
-            )
+def check_infrastructure(records: Sequence[TrajectoryRecord], limit: float) -> None:
+    """Raise InfrastructureFailure for a cause that no retry fixes, or if more than a share `limit` failed at all."""
+    for record in records:
+        if record.infra in FATAL:
+            raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
+    causes = Counter(record.infra for record in records if record.infra)
+    lost = sum(causes.values())
+    if lost > limit * len(records):
+        named = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+        commonest = causes.most_common(1)[0][0]
+        example = next(record.infra_message for record in records if record.infra == commonest)
+        raise InfrastructureFailure(
+            f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
+            f"seal.infra_limit={limit}; the first {commonest}: {example}. Fix that and start again: the run "
+            "resumes from its last checkpoint."
+        )
