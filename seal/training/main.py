@@ -90,8 +90,7 @@ def exit_code(cause: BaseException) -> int:
 
     from seal.training.checkpoints import CheckpointError
     from seal.training.state import StateError
-    from seal.training.stop import StopRequested
-    from seal.training.watch import InfrastructureFailure
+    from seal.training.stop import InfrastructureFailure, StopRequested
 
     if isinstance(cause, StopRequested):
         return exits.STOPPED

@@ -31,18 +31,15 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
+from seal.records.validation import validation_averages
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch
 from seal.training.checkpoints import Checkpoints, expected_size
 from seal.training.closed_loop import ClosedLoop
 from seal.training.log import RunLog
-from seal.training.logprobs import compare_logprobs
-from seal.training.prompts import PromptSender
-from seal.training.replay_buffer import SEALReplayBuffer
+from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
 from seal.training.state import StateError, load_state, save_state
-from seal.training.stop import StopRequest, StopRequested
-from seal.training.validation import validation_averages
-from seal.training.watch import check_infrastructure
+from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +69,7 @@ class SEALTrainer(PPOTrainerSync):
     def fit(self, agent_loop_manager):
         """Train to the last step; a stop on request leaves the last finished step saved."""
         try:
-            super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer.expect))
+            super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer))
         except StopRequested:
             self._save_and_stop()
 
@@ -88,7 +85,7 @@ class SEALTrainer(PPOTrainerSync):
         batch = super()._compute_advantage(batch, metrics)
         after_verl = time.perf_counter()
         step = step.with_tokens()
-        differences = compare_logprobs(step, self.global_steps, self._settings)
+        differences = step.compare_logprobs(self.global_steps, self._settings)
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
         step.write_advantages(weights)
         self._log.trajectories(self.global_steps, step.records)

@@ -13,8 +13,7 @@ from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, TRAINER, Liveness
 from seal.training.main import exit_code, root_cause
 from seal.training.state import StateError
-from seal.training.stop import StopRequested
-from seal.training.watch import InfrastructureFailure
+from seal.training.stop import InfrastructureFailure, StopRequested
 
 NOTICED_S = 60
 

@@ -12,7 +12,7 @@ import requests
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.rollout import episode
 from seal.training.group import mark_groups
-from seal.training.watch import InfrastructureFailure, check_infrastructure
+from seal.training.stop import InfrastructureFailure, check_infrastructure
 from tests.support.rollout_play import (
     ScriptedEngine,
     ServiceProcess,

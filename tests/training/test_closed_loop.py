@@ -13,7 +13,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop, TokenWeights
 from seal.training.group import mark_groups
-from seal.training.watch import InfrastructureFailure, check_infrastructure
+from seal.training.stop import InfrastructureFailure, check_infrastructure
 
 
 @cache
