@@ -9,6 +9,8 @@ from ray.exceptions import RayError, TaskCancelledError
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from seal.text import last_line
+
 
 class EngineFault(RuntimeError):
     """The engine returned no complete message; cause: engine, engine_timeout, engine_cancelled or engine_aborted."""
@@ -23,7 +25,6 @@ async def generate(
     request_id: str,
     prompt_ids: list[int],
     params: dict[str, Any],
-    *,
     message: int,
     timeout_s: float,
 ) -> TokenOutput:
@@ -46,8 +47,9 @@ async def generate(
             raise  # this trajectory itself is being cancelled
         raise EngineFault("engine_cancelled", f"the request for message {message} was cancelled") from error
     except RayError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise EngineFault("engine", f"the rollout engine failed at message {message}: {reason}") from error
+        raise EngineFault(
+            "engine", f"the rollout engine failed at message {message}: {last_line(str(error))}"
+        ) from error
     if output.stop_reason in ("abort", "aborted") or not output.token_ids:
         raise EngineFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
     return output

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 class TokenPathError(RuntimeError):
     """A trajectory whose tokens are not the sampled ones; it must not be trained on."""
 
+    cause = "token_path"
+
 
 @dataclass(frozen=True)
 class Sampled:
