@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any, cast
 
-from env_service.frames import FrameBuffer, frame
+from env_service.channel import FrameBuffer, frame
 
 
 class WorkerGone(Exception):

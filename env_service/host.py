@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from env_service.activity import ActivityPage, Position
+from env_service.channel import ActivityPage, Position
 from env_service.encoding import encode
 from env_service.environments import base
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import orjson
 import psutil
 
-from env_service.activity import Activity, ActivityPage
+from env_service.channel import Activity, ActivityPage
 from env_service.connection import Connection
 from env_service.encoding import encode
 from env_service.environments import base

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 import orjson
 import psutil
 
-from env_service.activity import ActivityPage
+from env_service.channel import ActivityPage, FrameBuffer, frame
 from env_service.environments import base
-from env_service.frames import FrameBuffer, frame
 from env_service.host import Host
 from seal.processes import end_with_parent
 

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
-from env_service.activity import ActivityPage
+from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import get_format

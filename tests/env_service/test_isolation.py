@@ -16,7 +16,7 @@ from bfcl_perturbations import perturbed, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env_service.activity import ActivityPage
+from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.host import Host
