@@ -28,15 +28,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.files import write_json, write_text
+from seal.files import text_sha256, write_json, write_text
 from seal.settings.run import CheckpointSettings
 from seal.text import last_line
-from seal.training.state import STATE_FILE, StateError, load_state
 
 logger = logging.getLogger(__name__)
 
 TRACKER = "latest_checkpointed_iteration.txt"
 FILES = "seal_files.json"
+STATE_FILE = "seal_state.json"
+STATE_VERSION = 1
 BEST = "best.json"
 SAVING = ".saving"
 REMOVING = ".removing"
@@ -217,6 +218,36 @@ def step_of(checkpoint: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write the state atomically; creates the folder if needed."""
+    body = json.dumps(state, sort_keys=True)
+    envelope = {"version": STATE_VERSION, "sha256": text_sha256(body), "state": body}
+    write_text(json.dumps(envelope), folder / STATE_FILE)
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read a state; CheckpointError names a file that is missing, damaged or of another version."""
+    path = folder / STATE_FILE
+    try:
+        envelope = json.loads(path.read_text(encoding="utf-8"))
+        body, version = envelope["state"], envelope["version"]
+        intact = envelope["sha256"] == text_sha256(body)
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{path} cannot be read: resume from an earlier global_step folder.") from None
+    if not intact:
+        raise CheckpointError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
+    if version != STATE_VERSION:
+        raise CheckpointError(
+            f"{path} has version {version} and this SEAL reads version {STATE_VERSION}: resume with the SEAL that "
+            "wrote it (launcher_record has its commit)."
+        )
+    return json.loads(body)
+
+
 def _seal(written: Path, step: int) -> None:
     """Flush every file and write the list of files, which marks the checkpoint as whole."""
     files: dict[str, int] = {}
@@ -258,7 +289,7 @@ def _corrupt(checkpoint: Path) -> str | None:
     """Name the first file that fails its checksum; torch's files are zip archives with checksums of their own."""
     try:
         load_state(checkpoint)
-    except StateError:
+    except CheckpointError:
         return f"{checkpoint / STATE_FILE} is damaged"
     archives = [checkpoint / name for name in _listed(checkpoint) or {} if name.endswith(".pt")]
     with ThreadPoolExecutor(READERS) as pool:

@@ -89,12 +89,11 @@ def exit_code(cause: BaseException) -> int:
     from ray.exceptions import RayError
 
     from seal.training.checkpoints import CheckpointError
-    from seal.training.state import StateError
     from seal.training.stop import InfrastructureFailure, StopRequested
 
     if isinstance(cause, StopRequested):
         return exits.STOPPED
-    if isinstance(cause, CheckpointError | StateError):
+    if isinstance(cause, CheckpointError):
         return exits.CHECKPOINT
     if isinstance(cause, InfrastructureFailure | RayError):
         return exits.INFRASTRUCTURE

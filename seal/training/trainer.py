@@ -34,11 +34,10 @@ from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import validation_averages
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch
-from seal.training.checkpoints import Checkpoints, expected_size
+from seal.training.checkpoints import CheckpointError, Checkpoints, expected_size, load_state, save_state
 from seal.training.closed_loop import ClosedLoop
 from seal.training.log import RunLog
 from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
-from seal.training.state import StateError, load_state, save_state
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
@@ -137,7 +136,7 @@ class SEALTrainer(PPOTrainerSync):
                 folder = Path(self.config.trainer.resume_from_path)
             state = load_state(folder)
             if state["step"] != self.global_steps:
-                raise StateError(
+                raise CheckpointError(
                     f"{folder} holds step {state['step']}: rename the folder to global_step_{state['step']}."
                 )
             if state["seed"] != self._settings.seed:
