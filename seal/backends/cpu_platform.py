@@ -26,6 +26,7 @@ class CPUDeviceModule:
     """`torch.cpu` with the memory and generator calls that verl makes on a device module."""
 
     set_device = synchronize = empty_cache = reset_peak_memory_stats = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def __getattr__(self, name):
         return getattr(torch.cpu, name)
@@ -61,11 +62,6 @@ class CPUDeviceModule:
     def set_rng_state(self, state, *_):
         torch.set_rng_state(state)
 
-    def manual_seed(self, seed):
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
-
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
@@ -77,6 +73,7 @@ class PlatformCPU(PlatformBase):
 
     set_device = synchronize = empty_cache = set_allocator_settings = staticmethod(_nothing)
     profiler_start = profiler_stop = cudart = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def is_available(self):
         return True
@@ -93,11 +90,6 @@ class PlatformCPU(PlatformBase):
 
     def device_count(self):
         return 1
-
-    def manual_seed(self, seed):
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
 
     def get_device_capability(self, device_index=0):
         return None, None

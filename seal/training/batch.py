@@ -21,8 +21,6 @@ from seal.settings import SealSettings
 from seal.training.closed_loop import TokenWeights
 from seal.training.group import Group, mark_groups
 
-TOKEN_FIELDS = ("advantages", "response_mask", "rollout_log_probs", "old_log_probs")
-
 
 @dataclass(frozen=True)
 class StepBatch:
@@ -60,7 +58,8 @@ class StepBatch:
 
     def with_tokens(self) -> StepBatch:
         """Return the batch with the tensors that verl has computed for its tokens."""
-        data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=list(TOKEN_FIELDS))
+        fields = ["advantages", "response_mask", "rollout_log_probs", "old_log_probs"]
+        data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=fields)
         compared = "rollout_log_probs" in data and "old_log_probs" in data
         return replace(
             self,

@@ -24,9 +24,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seal.files import text_sha256, write_json, write_text
 from seal.settings.run import CheckpointSettings
@@ -52,17 +51,12 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or read; the message names the file and the fix."""
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(NamedTuple):
     """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
 
     step: int
     average: float
     prefix_average: float
-
-    def beats(self, other: Best) -> bool:
-        """Return whether this step is better; of two equal ones the earlier stays."""
-        return (self.average, self.prefix_average) > (other.average, other.prefix_average)
 
 
 class Checkpoints:
@@ -107,11 +101,10 @@ class Checkpoints:
 
     def validated(self, step: int, average: float, prefix_average: float) -> None:
         """Record a validation; the checkpoint of the best step is kept, if it was saved."""
-        candidate, best = Best(step, average, prefix_average), self.best
-        if not (self._folder / f"global_step_{step}").is_dir():
-            return
-        if best is None or best.step == step or candidate.beats(best):
-            write_json({**asdict(candidate), "folder": f"global_step_{step}"}, self._folder / BEST)
+        candidate, best, folder = Best(step, average, prefix_average), self.best, f"global_step_{step}"
+        better = best is None or best.step == step or candidate[1:] > best[1:]  # of two equal ones the earlier stays
+        if better and (self._folder / folder).is_dir():
+            write_json({**candidate._asdict(), "folder": folder}, self._folder / BEST)
             self._prune(step)
 
     @property
@@ -180,11 +173,8 @@ def repair_tracker(folder: Path, step: int) -> bool:
 
 def whole_steps(folder: Path) -> list[int]:
     """Return the steps whose checkpoint has all its files in full size, ascending."""
-    return sorted(
-        int(match.group(1))
-        for path in folder.glob("global_step_*")
-        if (match := STEP_FOLDER.fullmatch(path.name)) and _missing(path) is None
-    )
+    found = {step_of(path): path for path in folder.glob("global_step_*")}
+    return sorted(step for step, path in found.items() if step is not None and _missing(path) is None)
 
 
 def verify(checkpoint: Path) -> None:
