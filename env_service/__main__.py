@@ -3,8 +3,6 @@
 `seal serve` does the same and takes the settings as options too.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The HTTP application: the verbs, health, version, metrics and the OpenAPI document."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -5,8 +5,6 @@ does now: the worker writes it; the service reads it to enforce deadlines and, a
 the worker's death, to learn which call ended it.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

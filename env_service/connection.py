@@ -1,7 +1,5 @@
 """The connection to one worker process: requests out, answers back in the same order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Any, cast

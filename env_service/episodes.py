@@ -4,8 +4,6 @@ This module answers everything that a client can do wrong with an id. An episode
 takes one request at a time; a repeated /step is recognised by its step_id.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ A request is [op, episode, arguments]. The answer is a header and a body that is
 already JSON, so that the HTTP process passes the body on without reading it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ replaced, each of its episodes is rebuilt from its history when it is next neede
 and the requests that were waiting are sent again: clients notice only a delay.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping

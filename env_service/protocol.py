@@ -6,8 +6,6 @@ ignored. `instance_id` and `task_id` may be missing here because the protocol
 answers that with 400, and a wrong shape with 422.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

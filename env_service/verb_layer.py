@@ -5,8 +5,6 @@ as it is, so that a request costs little more than its transport. Every failure 
 `{"detail": sentence}`.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 import time

@@ -6,8 +6,6 @@ When a call runs past its deadline, or the process dies, a new process takes its
 place, and the call that caused it is noted as broken and never run again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

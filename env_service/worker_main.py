@@ -4,8 +4,6 @@
 where the first two are inherited file descriptors. It ends when the socket closes.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Logs with one JSON object per line, read so that no bad line goes unnoticed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ make the rest work:
 - bad input raises ValueError with one sentence that says how to fix it.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar

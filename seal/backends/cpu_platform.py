@@ -6,8 +6,6 @@ the same trainer on a CPU. Memory figures are those of the process, because a
 CPU has no device memory.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Entry point of `vllm.general_plugins`; vLLM runs it in the API process, the engine and every worker."""
 
-from __future__ import annotations
-
 
 def register() -> None:
     """Prepare vLLM's CPU build for weight updates; does nothing on other devices."""

@@ -7,8 +7,6 @@ for this. A failure of the service or the engine is recorded in the trajectory
 and not raised, because a bad rollout is data. Every wait has a deadline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

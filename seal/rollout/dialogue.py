@@ -1,7 +1,5 @@
 """The growing token stream of one trajectory."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterator

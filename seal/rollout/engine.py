@@ -1,7 +1,5 @@
 """The rollout engine as a trajectory calls it: one message at a time, within a deadline."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

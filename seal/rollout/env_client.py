@@ -11,8 +11,6 @@ The client is aiohttp's: at 128 concurrent episodes httpx costs about twenty tim
 the processor time per request. Requests outside rollouts use `service_probe`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ again; every answer must be the same as before. Nothing is sampled or
 counted twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping

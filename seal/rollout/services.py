@@ -5,8 +5,6 @@ even and the loss of a service moves only its own episodes. A service that
 failed is not used until it reports that it is healthy again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import hashlib

@@ -6,8 +6,6 @@ and log-prob 0. `check` enforces this. `drift` only measures how many tokens
 would differ if the dialogue were tokenised again from its text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet

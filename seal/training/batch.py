@@ -4,11 +4,10 @@ Below, n is the number of trajectories and L_j the number of response tokens of
 trajectory j: assistant messages and, masked, what the environment answered.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import transfer_queue as tq
@@ -45,7 +44,7 @@ class StepBatch:
     actor_logprobs: tuple[torch.Tensor, ...] = ()
 
     @classmethod
-    def read(cls, batch: KVBatchMeta) -> StepBatch:
+    def read(cls, batch: KVBatchMeta) -> Self:
         """Read the records of a batch of finished rollouts."""
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
@@ -56,7 +55,7 @@ class StepBatch:
         groups = mark_groups(data.pop("uid").tolist(), records)
         return cls(batch.partition_id, tuple(keys), tuple(records), tuple(groups))
 
-    def with_tokens(self) -> StepBatch:
+    def with_tokens(self) -> Self:
         """Return the batch with the tensors that verl has computed for its tokens."""
         fields = ["advantages", "response_mask", "rollout_log_probs", "old_log_probs"]
         data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=fields)

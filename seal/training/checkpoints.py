@@ -13,8 +13,6 @@ leaves every earlier checkpoint untouched. The module does not import torch,
 because the launcher reads it too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 `ray_kwargs.ray_init.address` names an existing cluster; `local` starts one for the run.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,11 +5,9 @@ about its engine; the death of one ends the trainer within seconds. A busy actor
 only answers late and is left alone; the step's deadline catches one that hangs.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
-from typing import Any
+from typing import Any, Self
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -42,7 +40,7 @@ class Liveness:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="liveness", daemon=True)
 
-    def __enter__(self) -> Liveness:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -5,8 +5,6 @@ and calls verl's own entry point. The last log line says how the run ended; the
 exit code (seal.exits) says what kind of ending that was.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -3,8 +3,6 @@
 The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ writes it on Ctrl-C and SIGTERM. The trainer checks for it between the stages of
 step and while it waits for rollouts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

@@ -12,8 +12,6 @@ ended first (`SEALReplayBuffer`). docs/engines.md lists every private name of
 verl that is overridden here, and why.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time
