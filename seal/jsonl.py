@@ -74,10 +74,8 @@ def read_records(
             continue
         try:
             records.append(parse(line.value))
-        except ValidationError as error:
-            bad.append(line.bad(_explained(error)))
         except ValueError as error:
-            bad.append(line.bad(str(error)))
+            bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else str(error)))
     return tuple(records), tuple(bad)
 
 

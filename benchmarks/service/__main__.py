@@ -28,6 +28,7 @@ from rich.table import Table
 
 from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
+from env_service.channel import ActivityPage
 from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.dialogue import BfclEpisode
@@ -107,17 +108,9 @@ async def replay(port: int, runs: Iterator[Run], concurrency: int, prompt_mode: 
     return seconds
 
 
-class _NoWatch:
-    def begin(self, position: tuple[int, int]) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
 def in_process(runs: list[Run], prompt_mode: str) -> float:
     """Episodes per second of the same requests in one process, with answers encoded, without HTTP."""
-    host = Host(_NoWatch())
+    host = Host(ActivityPage(ActivityPage.allocate()))
     began = time.perf_counter()
     for task_id, messages in runs:
         arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": prompt_mode}}
@@ -135,12 +128,13 @@ def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
     Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
     half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
     """
+    activity = ActivityPage(ActivityPage.allocate())
     render, spent = get_format(prompt_mode).render_call, []
     for task in load_tasks().values():
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
         first = next(index for index, turn in enumerate(reference) if turn)
         for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(_NoWatch(), {}))
+            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(activity, {}))
             for calls in turns:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)

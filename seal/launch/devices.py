@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from seal.errors import LaunchError
 from seal.paths import HOME
 from seal.text import last_line
+from seal.training.cluster import QUEUE_CONTROLLER, QUEUE_NAMESPACE
 
 KEY = "ray_kwargs.ray_init.address"
 AUTHENTICATION = "RAY_AUTH_MODE"
@@ -149,7 +150,7 @@ def main() -> int:
         if node["Alive"]
     ]
     try:
-        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
         in_use = True
     except ValueError:
         in_use = False

@@ -4,8 +4,6 @@ The launcher and the evaluation ask these before and after rollouts; requests of
 rollouts go through `env_client`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

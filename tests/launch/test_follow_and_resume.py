@@ -82,7 +82,7 @@ def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
     log.write_text(
         "noise\n(TaskRunnerV1 pid=1) ValueError: first\n"
         "ray.exceptions.RayTaskError(RuntimeError): wrapped\n"
-        "seal.training.watch.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
+        "seal.training.stop.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
     )
     assert failure_reason(log) == "InfrastructureFailure: 5 of 8 trajectories of this step were lost"
     log.write_text("E1: x\nseal.training.main ERROR training ended: it was this\nRayError: a late echo\n")
