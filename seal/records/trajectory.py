@@ -95,7 +95,8 @@ class TrajectoryRecord:
         if evaluation is None:
             return cls(**known)
         names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
-        passed = count_met(evaluation["labels"])
+        progress = evaluation["bfcl_progress_info"]
+        passed = progress["passed_turns"] + progress["passed_irrelevance_turns"]
         return cls(**known, **{name: evaluation[name] for name in names}, turns_passed=passed)
 
     @property

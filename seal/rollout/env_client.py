@@ -12,6 +12,7 @@ the processor time per request. Requests outside rollouts use `service_probe`.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -172,10 +173,12 @@ class EnvironmentClient:
         if status >= 400:
             raise _refusal(url, status, content)
         try:
-            return answer.model_validate_json(content)
-        except ValidationError as error:
+            # Not model_validate_json: it refuses values nested deeper than about 200 levels, which a policy can write.
+            return answer.model_validate(json.loads(content))
+        except (ValueError, RecursionError) as error:
+            reason = _first(error) if isinstance(error, ValidationError) else error
             raise EnvironmentFault(
-                "protocol", f"{url} sent an unreadable answer ({_first(error)}): {content[:80]!r}"
+                "protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}"
             ) from error
 
     def _connected(self) -> aiohttp.ClientSession:
