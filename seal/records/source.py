@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from env_service.environments.bfcl.splits import CATEGORIES
+from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES
+
+ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
+"""The categories of the benchmark and of synthesised tasks, in the order of every table."""
 
 WHOLE = -1
 """Stands for the whole task where a number of turns is expected."""
@@ -16,6 +19,6 @@ def data_source(category: str, turns: int = WHOLE) -> str:
 def parse_data_source(source: str) -> tuple[str, int]:
     """Category and turns of a data source; ValueError with one sentence for an unknown category."""
     category, _, turns = source.partition("@")
-    if category not in CATEGORIES or (turns and not turns.isdigit()):
+    if category not in ALL_CATEGORIES or (turns and not turns.isdigit()):
         raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
     return category, int(turns) if turns else WHOLE

@@ -45,6 +45,7 @@ class Task:
     reference holds the call strings of each turn, empty where nothing should be
     called. excluded is the data file's `excluded_function`, which the package
     reads nowhere: those tools stay visible and callable, as in its own prompts.
+    hidden holds tools that no turn shows; the benchmark's own tasks hide none.
     """
 
     id: str
@@ -56,11 +57,12 @@ class Task:
     excluded: frozenset[str]
     withheld: Mapping[int, tuple[str, ...]]
     reference: tuple[tuple[str, ...], ...]
+    hidden: frozenset[str] = frozenset()
 
     @property
     def long_context(self) -> bool:
         """True when the simulators load their inflated scenario."""
-        return self.category == "long_context"
+        return self.category.endswith("long_context")
 
     def prefix(self, turns: int) -> Task:
         """The same task cut after its first `turns` user turns; ValueError outside 1..len(users)."""
@@ -146,7 +148,7 @@ def load_tasks() -> Mapping[str, Task]:
 
 
 def all_tools(task: Task) -> tuple[Document, ...]:
-    """Every document of the task's classes, withheld tools included."""
+    """Every document of the task's classes, withheld and hidden tools included."""
     return tuple(document for name in task.involved_classes for document in documents(name))
 
 
@@ -158,7 +160,7 @@ def revealed_tools(task: Task, turn: int) -> tuple[Document, ...]:
 
 def available_tools(task: Task, turn: int) -> tuple[Document, ...]:
     """The documents visible in a turn: those of the start in the package's order, then what was revealed since."""
-    withheld = {name for names in task.withheld.values() for name in names}
+    withheld = {name for names in task.withheld.values() for name in names} | task.hidden
     start = tuple(document for document in all_tools(task) if document["name"] not in withheld)
     revealed = (document for at in sorted(task.withheld) if at <= turn for document in revealed_tools(task, at))
     return start + tuple(revealed)
