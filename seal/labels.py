@@ -1,8 +1,8 @@
-"""The vocabulary of diagnosis: labels, the order of the paper's, and their utilities.
+"""The vocabulary of diagnosis: labels, their order in the paper, and their utilities.
 
 A label names what went wrong (or right) in one user turn. Labels are plain
-strings, so that they survive logs; this module is the register of those that
-exist, with the base utility rho(z) of each (paper, Tables 5 and 6).
+strings, so they survive logs; this module registers the labels that exist,
+with the base utility rho(z) of each (paper, Tables 5 and 6).
 """
 
 from __future__ import annotations
@@ -22,12 +22,21 @@ PASS = "pass"
 CORRECT_ABSTENTION = "correct_abstention"
 CHECKER_ERROR = "checker_error"
 GT_ERROR = "gt_error"
+BUDGET_CUT = "budget_cut"
+INHERITED = "inherited"
 
-EXCLUDED = frozenset({CHECKER_ERROR, GT_ERROR})
-"""Labels of failures that are not the policy's: never counted, never weighted."""
+BROKEN = frozenset({CHECKER_ERROR, GT_ERROR})
+"""Labels that say that the verdict itself failed: the trajectory's reward means nothing."""
+
+EXCLUDED = BROKEN | {BUDGET_CUT, INHERITED}
+"""Labels that blame nobody for the turn: never counted, never weighted.
+
+budget_cut: a length or step limit cut the turn. inherited: takes the place of a
+failure label when only a turn's own faults count (`seal.diagnosis.blame: own`).
+"""
 
 SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
-"""Labels of the release's taxonomy that name the same failure as one of the paper's."""
+"""Labels of the release's taxonomy that name the same failure as a label of the paper's."""
 
 PAPER = (
     GT_ERROR,
@@ -35,7 +44,7 @@ PAPER = (
     PASS,
     INVALID_TOOL_CALL,
     ARGUMENT_MISMATCH,
-    INSTANCE_MISMATCH,
+    BUDGET_CUT,
     STATE_MISMATCH,
     RECOVERY_FAILURE,
     MISSING_TOOL_CALL,
@@ -43,7 +52,7 @@ PAPER = (
     SPURIOUS_TOOL_CALL,
     CORRECT_ABSTENTION,
 )
-"""The paper's taxonomy in order of priority: the six of Table 5 keep their order."""
+"""The paper's taxonomy in order of priority; the six labels of Table 5 keep their order."""
 
 RELEASE = (
     GT_ERROR,
@@ -61,7 +70,7 @@ RELEASE = (
 
 @dataclass(frozen=True)
 class Label:
-    """One label: its name, its base utility rho(z) > 0 and whether it is good news."""
+    """One label: its name, its base utility rho(z) > 0 and whether it marks a success."""
 
     name: str
     utility: float
@@ -72,10 +81,9 @@ _REGISTER: dict[str, Label] = {}
 
 
 def declare(name: str, utility: float, success: bool = False) -> Label:
-    """Add a label to the register; an extension calls it before it registers a rule.
+    """Register a label; an extension does this before it registers a rule.
 
-    Raises ValueError when the utility is not positive or when the name is taken
-    by a label that differs.
+    Raises ValueError when the utility is not positive or when another label has the name.
     """
     if not utility > 0:
         raise ValueError(f"label {name!r}: utility must be positive, got {utility!r}")
@@ -86,12 +94,12 @@ def declare(name: str, utility: float, success: bool = False) -> Label:
 
 
 def retract(name: str) -> None:
-    """Take a label out of the register again; ValueError when there is none."""
+    """Remove a label from the register; ValueError when it is not there."""
     del _REGISTER[get(name).name]
 
 
 def get(name: str) -> Label:
-    """The declared label of that name; ValueError when there is none."""
+    """Return the declared label of that name; ValueError when there is none."""
     try:
         return _REGISTER[name]
     except KeyError:
@@ -99,12 +107,12 @@ def get(name: str) -> Label:
 
 
 def known() -> tuple[str, ...]:
-    """Names of all declared labels, sorted."""
+    """Return the names of all declared labels, sorted."""
     return tuple(sorted(_REGISTER))
 
 
-# Table 6 gives seven of these. It is silent on the first three and says only that
-# invalid calls and wrong arguments get more than the rest: those are our choice.
+# Table 6 gives seven of these. For the first three it gives no number and says only that
+# invalid calls and wrong arguments get a larger one: those three are our choice.
 declare(INVALID_TOOL_CALL, 2.0)
 declare(ARGUMENT_MISMATCH, 1.5)
 declare(RECOVERY_FAILURE, 1.2)
@@ -118,3 +126,5 @@ declare(INSTANCE_MISMATCH, 0.6)
 declare(PASS, 1.0, success=True)
 declare(CHECKER_ERROR, 1.0)
 declare(GT_ERROR, 1.0)
+declare(BUDGET_CUT, 1.0)
+declare(INHERITED, 1.0)

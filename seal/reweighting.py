@@ -14,33 +14,43 @@ from collections.abc import Mapping, Sequence
 
 from seal import labels as vocabulary
 from seal.diagnosis.profile import Profile
+from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
 from seal.settings.reweighting import ReweightSettings
 
 
-def initial_rho(settings: ReweightSettings) -> dict[str, float]:
-    """rho_0: the utility of every declared label, the recipe's own where it gives one."""
-    declared = {name: vocabulary.get(name).utility for name in vocabulary.known()}
-    return {**declared, **settings.rho}
+def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
+    """rho_0: the utility of every label of the taxonomy, the recipe's own where it gives one.
+
+    ValueError when the recipe gives a utility to a label of another taxonomy.
+    """
+    rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
+    for label, utility in settings.rho.items():
+        if label not in rho:
+            raise ValueError(f"the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}")
+        rho[label] = float(utility)
+    return rho
 
 
-def update_rho(rho: Mapping[str, float], profile: Profile, settings: ReweightSettings) -> dict[str, float]:
+def update_rho(
+    rho: Mapping[str, float], profile: Profile, settings: ReweightSettings, taxonomy: str = "paper"
+) -> dict[str, float]:
     """rho_t from rho_{t-1} and C_t.
 
         target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / confidence)), w_min, w_max)
         rho_t(z) = (1 - beta) rho_{t-1}(z) + beta target_z
 
     n, s, m: count, share and mean reward of the label in the profile's window. `pass`
-    and the excluded labels keep their utility. Unchanged when not dynamic.
+    keeps its utility. Unchanged when not dynamic.
     """
     if not settings.dynamic or not settings.enabled:
         return dict(rho)
-    base = initial_rho(settings)
+    base = initial_rho(settings, taxonomy)
     tally = profile.recent()
     seen, shares = tally.labels(), tally.shares()
     updated = dict(base)
     for label in base:
-        if label == PASS or label in EXCLUDED:
+        if label == PASS:
             continue
         pressure = 0.0
         if label in seen:
@@ -61,8 +71,8 @@ def weight(
     """w_j of one trajectory, from its labels by turn.
 
     1 when reweighting is off or warming up and when no label counts. The sign of the
-    advantage matters only to ``apply_to`` and ``sign_aware``, which leave an advantage
-    of zero alone. Raises ValueError for a label without a utility. Renormalising
+    advantage matters only to ``apply_to`` and ``sign_aware``, which do not weigh an
+    advantage of zero. Raises ValueError for a label without a utility. Renormalising
     needs the batch: :func:`weights`.
     """
     counted = [label for label in labels or () if label not in EXCLUDED]
@@ -79,17 +89,19 @@ def weights(
     step: int,
     advantage_signs: Sequence[int] | None = None,
 ) -> list[float]:
-    """w of each trajectory of a batch, after the budget. Pass no padding rows.
+    """w of each trajectory of a batch, budgeted and renormalised. Pass no padding rows.
 
     When the budget renormalises, weights are divided by their mean over the
-    trajectories that have labels (the others stay at 1) and clipped once more, so a
-    mean of 1 is met as far as [w_min, w_max] allows.
+    trajectories that have labels (the others stay at 1) and clipped once more, so the
+    mean is 1 as far as [w_min, w_max] allows. ``settings.renormalise`` divides all
+    weights by their mean and clips nothing, so the mean is exactly 1.
     """
     signs = advantage_signs if advantage_signs is not None else [0] * len(batch_labels)
     rows = list(zip(batch_labels, signs, strict=True))
     found = [weight(labels, rho, settings, step, sign) for labels, sign in rows]
     if not settings.budget.renormalise:
-        return found
+        scale = _scale([(w, sign) for w, sign in zip(found, signs, strict=True)], settings)
+        return [w * scale for w in found]
     moved = [
         index
         for index, (labels, sign) in enumerate(rows)
@@ -103,17 +115,27 @@ def weights(
 
 
 def turn_weights(
-    labels: Sequence[str] | None,
+    batch_labels: Sequence[Sequence[str] | None],
     rho: Mapping[str, float],
     settings: ReweightSettings,
     step: int,
-    advantage_sign: int = 0,
-) -> list[float]:
+    advantage_signs: Sequence[int],
+) -> list[list[float]]:
     """One weight for the tokens of each labelled turn: clip(rho(z_i)), 1 for an excluded label.
 
     Beyond the paper: the turn that failed carries the weight, not its whole trajectory.
+    ``settings.renormalise`` scales the mean over turns to 1.
     """
-    return [weight((label,), rho, settings, step, advantage_sign) for label in labels or ()]
+    rows = list(zip(batch_labels, advantage_signs, strict=True))
+    found = [[weight((label,), rho, settings, step, sign) for label in labels or ()] for labels, sign in rows]
+    scale = _scale([(w, sign) for row, (_, sign) in zip(found, rows, strict=True) for w in row], settings)
+    return [[w * scale for w in row] for row in found]
+
+
+def _scale(signed: Sequence[tuple[float, int]], settings: ReweightSettings) -> float:
+    """The factor that makes the mean weight 1, over the (weight, sign of advantage) pairs that are meant."""
+    meant = [w for w, sign in signed if settings.renormalise == "all" or sign != 0]
+    return len(meant) / sum(meant) if meant and settings.renormalise != "none" else 1.0
 
 
 def _applies(settings: ReweightSettings, step: int, sign: int) -> bool:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvloop
@@ -30,15 +30,18 @@ from rich.table import Table
 
 from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
+from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.formats import Call, get_format
 from env_service.environments.bfcl.settings import read_settings
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import verify
+from env_service.environments.bfcl.verifier import Played, verify
 from env_service.host import EpisodeGuard, Host
+from seal import labels
 from seal.diagnosis.rules import diagnose
 
+MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20
 ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[str, list[str]]
@@ -128,29 +131,37 @@ def in_process(runs: list[Run], prompt_mode: str) -> float:
     return len(runs) / (time.perf_counter() - began)
 
 
-def judgement_milliseconds(prompt_mode: str) -> tuple[float, float]:
-    """Median milliseconds of (verdict, verdict and labels) of one trajectory, given its calls and its evidence.
+def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
+    """Mean milliseconds of processor time per trajectory: (verdict, verdict and labels, those and blame).
 
-    Trajectories: every reference, and every reference without its last call, so that half of them fail.
+    Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
+    half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
     """
-    render, verdicts, both = get_format(prompt_mode).render_call, [], []
+    render, spent = get_format(prompt_mode).render_call, []
     for task in load_tasks().values():
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
-        last = max(index for index, turn in enumerate(reference) if turn)
-        for turns in (reference, [turn[:-1] if index == last else turn for index, turn in enumerate(reference)]):
+        first = next(index for index, turn in enumerate(reference) if turn)
+        for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
             episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(_NoWatch(), {}))
             for calls in turns:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)
                 episode.step("Done.", truncated=False)
-            evidence, calls = episode.evidence(), [[turn] for turn in turns]
-            began = time.perf_counter()
-            verify(task, calls)
-            judged = time.perf_counter()
-            diagnose(evidence, "paper")
-            verdicts.append((judged - began) * 1000)
-            both.append((time.perf_counter() - began) * 1000)
-    return statistics.median(verdicts), statistics.median(both)
+            evidence, calls, played = episode.evidence(), [[turn] for turn in turns], [_played(turn) for turn in turns]
+            began = time.process_time()
+            valid = verify(task, calls).valid
+            judged = time.process_time()
+            labelled = diagnose(evidence, "paper")
+            diagnosed = time.process_time()
+            if not valid:
+                blame(task, played, [found.label not in MET for found in labelled])
+            spent.append([1000 * (end - began) for end in (judged, diagnosed, time.process_time())])
+    verdict, both, all_three = (statistics.mean(times) for times in zip(*spent, strict=True))
+    return verdict, both, all_three
+
+
+def _played(calls: Sequence[Call]) -> list[Played]:
+    return [Played(*call) for call in calls]
 
 
 def processor_seconds(pid: int) -> float:
@@ -183,10 +194,10 @@ def main() -> None:
 
     in_process(runs, options.prompt_mode)
     judgement_milliseconds(options.prompt_mode)
-    ceiling, (verdict, both) = in_process(runs, options.prompt_mode), judgement_milliseconds(options.prompt_mode)
+    ceiling, (verdict, both, every) = in_process(runs, options.prompt_mode), judgement_milliseconds(options.prompt_mode)
     console.print(
-        f"in process, without HTTP: {ceiling:.0f} episodes/s; one verdict {verdict:.2f} ms, with labels {both:.2f} ms "
-        "(medians)"
+        f"in process, without HTTP: {ceiling:.0f} episodes/s; per trajectory: verdict {verdict:.2f} ms, "
+        f"with labels {both:.2f} ms, and blame {every:.2f} ms of processor time (means, half of them failed)"
     )
 
     verbs = ("create", "step", "evaluate", "release")

@@ -76,7 +76,7 @@ def bfcl(
     prompt_mode: Annotated[str, _how("Prompt and parser.")] = PROMPT_MODE,
     temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.", show_default=False)] = None,
     top_p: Annotated[float, _how("Share of the probability that is sampled from.")] = 1.0,
-    max_tokens: Annotated[int, _how("Of one assistant message.")] = 1024,
+    max_tokens: Annotated[int, _how("Of one assistant message, or what the context leaves.")] = 4096,
     max_steps: Annotated[int, _how("Messages with calls per user turn, like the official tool.")] = 20,
     seed: Annotated[int, _how("Of the samples.")] = 0,
     concurrency: Annotated[int, _how("Rollouts at once.")] = 32,

@@ -1,9 +1,9 @@
 """Constraints on an argument that its document states only in prose.
 
 No argument of the benchmark has an ``enum``: allowed values, formats, ranges and
-units sit in the descriptions. This module lifts them, from public text only. Values,
-ranges and multiples are precise enough to judge a call by (every reference call of
-the benchmark keeps to them); formats and units are only told.
+units are in the descriptions. This module extracts them, from public text only.
+Values, ranges and multiples are precise enough to judge a call by (every reference
+call of the benchmark keeps to them); formats and units are only shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 class Constraint:
     """kind is values, range, multiple, format or unit; text is how a cue states it.
 
-    ``schema`` holds the JSON-schema keywords that judge it; empty when it is only told.
+    ``schema`` holds the JSON-schema keywords that judge it; empty when it is only shown.
     """
 
     kind: str
@@ -51,7 +51,7 @@ def _multiple(match: re.Match[str]) -> Constraint:
     return Constraint("multiple", f"a multiple of {match[1]}", {"multipleOf": int(match[1])})
 
 
-def _told(kind: str, text: str) -> Callable[[re.Match[str]], Constraint]:
+def _shown(kind: str, text: str) -> Callable[[re.Match[str]], Constraint]:
     return lambda match: Constraint(kind, match.expand(text))
 
 
@@ -62,24 +62,24 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
     (r"'\w+' for \w+(?:, '\w+' for \w+)+", _explained),
     (r"(?:from|between) (\d+)(?: \([^)]*\))? (?:to|and) (\d+)", _range),
     (r"multiple of (\d+)", _multiple),
-    (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _told("format", r"format \1")),
-    (r"in the format of (street, city, state)", _told("format", r"format \1")),
-    (r"3 letter code", _told("format", "3-letter airport code")),
-    (r"[Tt]he zipcode of", _told("format", "a zipcode")),
-    (r"should start with (\S)", _told("format", r"starts with \1")),
+    (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _shown("format", r"format \1")),
+    (r"in the format of (street, city, state)", _shown("format", r"format \1")),
+    (r"3 letter code", _shown("format", "3-letter airport code")),
+    (r"[Tt]he zipcode of", _shown("format", "a zipcode")),
+    (r"should start with (\S)", _shown("format", r"starts with \1")),
     (
         r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path",
-        _told("format", "a bare name, no path"),
+        _shown("format", "a bare name, no path"),
     ),
-    (r"only change one folder level", _told("format", "one folder level at a time")),
-    (r"\bin (gallons|meters|miles|m/h|USD)\b", _told("unit", r"in \1")),
-    (r"amount of (gallon|liter)\b", _told("unit", r"in \1s")),
-    (r"in degree\. Default to be (celsius)", _told("unit", r"in degrees, \1 by default")),
+    (r"only change one folder level", _shown("format", "one folder level at a time")),
+    (r"\bin (gallons|meters|miles|m/h|USD)\b", _shown("unit", r"in \1")),
+    (r"amount of (gallon|liter)\b", _shown("unit", r"in \1s")),
+    (r"in degree\. Default to be (celsius)", _shown("unit", r"in degrees, \1 by default")),
 )
 
 
 def constraints(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """Every constraint of one argument: allowed values (its ``enum``, else its prose), then the rest of the prose."""
+    """Return the constraints of one argument: allowed values (``enum``, else prose), then the rest of the prose."""
     prose = _of_prose(node.get("description", ""))
     if not node.get("enum"):
         return prose

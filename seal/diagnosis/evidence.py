@@ -1,9 +1,9 @@
 """What was observed in one user turn: the input of the diagnosis function Psi.
 
 The environment service fills these values from the running episode and from
-the verifier; Psi reads them and nothing else (paper, section 3.2). Everything
-here is plain data: it round-trips through JSON, so that a diagnosis can be
-redone offline from a log.
+the verifier; Psi reads nothing else (paper, section 3.2). Everything here is
+plain data that round-trips through JSON, so a diagnosis can be redone offline
+from a log.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from typing import Any, Literal
 from seal.diagnosis.results import reports_failure
 
 CallError = Literal["unavailable", "signature", "execution", "deadline"]
-"""Why a call gave an error: the tool is not in F, the method refused its
-arguments, the method ran and reported an error, or it ran out of time."""
+"""Why a call failed: the tool is not in F, the method refused its arguments, the
+method ran and reported an error, or it ran out of time."""
 
 Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached", "open"]
-"""How a turn ended: a message without a call, the interaction limit, a message
-cut by a length limit, a parse refusal that ends episodes, an episode that
-ended before this turn, or not yet."""
+"""How a turn ended: by a message without a call, by the step limit, by a length
+limit, by an unreadable message in an episode that such a message ends; or the
+episode ended before this turn (not_reached), or the turn goes on (open)."""
+
+Blame = Literal["own", "inherited"]
+"""Whose fault a failed turn is: that of its own calls, or that of an earlier turn.
+
+The turn's calls are played from the reference's state before the turn. When they
+fail there too, the fault is the turn's own; when they pass, it was inherited.
+"""
 
 
 @dataclass(frozen=True)
 class Violation:
     """One way in which a call breaks its tool's schema.
 
-    kind is one of missing, unknown, type, enum, structure; path is the argument
+    kind is missing, unknown, type, enum or structure; path is the argument
     ("" for the call as a whole, "a.b[0]" inside structures).
     """
 
@@ -41,8 +48,9 @@ class Violation:
 class CallEvidence:
     """One tool call as parsed, checked and executed.
 
-    ``error`` classes what went wrong as far as the tools tell it; ``result`` is the
-    text that the policy was shown (before clipping).
+    ``error`` classifies the failure as far as the tools report it; ``result`` is the
+    text that the policy was shown (before clipping). ``writes`` is false for tools that
+    only read; it is true in logs that do not say.
     """
 
     name: str
@@ -51,16 +59,20 @@ class CallEvidence:
     violations: tuple[Violation, ...] = ()
     error: CallError | None = None
     result: str = ""
+    writes: bool = True
 
     @property
     def failed(self) -> bool:
-        """True when the call gave an error, one that only the text of its result tells included."""
+        """True when the call failed, also when only the text of its result says so."""
         return self.error is not None or reports_failure(self.name, self.result)
 
 
 @dataclass(frozen=True)
 class ActionEvidence:
-    """One assistant message: its calls and what the parser refused in it."""
+    """One assistant message: its calls and what the parser refused in it.
+
+    ``truncated`` is true when a length limit cut the message.
+    """
 
     calls: tuple[CallEvidence, ...] = ()
     refusals: tuple[str, ...] = ()
@@ -76,12 +88,14 @@ class ActionEvidence:
 class TurnEvidence:
     """All that is known about one user turn.
 
-    turn counts from 0. expected_calls is the number of reference calls (0 where
-    nothing should be called). The three comparisons are the verifier's own on
-    clean simulators; None where it made none. feedback_before is true when
-    error feedback had been shown in an earlier turn and no call has succeeded since.
-    checker_error, reference_error and infra_error name failures that are not
-    the policy's.
+    turn counts from 0. expected_calls is the number of reference calls (0 when
+    nothing should be called). needed names their tools, needed_writes the tools of
+    those that change the state, absent the tools of those whose result is not among the
+    results obtained so far; each has one entry per reference call. The three comparisons
+    are the verifier's own on clean simulators; None when it made none. feedback_before
+    is true when error feedback had been shown in an earlier turn and no call has
+    succeeded since. checker_error, reference_error and infra_error name failures that
+    are not the policy's. blame is None unless the turn failed and could be judged.
     """
 
     turn: int
@@ -95,14 +109,24 @@ class TurnEvidence:
     checker_error: str | None = None
     reference_error: str | None = None
     infra_error: str | None = None
+    needed: tuple[str, ...] = ()
+    needed_writes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    blame: Blame | None = None
+
+    @property
+    def cut(self) -> bool:
+        """True when a budget, not the policy, ended the turn."""
+        last_cut = bool(self.actions) and self.actions[-1].truncated
+        return self.stop in ("length", "step_limit") or last_cut
 
     @property
     def calls(self) -> tuple[CallEvidence, ...]:
-        """Every parsed call of the turn, in order."""
+        """All parsed calls of the turn, in order."""
         return tuple(call for action in self.actions for call in action.calls)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary; the inverse of :meth:`from_json`."""
         return asdict(self)
 
     @classmethod
@@ -119,4 +143,5 @@ class TurnEvidence:
             )
             for action in data.get("actions", ())
         )
-        return cls(**{**data, "actions": actions})
+        names = {key: tuple(data.get(key, ())) for key in ("needed", "needed_writes", "absent")}
+        return cls(**{**data, **names, "actions": actions})

@@ -1,4 +1,4 @@
-"""C_t, the policy's failure profile: what was seen of each label, and with what reward.
+"""C_t, the policy's failure profile: how often each label was seen, and with what reward.
 
 Aggregates Z(tau) over trajectories (paper, section 3.2): totals of the run and a
 window of recent steps. Values are immutable. Rewards are summed as whole
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seal.labels import EXCLUDED
+from seal.labels import BROKEN, EXCLUDED
 
 _MILLION = 1_000_000
 _DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "task": 1, "excluded": 1}
@@ -20,7 +20,7 @@ _DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the profile needs of one rollout: its labels by turn and its terminal reward."""
+    """What the profile needs to know of one rollout: its labels by turn and its terminal reward."""
 
     task_id: str
     category: str
@@ -30,9 +30,9 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Cell:
-    """Sightings of one thing: how many, how many of them in rewarded trajectories, reward in millionths.
+    """Counts of one thing: how often it was seen, how often in rewarded trajectories, and the reward in millionths.
 
-    ``successes`` counts sightings in trajectories with reward 1 or more.
+    ``successes`` counts those in trajectories with reward 1 or more.
     """
 
     count: int = 0
@@ -44,12 +44,12 @@ class Cell:
 
     @property
     def reward(self) -> float:
-        """Sum of terminal rewards over the sightings."""
+        """The sum of terminal rewards."""
         return self.millionths / _MILLION
 
     @property
     def mean(self) -> float:
-        """Mean terminal reward over the sightings; 0 when there were none."""
+        """The mean terminal reward; 0 when nothing was seen."""
         return self.reward / self.count if self.count else 0.0
 
 
@@ -57,9 +57,9 @@ class Cell:
 class Tally:
     """Cells by dimension and key. Labels count turns; categories and tasks count trajectories.
 
-    Excluded labels are tallied apart and enter nothing else; a trajectory that holds
-    one does not enter the categories and tasks, for its reward says nothing of the
-    policy, while its other turns still count by label.
+    Excluded labels are tallied separately and enter nothing else. A trajectory with a
+    checker or reference error stays out of the categories and tasks, because its reward
+    says nothing about the policy; its other turns still count by label.
     """
 
     cells: Mapping[tuple[str, ...], Cell]
@@ -81,7 +81,7 @@ class Tally:
                 see(("label", label), one)
                 see(("category_label", trajectory.category, label), one)
                 see(("position_label", str(position), label), one)
-            if not EXCLUDED & set(trajectory.labels):
+            if not BROKEN & set(trajectory.labels):
                 see(("category", trajectory.category), one)
                 see(("task", trajectory.task_id), one)
         return cls(cells)
@@ -97,37 +97,37 @@ class Tally:
         return {key[-1]: cell for key, cell in sorted(found)}
 
     def labels(self, category: str | None = None) -> dict[str, Cell]:
-        """Cells by label, over everything or in one category; excluded labels left out."""
+        """Return cells by label, over everything or in one category, without excluded labels."""
         return self._select("label") if category is None else self._select("category_label", category)
 
     def positions(self) -> dict[int, dict[str, Cell]]:
-        """Cells by turn position (from 0) and label."""
+        """Return cells by turn position (from 0) and label."""
         positions = sorted({int(key[1]) for key in self.cells if key[0] == "position_label"})
         return {position: self._select("position_label", str(position)) for position in positions}
 
     def categories(self) -> dict[str, Cell]:
-        """Trajectories by category."""
+        """Return trajectories by category."""
         return self._select("category")
 
     def tasks(self) -> dict[str, Cell]:
-        """Trajectories by task id."""
+        """Return trajectories by task id."""
         return self._select("task")
 
     def excluded(self) -> dict[str, Cell]:
-        """Turns whose label is excluded, by that label."""
+        """Return turns whose label is excluded, by that label."""
         return self._select("excluded")
 
     def turns(self, category: str | None = None) -> int:
-        """Number of labelled turns, excluded ones left out."""
+        """Return the number of labelled turns, without excluded labels."""
         return sum(cell.count for cell in self.labels(category).values())
 
     def shares(self, category: str | None = None) -> dict[str, float]:
-        """Prevalence s_z = n_z / sum n of each label seen."""
+        """Return the prevalence s_z = n_z / sum n of each label seen."""
         turns = self.turns(category)
         return {label: cell.count / turns for label, cell in self.labels(category).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """{dimension: {key: [count, successes, millionths]}}, two levels of keys where it is crossed."""
+        """Return {dimension: {key: [count, successes, millionths]}}, with two levels of keys for crossed dimensions."""
         out: dict[str, Any] = {dimension: {} for dimension in _DEPTH}
         for key in sorted(self.cells):
             cell = self.cells[key]
@@ -162,18 +162,18 @@ class Profile:
 
     @classmethod
     def empty(cls, window: int = 5) -> Profile:
-        """The profile before anything was seen; ``window`` is in training steps."""
+        """Return the profile before anything was seen; ``window`` is in training steps."""
         if window < 1:
             raise ValueError(f"profile: the window must be at least one step, got {window}")
         return cls(window, (), Tally({}))
 
     def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Profile:
-        """The profile after these trajectories of one step; what left the window stays in the totals."""
+        """Return the profile after these trajectories of one step; what leaves the window stays in the totals."""
         seen = Tally.of(trajectories)
         return self.merge(Profile(self.window, ((step, seen),), seen))
 
     def merge(self, other: Profile) -> Profile:
-        """Both profiles as one (associative and commutative); ValueError when the windows differ."""
+        """Combine two profiles (associative and commutative); ValueError when the windows differ."""
         if other.window != self.window:
             raise ValueError(f"profile: cannot merge windows of {self.window} and {other.window} steps")
         steps = dict(self.steps)
@@ -183,23 +183,23 @@ class Profile:
         return Profile(self.window, every, self.totals + other.totals).within(self.window)
 
     def within(self, window: int) -> Profile:
-        """The same profile with another window; steps that a smaller one has left behind cannot come back."""
+        """Return the profile with another window; steps that have left a smaller window cannot come back."""
         oldest = max((step for step, _ in self.steps), default=0) - window
         return Profile(window, tuple((step, tally) for step, tally in self.steps if step > oldest), self.totals)
 
     def recent(self) -> Tally:
-        """The tally of the last ``window`` steps, counted back from the latest step seen."""
+        """Return the tally of the last ``window`` steps, counted back from the latest step seen."""
         tally = Tally({})
         for _, step in self.steps:
             tally = tally + step
         return tally
 
     def total(self) -> Tally:
-        """The tally of the whole run."""
+        """Return the tally of the whole run."""
         return self.totals
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary with sorted keys; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary with sorted keys; the inverse of :meth:`from_json`."""
         steps = [{"step": step, **tally.to_json()} for step, tally in self.steps]
         return {"window": self.window, "steps": steps, "total": self.totals.to_json()}
 

@@ -1,4 +1,4 @@
-"""Redo the diagnosis of a log offline and tell what changes."""
+"""Redo the diagnosis of a log offline and report what changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seal.diagnosis.rules import Diagnosis, diagnose
 
 @dataclass(frozen=True)
 class Change:
-    """One turn whose label differs now: where, what it was ("" when it had none) and what it is."""
+    """One turn whose label changes: its place, the old label ("" when it had none) and the new one."""
 
     line: int
     task_id: str
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Relabelled:
-    """What a log's diagnosis is now: trajectories and turns seen, label counts, and the changes."""
+    """A log's new diagnosis: trajectories and turns seen, label counts, and the changes."""
 
     trajectories: int
     turns: int
@@ -34,10 +34,10 @@ class Relabelled:
 
 
 def relabel_log(lines: Iterable[str], taxonomy: str = "paper") -> Relabelled:
-    """Diagnose every line of a log afresh.
+    """Diagnose every line of a log again.
 
     A line is a JSON object with "evidence" (TurnEvidence objects) and "labels" (as they
-    were), and "task_id" where it is known. Blank lines are skipped. Raises ValueError
+    were logged), and "task_id" if it is known. Blank lines are skipped. Raises ValueError
     with the line's number when it cannot be read, and for an unknown taxonomy.
     """
     trajectories = turns = 0

@@ -1,26 +1,28 @@
 """The diagnosis function Psi: deterministic rules from evidence to labels (paper, Table 5).
 
-A rule looks at one turn and says why it fires, or None. A taxonomy is a tuple
-of rules in order of priority: the first that fires gives the dominant label,
-all that fire are the signals. ``docs/diagnosis.md`` holds the decisions for
-the cases that the paper leaves open, ``docs/extending.md`` adds a rule.
+A rule reads one turn and returns the reason why it fires, or None. A taxonomy is
+a tuple of rules in order of priority: the first that fires gives the dominant
+label, all that fire are the signals. ``docs/diagnosis.md`` records the decisions
+for cases that the paper leaves open, ``docs/extending.md`` adds a rule.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from seal import labels
-from seal.diagnosis.evidence import CallEvidence, TurnEvidence
+from seal.diagnosis import recovery
+from seal.diagnosis.evidence import Blame, TurnEvidence
 
 Test = Callable[[TurnEvidence], str | None]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: ``test`` gives a one-line reason when the label's signal is present."""
+    """One rule: ``test`` returns a one-line reason when the label's signal is present."""
 
     name: str
     label: str
@@ -29,16 +31,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """z_i of one turn: the dominant label, every signal, and the rule that decided."""
+    """z_i of one turn: the dominant label, all signals, the rule that decided, and whose fault it is."""
 
     turn: int
     label: str
     signals: tuple[str, ...]
     rule: str
     reason: str
+    blame: Blame | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary; the inverse of :meth:`from_json`."""
         return {**asdict(self), "signals": list(self.signals)}
 
     @classmethod
@@ -51,9 +54,9 @@ class Diagnosis:
 
 
 def took_place(turn: TurnEvidence) -> bool:
-    """True when the turn took place and is over: it is part of the rollout tau.
+    """Return True when the turn took place and is over, so that it is part of the rollout tau.
 
-    A turn that a budget cut before the policy had said anything in it did not.
+    A turn that a budget cut before the policy said anything did not take place.
     """
     cut = turn.stop in ("length", "step_limit")
     return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
@@ -63,17 +66,9 @@ def _wanted(turn: TurnEvidence) -> bool:
     return turn.expected_calls > 0
 
 
-def _unjudged(turn: TurnEvidence) -> bool:
-    return turn.state_match is None and turn.response_match is None and turn.instances_match is not False
-
-
 def _met(turn: TurnEvidence) -> bool:
     comparisons = (turn.state_match, turn.response_match)
     return _wanted(turn) and True in comparisons and False not in (*comparisons, turn.instances_match)
-
-
-def _succeeded(call: CallEvidence) -> bool:
-    return not call.failed
 
 
 # --- rules of the paper's taxonomy ---------------------------------------------------
@@ -97,10 +92,8 @@ def _verifier_met(turn: TurnEvidence) -> str | None:
 
 def _invalid_call(turn: TurnEvidence) -> str | None:
     for action in turn.actions:
-        if action.refusals:
+        if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
             return f"the parser refused: {action.refusals[0]}"
-        if action.truncated:
-            return "the message was cut by the length limit before it could be read"
     for call in turn.calls:
         if not call.available or call.error == "unavailable":
             return f"{call.name} is not an available tool"
@@ -108,7 +101,7 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
 
 
 def _invalid_arguments(turn: TurnEvidence) -> str | None:
-    if not _wanted(turn):  # where nothing should be called no tool is the right one
+    if not _wanted(turn):  # no tool is the right one when nothing should be called
         return None
     for call in turn.calls:
         if not call.available or call.error == "unavailable":
@@ -120,30 +113,35 @@ def _invalid_arguments(turn: TurnEvidence) -> str | None:
     return None
 
 
-def _other_instances(turn: TurnEvidence) -> str | None:
-    if _wanted(turn) and turn.calls and turn.instances_match is False:
-        return "another set of simulator instances than the reference"
-    return None
+def _budget_cut(turn: TurnEvidence) -> str | None:
+    if not turn.cut or _met(turn) or _not_recovered(turn):
+        return None
+    if not _wanted(turn) and (turn.calls or _invalid_call(turn)):
+        return None  # what was called cannot be taken back, however the turn would have gone on
+    return f"a budget cut the turn ({turn.stop})"
 
 
 def _other_state(turn: TurnEvidence) -> str | None:
-    if _wanted(turn) and turn.state_match is False and any(map(_succeeded, turn.calls)):
-        return "calls executed, the state differs from the expected one"
-    return None
+    if not _wanted(turn) or turn.state_match is not False:
+        return None
+    succeeded = [call for call in turn.calls if not call.failed]
+    if turn.needed_writes:  # reads cannot reach a state: without a write that worked, a needed call is missing
+        succeeded = [call for call in succeeded if call.writes]
+    return "calls executed, the state differs from the expected one" if succeeded else None
 
 
 def _not_recovered(turn: TurnEvidence) -> str | None:
     if not _wanted(turn):
         return None
-    pending = turn.feedback_before
-    answered = False  # the policy acted after it had seen the error
+    errors = (recovery.ANY,) if turn.feedback_before else ()
+    answered = False  # the policy acted after it had seen an error, and the error stayed open
     for action in turn.actions:
-        answered = pending
-        if any(map(_succeeded, action.calls)):
-            pending = answered = False
-        if action.failed:
-            pending = True
-    return "error feedback was shown and no later call succeeded" if pending and answered else None
+        if action.truncated and not action.calls:
+            continue  # a budget cut the answer
+        errors = recovery.still_open(errors, action)
+        answered = bool(errors)
+        errors += recovery.opened(action)
+    return "error feedback was shown and the policy did not recover from it" if answered else None
 
 
 def _missing_call(turn: TurnEvidence) -> str | None:
@@ -151,11 +149,12 @@ def _missing_call(turn: TurnEvidence) -> str | None:
         return None
     if not turn.calls:
         return "calls were needed and none was made"
-    if turn.response_match is False and len(turn.calls) < turn.expected_calls:
-        return f"{len(turn.calls)} calls where the reference needs {turn.expected_calls}"
-    if _unjudged(turn) and turn.stop in ("step_limit", "length", "parse_error"):
-        return f"the turn was cut ({turn.stop}) before it was complete"
-    return None
+    skipped: Counter[str] = Counter()
+    if turn.response_match is False:
+        skipped |= Counter(turn.absent) & (Counter(turn.needed) - Counter(call.name for call in turn.calls))
+    if turn.state_match is False:
+        skipped |= Counter(turn.needed_writes) - Counter(call.name for call in turn.calls if not call.failed)
+    return f"needed and not called: {', '.join(sorted(skipped))}" if skipped else None
 
 
 def _other_response(turn: TurnEvidence) -> str | None:
@@ -179,6 +178,12 @@ def _abstained(turn: TurnEvidence) -> str | None:
 # --- rules that only the release's taxonomy has --------------------------------------
 
 
+def _other_instances(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.calls and turn.instances_match is False:
+        return "another set of simulator instances than the reference"
+    return None
+
+
 def _released_abstention(turn: TurnEvidence) -> str | None:
     return "no call was made where none was needed" if not _wanted(turn) and not turn.calls else None
 
@@ -194,7 +199,6 @@ def _released_state(turn: TurnEvidence) -> str | None:
 _GT = Rule("reference_failed", labels.GT_ERROR, _reference_failed)
 _CHECKER = Rule("checker_failed", labels.CHECKER_ERROR, _checker_failed)
 _PASS = Rule("verifier_met", labels.PASS, _verifier_met)
-_INSTANCES = Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances)
 _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
 
@@ -205,7 +209,7 @@ _TAXONOMIES: dict[str, tuple[Rule, ...]] = {
         _PASS,
         Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
         Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
-        _INSTANCES,
+        Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
         Rule("other_state", labels.STATE_MISMATCH, _other_state),
         Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
         Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
@@ -219,7 +223,7 @@ _TAXONOMIES: dict[str, tuple[Rule, ...]] = {
         _SPURIOUS,
         Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
         Rule("released_empty", labels.EMPTY_TURN, _released_empty),
-        _INSTANCES,
+        Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
         Rule("released_state", labels.STATE_MISMATCH, _released_state),
         _RESPONSE,
         _PASS,
@@ -228,7 +232,7 @@ _TAXONOMIES: dict[str, tuple[Rule, ...]] = {
 
 
 def rules(taxonomy: str) -> tuple[Rule, ...]:
-    """The rules of a taxonomy in order of priority; ValueError when it is unknown."""
+    """Return the rules of a taxonomy in order of priority; ValueError when it is unknown."""
     try:
         return _TAXONOMIES[taxonomy]
     except KeyError:
@@ -254,7 +258,7 @@ def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> 
 
 
 def unregister(name: str, taxonomy: str = "paper") -> None:
-    """Take a rule out of a taxonomy again; ValueError when it is not there."""
+    """Remove a rule from a taxonomy; ValueError when it is not there."""
     remaining = tuple(rule for rule in rules(taxonomy) if rule.name != name)
     if len(remaining) == len(rules(taxonomy)):
         raise ValueError(f"taxonomy {taxonomy!r} has no rule named {name!r}")
@@ -262,7 +266,7 @@ def unregister(name: str, taxonomy: str = "paper") -> None:
 
 
 def diagnose_turn(turn: TurnEvidence, taxonomy: str = "paper") -> Diagnosis:
-    """Psi for one turn: the dominant label, all signals, the rule and its reason."""
+    """Apply Psi to one turn."""
     return _diagnose(turn, rules(taxonomy))
 
 
@@ -270,20 +274,19 @@ def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:
     fired = [(rule, reason) for rule in order if (reason := rule.test(turn)) is not None]
     if not fired:
         reason = "the verifier compared nothing in this turn"
-        return Diagnosis(turn.turn, labels.CHECKER_ERROR, (), "unjudged", reason)
+        return Diagnosis(turn.turn, labels.CHECKER_ERROR, (), "unjudged", reason, turn.blame)
     rule, reason = fired[0]
     signals = tuple(dict.fromkeys(other.label for other, _ in fired))
-    return Diagnosis(turn.turn, rule.label, signals, rule.name, reason)
+    return Diagnosis(turn.turn, rule.label, signals, rule.name, reason, turn.blame)
 
 
 def diagnose(turns: Sequence[TurnEvidence], taxonomy: str = "paper") -> tuple[Diagnosis, ...]:
-    """Psi: Z(tau) of one episode, in the order of its turns.
+    """Apply Psi to an episode: Z(tau), in the order of its turns.
 
-    The paper's taxonomy speaks only of turns that took place: a turn that the
-    policy was never shown, or has not finished, is no part of tau and gets no
-    diagnosis, so the result may be shorter than ``turns`` (always at its end). The
-    release's taxonomy labels every turn, as the release did. Raises ValueError for
-    an unknown taxonomy.
+    The paper's taxonomy labels only turns that took place: a turn that the policy
+    was never shown, or has not finished, is not part of tau, so the result may be
+    shorter than ``turns`` (always at its end). The release's taxonomy labels every
+    turn, as the release did. Raises ValueError for an unknown taxonomy.
     """
     order = rules(taxonomy)
     every = taxonomy == "release"

@@ -1,7 +1,7 @@
 """Arguments of a call against the tool's own document.
 
-The benchmark's documents are JSON schema but for the names of types; those are
-mapped once here and the judging is left to jsonschema. Allowed values and ranges
+The benchmark's documents are JSON schema except for the names of types; this
+module maps those and leaves the judging to jsonschema. Allowed values and ranges
 that a description states in prose count as part of the schema.
 """
 
@@ -33,13 +33,13 @@ _NAMES = {
     "number": "a number",
     "integer": "a whole number",
     "string": "a string",
-    "boolean": "true or false",
+    "boolean": "a boolean",
     "null": "null",
 }
 
 
 def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's node as JSON schema: type names mapped, unknown keys closed, prose judged.
+    """Return a document's node as JSON schema: type names mapped, unknown keys closed, prose included.
 
     An argument whose default is None (the documents write "None") may be null.
     Types that JSON schema lacks (such as "any") constrain nothing.
@@ -67,7 +67,7 @@ def _validator(parameters: str) -> Draft202012Validator:
 
 
 def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Every way in which ``arguments`` break the document's parameters, in a fixed order.
+    """Return every way in which ``arguments`` break the document's parameters, in a fixed order.
 
     ``document`` is {"name", "parameters": {"type": "dict", "properties", "required"}}.
     Messages name arguments and what is expected, never the value that was given.

@@ -12,7 +12,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import (
+    NOT_GIVEN,
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+    NotGiven,
+)
 from openai.types.chat import ChatCompletion
 
 RETRIED = frozenset({408, 409, 425, 429})
@@ -39,11 +47,11 @@ class ContextExceeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are drawn; max_tokens limits one assistant message."""
+    """How answers are drawn; max_tokens limits one assistant message, as the official runner's 4,096 does."""
 
     temperature: float = 0.0
     top_p: float = 1.0
-    max_tokens: int = 1024
+    max_tokens: int = 4096
 
 
 @dataclass(frozen=True)
@@ -72,18 +80,26 @@ class ChatEndpoint:
         )
 
     async def complete(self, messages: Sequence[Mapping[str, str]], seed: int, request_id: str) -> Reply:
-        """The next assistant message.
+        """The next assistant message, of min(max_tokens, what the context leaves) tokens.
 
         Raises ContextExceeded if the dialogue is too long, EndpointFault if no
         attempt succeeds, EndpointRefused if the endpoint would refuse every request.
         """
+        try:
+            return await self._complete(messages, seed, request_id, self._sampling.max_tokens)
+        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
+            return await self._complete(messages, seed, request_id, NOT_GIVEN)
+
+    async def _complete(
+        self, messages: Sequence[Mapping[str, str]], seed: int, request_id: str, max_tokens: int | NotGiven
+    ) -> Reply:
         try:
             completion = await self._client.chat.completions.create(
                 model=self._model,
                 messages=list(messages),
                 temperature=self._sampling.temperature,
                 top_p=self._sampling.top_p,
-                max_tokens=self._sampling.max_tokens,
+                max_tokens=max_tokens,
                 seed=seed,
                 extra_headers={"X-Request-Id": request_id},
             )

@@ -1,30 +1,62 @@
-"""Which class of error a failed tool result is, from its public text alone.
+"""Which class of error a failed tool result is, from its public text.
 
-The simulators report errors as an ``error`` field, as a ``status`` or ``message``
-of a well-formed result, as ``False``, or as the text of an exception. The class
-decides which recovery advice phi_err gives; the words that mark each class are
-in ``cues.toml`` beside the advice.
+The simulators report errors as an ``error`` field, as a ``status`` or flag of a
+well-formed result, or as the text of an exception. The class decides which recovery
+advice phi_err gives; the patterns that mark each class are in ``cues.toml`` beside the
+advice.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from functools import lru_cache
-from importlib import resources
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from seal.interface.wording import wording
 
 
-@lru_cache(maxsize=1)
-def _classes() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    data = tomllib.loads(resources.files("seal.interface").joinpath("cues.toml").read_text())
-    errors: Mapping[str, Mapping[str, object]] = data["errors"]
-    return tuple((name, tuple(entry["words"])) for name, entry in errors.items() if "words" in entry)
+@dataclass(frozen=True)
+class _Class:
+    name: str
+    pattern: re.Pattern[str]
+    tools: frozenset[str]
 
 
-def error_class(result: str) -> str:
-    """The class of an execution error ("execution" when no known wording marks it)."""
-    text = result.lower()
-    for name, words in _classes():
-        if any(word in text for word in words):
-            return name
-    return "execution"
+@cache
+def _classes() -> tuple[_Class, ...]:
+    return tuple(
+        _Class(name, re.compile("|".join(entry["patterns"])), frozenset(entry.get("tools", ())))
+        for name, entry in wording()["errors"].items()
+        if "patterns" in entry
+    )
+
+
+def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
+    """The class of an execution error ("execution" when no known message marks it).
+
+    ``arguments`` are those of the call: their values are removed first, because messages
+    repeat them and a file may be called "not found".
+    """
+    text = bare = result.lower()
+    for value in _texts(arguments):
+        bare = re.sub(rf"(?<!\w){re.escape(value.lower())}(?!\w)", "", bare, count=1)
+    found = (_match(tool, bare), _match(tool, text))  # a value may be a word of the message proper
+    return next((name for name in found if name), "execution")
+
+
+def _match(tool: str, text: str) -> str | None:
+    fitting = (each for each in _classes() if not each.tools or tool in each.tools)
+    return next((each.name for each in fitting if each.pattern.search(text)), None)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and value:
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

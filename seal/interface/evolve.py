@@ -4,24 +4,48 @@ A label is a weakness while its recent prevalence is high and its recent mean re
 low; the cues of the worst weaknesses are on. Both are figures of the profile's
 window: prevalence is the label's share of the labelled turns, the mean reward is
 the mean terminal reward of the trajectories over the turns that carry the label.
-Thresholds to leave are laxer than those to enter, so that a cue does not flicker.
+Thresholds to leave are laxer than those to enter, and a newcomer must be clearly worse
+than a weakness whose place it takes, so that cues do not flicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from seal.diagnosis.profile import Cell, Profile, Tally
-from seal.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.labels import SYNONYMS
 from seal.settings.interface import EvolveSettings
 
 
+def permanent_cues(settings: EvolveSettings) -> frozenset[str]:
+    """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
+    return frozenset(settings.always) | {cue.name for cue in _in_use(settings) if cue.kind not in settings.adaptive}
+
+
+def adaptive_cues(settings: EvolveSettings) -> tuple[Cue, ...]:
+    """Cues that C_t turns on and off."""
+    return tuple(cue for cue in _in_use(settings) if cue.kind in settings.adaptive)
+
+
+def _in_use(settings: EvolveSettings) -> Iterator[Cue]:
+    return (cue for cue in catalogue().values() if cue.kind in settings.kinds and cue.name not in settings.without)
+
+
+def foreign_cues(settings: EvolveSettings, taxonomy: str) -> tuple[str, ...]:
+    """Cues of other taxonomies, which a run leaves out; ValueError when `initial` or `always` name one."""
+    foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
+    if asked := sorted({*settings.initial, *settings.always} & set(foreign)):
+        raise ValueError(f"initial and always cannot name {asked[0]!r}: the {taxonomy} taxonomy lacks its label")
+    return foreign
+
+
 def initial_omega(settings: EvolveSettings) -> Omega:
     """Omega_0: the initial and the permanent cues, for every category."""
-    return Omega.of((*settings.initial, *settings.always))
+    return Omega.of((*settings.initial, *permanent_cues(settings)))
 
 
 def require_known_cues(settings: EvolveSettings) -> None:
@@ -101,15 +125,27 @@ def _cues(
 ) -> frozenset[str]:
     if max(seen["turns"] for seen in figures.values()) < settings.min_count:
         return before
-    usable = [c for c in catalogue().values() if c.kind in settings.kinds and c.name not in settings.without]
-    on = {catalogue()[name].label for name in before if name not in settings.always}
-    scores = {
-        label: figures[label]["score"] * (settings.stickiness if label in on else 1.0)
-        for label in {cue.label for cue in usable}
+    on = {catalogue()[name].label for name in before - permanent_cues(settings)}
+    weak = [
+        label
+        for label in {cue.label for cue in adaptive_cues(settings)}
         if _weak(figures[label], label in on, settings)
-    }
-    chosen = sorted(scores, key=lambda label: (-scores[label], label))[: settings.max_labels]
-    return frozenset({cue.name for cue in usable if cue.label in chosen} | set(settings.always))
+    ]
+    weak.sort(key=lambda label: (-figures[label]["score"], label))
+    chosen = [label for label in weak if label in on][: settings.max_labels]
+    for label in (label for label in weak if label not in on):
+        if len(chosen) < settings.max_labels:
+            chosen.append(label)
+        elif chosen and _clearly_worse(figures[label], figures[chosen[-1]], settings):
+            chosen[-1] = label
+        chosen.sort(key=lambda label: (-figures[label]["score"], label))
+    return permanent_cues(settings) | {cue.name for cue in adaptive_cues(settings) if cue.label in chosen}
+
+
+def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float], settings: EvolveSettings) -> bool:
+    """Whether the newcomer's score exceeds the other's by more than the counts could do by chance."""
+    error = math.sqrt(1 / new["count"] + 1 / old["count"])
+    return new["score"] > old["score"] * settings.stickiness * math.exp(settings.margin * error)
 
 
 def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> bool:

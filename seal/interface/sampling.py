@@ -8,6 +8,6 @@ from seal.interface.cues import EVERYWHERE, Omega, catalogue
 
 
 def random_omega(rng: random.Random, share: float = 0.3) -> Omega:
-    """An Omega with each cue on with probability ``share``, for every category; version 0."""
-    names = [name for name in catalogue() if rng.random() < share]
+    """An Omega with each cue of the paper's taxonomy on with probability ``share``, everywhere; version 0."""
+    names = [cue.name for cue in catalogue().values() if cue.taxonomy in (None, "paper") and rng.random() < share]
     return Omega.of({EVERYWHERE: names})

@@ -32,7 +32,7 @@ def arguments_line(document: Mapping[str, Any]) -> str:
 
 
 def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> list[str]:
-    """One line a tool with its arguments, and their types and constraints where those cues are on."""
+    """One line per tool with its arguments, and their types and constraints when those cues are on."""
     if not {"schema_required", "schema_types", "schema_values"} & set(cues):
         return []
     lines = []
@@ -71,3 +71,19 @@ def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) ->
             return text + _MORE
         text += entry
     return text if not text.endswith(": ") else ""
+
+
+def schema_text(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Everything that any cue can say of these tools from their documents, constraints by argument too."""
+    every = ("schema_required", "schema_types", "schema_values")
+    lines = [*full_schema(tools, every), compact_schema(tools, every), *map(arguments_line, tools)]
+    for document in tools:
+        lines += _constraint_lines(_arguments(document))
+    return "\n".join(lines)
+
+
+def _constraint_lines(arguments: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = [f"{name} {constraint.text}" for name, node in arguments.items() for constraint in constraints(node)]
+    for node in arguments.values():
+        lines += _constraint_lines(node.get("properties", {}))
+    return lines

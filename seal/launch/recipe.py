@@ -13,10 +13,12 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seal.diagnosis.sources import LabelSource
 from seal.errors import LaunchError
-from seal.interface.evolve import require_known_cues
+from seal.interface.evolve import foreign_cues, require_known_cues
 from seal.launch.verl_keys import require_types, verl_folder
 from seal.paths import HOME
+from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest
@@ -70,11 +72,17 @@ def require_valid(config: DictConfig) -> None:
 def _require_valid(config: DictConfig) -> None:
     settings = SealSettings.of(config)
     EnvServiceSettings.of(config)
-    try:
-        require_known_cues(settings.interface.evolve)
-    except ValueError as error:
-        key = "seal.interface.evolve"
-        raise SettingsError(key, f"{key}.{error}.") from error
+    taxonomy = settings.diagnosis.taxonomy
+    for key, require in (
+        ("seal.interface.evolve.", lambda: require_known_cues(settings.interface.evolve)),
+        ("seal.interface.evolve.", lambda: foreign_cues(settings.interface.evolve, taxonomy)),
+        ("seal.diagnosis.", lambda: LabelSource.of(settings.diagnosis, settings.seed)),
+        ("seal.reweighting.rho: ", lambda: initial_rho(settings.reweighting, taxonomy)),
+    ):
+        try:
+            require()
+        except ValueError as error:
+            raise SettingsError(key.rstrip(".: "), f"{key}{error}.") from error
     defaults = _defaults()
     if added := sorted(set(config) - set(defaults)):
         raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")

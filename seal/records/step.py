@@ -67,7 +67,8 @@ class SentOmega:
 class StepRecord:
     """The figures of one training step; docs/logs.md describes each field.
 
-    label_counts: turns by label, failures of the checker left out. w: the weights
+    label_counts: turns by label, excluded labels left out. blames: failed turns by
+    whose fault they are, own or inherited from an earlier turn. w: the weights
     of the trajectories that count. omega is None if none was sent. seconds: wall
     time by stage; seal_seconds: SEAL's own part of it in the trainer.
     """
@@ -81,6 +82,7 @@ class StepRecord:
     groups_dropped: int = 0
     stops: dict[str, int] = field(default_factory=dict)
     label_counts: dict[str, int] = field(default_factory=dict)
+    blames: dict[str, int] = field(default_factory=dict)
     rho: dict[str, float] = field(default_factory=dict)
     w: Range | None = None
     omega: SentOmega | None = None
@@ -104,6 +106,7 @@ class StepRecord:
             pass_share=sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
             trajectories=len(records),
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
+            blames=dict(Counter(turn["blame"] for record in records for turn in record.diagnosis if turn.get("blame"))),
             omega=SentOmega(omega.version, omega.digest, tuple(omega.cues)) if omega is not None else None,
             token_drift={"compared": len(drifts), "trajectories": sum(map(bool, drifts)), "tokens": sum(drifts)},
             episodes_rebuilt=sum(record.rebuilt for record in records),

@@ -125,7 +125,9 @@ class SEALAgentLoop(AgentLoopBase):
             cut = {"stop": CUTS[dialogue.stop]} if dialogue.stop in CUTS else {}
             with dialogue.waits_for(ENVIRONMENT):
                 evaluation = await episode.evaluate({"taxonomy": self.taxonomy, **cut})
-            if dialogue.stop == "completed" and evaluation["stop"] != "answered":
+            if evaluation["stop"] == "answered":
+                dialogue.stop = "completed"  # in validation the last message may be cut and still count
+            elif dialogue.stop == "completed":
                 dialogue.stop = evaluation["stop"]  # the benchmark ended the episode early
             return evaluation
         finally:
@@ -190,6 +192,9 @@ class SEALAgentLoop(AgentLoopBase):
             if observation.done:
                 dialogue.stop = limit if truncated else "completed"
                 return
+            if truncated:  # in validation, as officially, a cut message is closed and the dialogue goes on
+                dialogue.ids, dialogue.mask = [*dialogue.ids, eos], [*dialogue.mask, 0]
+                dialogue.logprobs = [*dialogue.logprobs, 0.0]
             merged, mask, logprobs = await _on_token_path(
                 self.ct_merge_context_msg(previous, dialogue.messages, dialogue.ids, dialogue.mask, dialogue.logprobs)
             )
@@ -232,8 +237,9 @@ class SEALAgentLoop(AgentLoopBase):
 
     def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
         """Return the budget that limits the next message, by its name in CUTS, and the tokens that it leaves."""
+        message = self.settings.max_message_tokens if training else self.settings.validation_message_tokens
         rooms = {
-            "message_length": self.settings.max_message_tokens,
+            "message_length": message,
             "model_length": self.model_length - total,
         }
         if training:  # a validation has only the benchmark's limits and the engine's

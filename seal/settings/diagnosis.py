@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seal.settings.base import Count, Settings
+from seal.settings.base import Count, Settings, Share
 
 Taxonomy = Literal["paper", "release"]
-Source = Literal["verifier", "random", "constant", "shuffled"]
+Blame = Literal["observed", "own"]
+Source = Literal["verifier", "random", "constant", "shuffled", "permuted"]
 
 
 class DiagnosisSettings(Settings):
@@ -17,5 +18,11 @@ class DiagnosisSettings(Settings):
     """The set of labels: the paper's, or the smaller one of the public release."""
     source: Source = "verifier"
     """Where training labels come from: the diagnosis (`verifier`), or a control that could falsify the method."""
+    constant: str = "state_mismatch"
+    """The label that `source: constant` gives to every turn."""
+    noise: Share = 0.0
+    """The share of the labels of each step that becomes another label of the taxonomy."""
+    blame: Blame = "observed"
+    """Which failures count in C_t, the cues and w: all (`observed`), or only a turn's `own`, not inherited ones."""
     window: Count = 10
     """Steps that the failure profile C_t counts as recent."""

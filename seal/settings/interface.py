@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from annotated_types import Ge
 from pydantic import model_validator
 
-from seal.settings.base import Amount, Count, NonZeroShare, Settings
+from seal.settings.base import Amount, Count, NonNegative, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
@@ -20,6 +20,12 @@ class EvolveSettings(Settings):
 
     enabled: bool = True
     """`false` freezes Omega at its start."""
+    kinds: tuple[Kind, ...] = KINDS
+    """The kinds of cues in use."""
+    without: tuple[str, ...] = ()
+    """Single cues that are not used."""
+    adaptive: tuple[Kind, ...] = ("guideline",)
+    """The kinds that C_t switches; cues of the other kinds are on in every training observation."""
     prevalence: NonZeroShare = 0.10
     """A label becomes a weakness at this share of the recent turns or above."""
     mean_reward: float = 0.6
@@ -33,13 +39,11 @@ class EvolveSettings(Settings):
     off_mean_reward: float = 0.65
     """A weakness ends at this recent mean reward."""
     stickiness: Annotated[float, Ge(1)] = 1.25
-    """The factor on the score of an active weakness, so that only a clearly worse one takes its place."""
+    """The factor by which a newcomer's score must exceed that of the weakness whose place it takes."""
+    margin: NonNegative = 2.0
+    """Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
     per_category: bool = False
     """`true` judges each task category by its own figures and gives it its own cues."""
-    kinds: tuple[Kind, ...] = KINDS
-    """The kinds of cues in use."""
-    without: tuple[str, ...] = ()
-    """Single cues that are not used."""
     initial: tuple[str, ...] = ()
     """Cues that are on at the start and evolve like all others."""
     always: tuple[str, ...] = ()

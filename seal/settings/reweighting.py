@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from annotated_types import Ge, Gt
-from pydantic import AllowInfNan, Field, field_validator
+from pydantic import AllowInfNan, Field, field_validator, model_validator
 
 from seal import labels
 from seal.settings.base import Amount, Count, NonNegative, NonZeroShare, Settings, Share
@@ -51,12 +51,20 @@ class ReweightSettings(Settings):
     """The sign of the advantages that are weighted."""
     warmup_steps: Amount = 0
     """The number of first steps with weight 1."""
+    renormalise: Literal["none", "all", "nonzero"] = "none"
+    """Scales the weights of a batch to a mean of 1: over all trajectories, or those with a nonzero advantage."""
     budget: BudgetSettings = BudgetSettings()
     """A limit on how far weights move a batch."""
     per_turn: bool = False
     """`true` weights the tokens of each turn by the utility of that turn's label."""
     sign_aware: bool = False
     """`true` weights only positive advantages by good labels, and only negative ones by failure labels."""
+
+    @model_validator(mode="after")
+    def _one_renormalisation(self) -> Self:
+        if self.renormalise != "none" and self.budget.renormalise:
+            raise ValueError("set either renormalise or budget.renormalise, not both")
+        return self
 
     @field_validator("rho")
     @classmethod

@@ -15,7 +15,9 @@ class RolloutSettings(Settings):
     max_steps: Count = 20
     """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
     max_message_tokens: Count = 1024
-    """Tokens of one assistant message."""
+    """Tokens of one assistant message in training."""
+    validation_message_tokens: Count = 4096
+    """Tokens of one assistant message in validation, or what the context leaves: the official runner's limit."""
     deadline_s: Positive = 900
     """Seconds for a whole trajectory."""
     generation_timeout_s: Positive = 600

@@ -33,22 +33,22 @@ def synthesise(
     settings: SamplerSettings | None = None,
     draws: Draws | None = None,
 ) -> Iterator[MadeTask]:
-    """`count` different sound tasks; the same arguments give the same tasks.
+    """`count` sound tasks, no two with the same messages; the same arguments give the same tasks.
 
     draws: counts along. ValueError if the settings allow no task.
     """
     settings, draws = settings or SamplerSettings(), draws or Draws()
-    seen: set[str] = set()
+    seen: set[tuple[str | None, ...]] = set()
     for number in range(count):
         rng = random.Random(f"{seed}/{level}/{number}")
         for _ in range(_MOST_DRAWS):
             draws.made += 1
             task = _draw(rng, writer, level, settings, Provenance(writer=writer.name, seed=seed, number=number))
-            if task is not None and task.id not in seen:
+            if task is not None and task.users not in seen:
                 break
         else:
             raise ValueError(f"None of {_MOST_DRAWS} draws gave a new task: widen the classes or the turns.")
-        seen.add(task.id)
+        seen.add(task.users)
         draws.kept += 1
         yield task
 

@@ -7,7 +7,7 @@ is rejected as a whole; about a third are kept.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
@@ -39,6 +39,9 @@ CLASS_WEIGHTS: Mapping[str, float] = {
 LONG_CONTEXT_CLASSES = ("GorillaFileSystem", "TradingBot", "VehicleControlAPI", "TravelAPI")
 """The simulators that inflate their state or results in a long context."""
 
+TURN_WEIGHTS: Mapping[int, float] = {1: 0.1, 2: 0.4, 3: 0.35, 4: 0.15}
+"""Requests of a task; longer tasks have the last weight."""
+
 _TWO_CLASSES = 0.3
 _TWO_OPERATIONS = 0.25
 _FEW_TOOLS = 0.9
@@ -49,11 +52,21 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """What is sampled; turns: the user's turns, not counting those that only add to the one before, with weights."""
+    """What is sampled; turns: weights of the number of requests (a value or a tool that comes later is not one)."""
 
-    turns: Mapping[int, float] = field(default_factory=lambda: {1: 0.1, 2: 0.4, 3: 0.35, 4: 0.15})
+    turns: Mapping[int, float] = field(default_factory=lambda: TURN_WEIGHTS)
     classes: tuple[str, ...] = CLASSES
     categories: Mapping[Category, float] = field(default_factory=lambda: CATEGORY_WEIGHTS)
+
+
+def sampler_settings(classes: Sequence[str] | None, turns: Collection[int]) -> SamplerSettings:
+    """Return settings for these classes (None: all) and numbers of requests; ValueError for an unknown class or none."""
+    if unknown := sorted(set(classes or ()) - set(CLASSES)):
+        raise ValueError(f"There is no simulator {unknown[0]!r}: choose some of {', '.join(CLASSES)}.")
+    if not turns:
+        raise ValueError("The fewest requests exceed the most: lower --min-turns or raise --max-turns.")
+    weights = {count: TURN_WEIGHTS.get(count, TURN_WEIGHTS[4]) for count in turns}
+    return SamplerSettings(weights, tuple(classes) if classes else CLASSES)
 
 
 def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> CallPath:

@@ -1,4 +1,4 @@
-"""Algorithm 1 between rollouts: weigh the advantages, aggregate C_t, update rho and Omega.
+"""Algorithm 1 between rollouts: aggregate C_t, update rho, weigh the advantages, evolve Omega.
 
 Free of verl and torch: trajectories in, weights and the next state out.
 """
@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seal.diagnosis.blame import counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.sources import relabel
+from seal.diagnosis.sources import LabelSource
 from seal.interface.cues import Omega
-from seal.interface.evolve import evolve, initial_omega
+from seal.interface.evolve import evolve, foreign_cues, initial_omega
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import initial_rho, turn_weights, update_rho, weights
@@ -47,10 +48,14 @@ class ClosedLoop:
 
     def __init__(self, settings: SealSettings):
         self._settings = settings
+        taxonomy, evolving = settings.diagnosis.taxonomy, settings.interface.evolve
+        without = (*evolving.without, *foreign_cues(evolving, taxonomy))
+        self._evolve = evolving.model_copy(update={"without": without})
+        self._source = LabelSource.of(settings.diagnosis, settings.seed)
         self._profile = Profile.empty(window=settings.diagnosis.window)
-        self._rho = initial_rho(settings.reweighting)
         self._observed = self._profile
-        self._omega = initial_omega(settings.interface.evolve)
+        self._rho = initial_rho(settings.reweighting, taxonomy)
+        self._omega = initial_omega(self._evolve)
 
     @property
     def _sends_omega(self) -> bool:
@@ -67,7 +72,7 @@ class ClosedLoop:
         groups: Sequence[Group],
         signs: Sequence[int],
     ) -> tuple[list[TokenWeights], StepReport]:
-        """Weigh a step's trajectories with rho_t, then make C_t, rho_{t+1} and Omega_{t+1}.
+        """One round of Algorithm 1: C_t from the step's labels, rho_t from C_t, w from rho_t, Omega_{t+1} from C_t.
 
         signs: sign of each trajectory's advantage. A trajectory that does not
         count (see `mark_groups`) has weight 0 and stays out of C_t.
@@ -75,37 +80,34 @@ class ClosedLoop:
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        diagnosed = [records[i].labels for i in counted]
-        labels = relabel(diagnosed, settings.diagnosis.source, settings.seed, step, self._observed)
-        w = [1.0] * len(counted)
-        if settings.enabled:
-            w = weights(labels, self._rho, settings.reweighting, step, [signs[i] for i in counted])
-        token_weights = [TokenWeights(0.0)] * len(records)
-        for i, row_labels, row_w in zip(counted, labels, w, strict=True):
-            token_weights[i] = self._token_weights(records[i], row_labels, row_w, step, signs[i])
-
-        rows = [records[i] for i in counted]
-        profile = self._profile.updated(step, _trajectories(rows, labels))
+        rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
+        diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
         self._observed = self._observed.updated(step, _trajectories(rows, diagnosed))
-        rho, omega, events = self._rho, self._omega, ()
+        labels = self._source.relabel(diagnosed, step, self._observed.recent())
+        self._profile = self._profile.updated(step, _trajectories(rows, labels))
         if settings.enabled and settings.closed_loop:
-            rho = update_rho(self._rho, profile, settings.reweighting)
-            if settings.interface.enabled:
-                omega, events = evolve(self._omega, profile, settings.interface.evolve, step)
+            self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
+        weighed = self._weigh(rows, labels, row_signs, step)
+        token_weights = [TokenWeights(0.0)] * len(records)
+        for i, row in zip(counted, weighed, strict=True):
+            token_weights[i] = row
+
+        shown, events = self._omega, ()
+        if settings.enabled and settings.closed_loop and settings.interface.enabled:
+            self._omega, events = evolve(shown, self._profile, self._evolve, step)
         record = StepRecord.of(
             step,
             records,
-            self._omega if self._sends_omega else None,
+            shown if self._sends_omega else None,
             label_counts=count_labels(labels),
             rho=self._rho,
-            w=Range.of(w),
+            w=Range.of([row.w for row in weighed]),
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
             events=tuple(events),
         )
-        report = StepReport(record, profile.to_json(), omega.to_json() if self._sends_omega else None)
-        self._profile, self._rho, self._omega = profile, rho, omega
+        report = StepReport(record, self._profile.to_json(), self.omega_to_send())
         return token_weights, report
 
     @property
@@ -126,16 +128,20 @@ class ClosedLoop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
 
-    def _token_weights(
-        self, record: TrajectoryRecord, labels: Sequence[str], w: float, step: int, sign: int
-    ) -> TokenWeights:
+    def _weigh(
+        self, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]], signs: Sequence[int], step: int
+    ) -> list[TokenWeights]:
         settings = self._settings.reweighting
-        if not (self._settings.enabled and settings.per_turn):
-            return TokenWeights(w)
-        factors = turn_weights(labels, self._rho, settings, step, sign)
-        return TokenWeights(
-            w, tuple((start, end, factors[turn]) for turn, start, end in record.spans if turn < len(factors))
-        )
+        if not self._settings.enabled:
+            return [TokenWeights(1.0)] * len(rows)
+        w = weights(labels, self._rho, settings, step, signs)
+        if not settings.per_turn:
+            return [TokenWeights(each) for each in w]
+        factors = turn_weights(labels, self._rho, settings, step, signs)
+        return [
+            TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
+            for row, each, own in zip(rows, w, factors, strict=True)
+        ]
 
 
 def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:

@@ -39,7 +39,7 @@ def test_the_released_list_is_regenerated_in_its_order():
     "wrong", ["multi_turn_base_200", "multi_turn_base_-1", "simple_3", "multi_turn_composite_1", ""]
 )
 def test_other_ids_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match="no multi-turn task id"):
+    with pytest.raises(ValueError, match="not a multi-turn task id"):
         parse_task_id(wrong)
 
 

@@ -1,18 +1,15 @@
-"""``python -m seal.diagnosis relabel``: a log's diagnosis redone offline."""
+"""`seal diagnose relabel`: a log's diagnosis redone offline."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from seal.cli.diagnose import app
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.relabel import relabel_log
 from seal.diagnosis.rules import diagnose
 
-ROOT = Path(__file__).parents[2]
 CALL = CallEvidence("ls", {}, True)
 EPISODE = (
     TurnEvidence(0, 1, (ActionEvidence((CALL,)), ActionEvidence()), "answered", True, True, True),
@@ -25,14 +22,7 @@ def line(labels):
 
 
 def command(path, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "seal.diagnosis", "relabel", str(path), *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "160"},
-        timeout=60,
-    )
+    return CliRunner().invoke(app, ["relabel", str(path), *arguments], env={"COLUMNS": "160"})
 
 
 def test_nothing_changes_when_the_rules_did_not():
@@ -53,7 +43,7 @@ def test_the_command_prints_the_changes(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(line(["pass", "state_mismatch"]) + "\n")
     found = command(log)
-    assert found.returncode == 1 and found.stderr == ""
+    assert found.exit_code == 1 and found.stderr == ""
     assert "state_mismatch" in found.stdout and "1 labels change" in found.stdout
     released = command(log, "--taxonomy", "release")
     assert "empty_turn_model_response" in released.stdout
@@ -63,8 +53,8 @@ def test_the_command_says_what_is_wrong_with_a_log(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text('{"labels": []}\n')
     found = command(log)
-    assert found.returncode == 2 and "line 1: the key 'evidence' is missing" in found.stderr
-    assert command(tmp_path / "none.jsonl").returncode == 2
+    assert found.exit_code == 2 and "line 1: the key 'evidence' is missing" in found.stderr
+    assert command(tmp_path / "none.jsonl").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ def test_failures(tool, text):
     [
         ("ticket_get_login_status", '{"login_status": false}'),
         ("travel_get_login_status", '{"status": false}'),
+        ("verify_traveler_information", '{"verification_status": false}'),
+        ("authenticate_twitter", '{"authentication_status": false}'),
         ("cat", '{"file_content": "error: not found"}'),
         ("estimate_drive_feasibility_by_mileage", '{"canDrive": false}'),
         ("f", '{"error": null, "value": 3}'),
@@ -42,11 +44,11 @@ def test_successes(tool, text):
     assert not reports_failure(tool, text)
 
 
-def test_reference_results_are_failures_only_where_the_tool_said_no():
+def test_no_reference_result_is_read_as_a_failure():
     failed = set()
     for task in load_tasks().values():
         toolbox = Toolbox(task)
         for name, arguments in (parse_reference(text) for turn in task.reference for text in turn):
             if reports_failure(name, toolbox.call(name, arguments).text):
                 failed.add(name)
-    assert failed == {"verify_traveler_information", "authenticate_twitter"}
+    assert failed == set()

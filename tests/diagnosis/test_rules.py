@@ -39,6 +39,7 @@ def turn(*actions, expected=1, matches=(None, None, None), **fields):
 
 SAY = ActionEvidence()
 OK, STATE, RESPONSE, INSTANCES = (True, True, True), (True, False, True), (True, True, False), (False, None, None)
+THREE = (call(), call(), call())
 BAD = Violation("type", "a", "a must be a string")
 
 
@@ -50,19 +51,33 @@ BAD = Violation("type", "a", "a must be a string")
         (turn(action(call("nope", available=False)), SAY, matches=STATE), "invalid_tool_call"),
         (turn(action(call(violations=(BAD,))), SAY, matches=STATE), "argument_mismatch"),
         (turn(action(call(error="signature")), SAY, matches=STATE), "argument_mismatch"),
-        (turn(action(call()), SAY, matches=INSTANCES), "instance_mismatch"),
         (turn(action(call()), SAY, matches=STATE), "state_mismatch"),
+        (turn(action(call(writes=False)), SAY, matches=STATE), "state_mismatch"),
+        (turn(action(call(writes=False)), SAY, matches=STATE, needed_writes=("mv",)), "missing_tool_call"),
+        (turn(action(call("mv")), SAY, matches=STATE, needed_writes=("mv", "cp")), "state_mismatch"),
+        (turn(action(call("mv", error="execution")), SAY, matches=STATE, needed_writes=("mv",)), "recovery_failure"),
         (turn(action(call(error="execution")), SAY, matches=STATE), "recovery_failure"),
         (turn(action(call(error="execution")), action(call()), SAY, matches=STATE), "state_mismatch"),
         (turn(SAY), "missing_tool_call"),
         (turn(action(call()), SAY, matches=RESPONSE), "response_mismatch"),
-        (turn(action(call()), SAY, matches=RESPONSE, expected=3), "missing_tool_call"),
+        (turn(action(call()), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",)), "response_mismatch"),
+        (turn(action(*THREE), SAY, matches=RESPONSE, absent=("cat",), needed=("cat",)), "missing_tool_call"),
+        (turn(action(*THREE), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",) * 4), "missing_tool_call"),
+        (turn(action(call()), stop="length"), "budget_cut"),
+        (turn(action(call()), action(truncated=True), stop="length"), "budget_cut"),
+        (turn(*[action(call())] * 20, stop="step_limit"), "budget_cut"),
+        (turn(*[action(call())] * 20, stop="step_limit", matches=STATE), "budget_cut"),
+        (turn(*[action(call())] * 20, stop="step_limit", matches=OK), "pass"),
+        (turn(*[action(call(error="execution"))] * 20, stop="step_limit"), "recovery_failure"),
+        (turn(action(truncated=True), stop="length", expected=0), "budget_cut"),
+        (turn(action(call()), stop="step_limit", expected=0), "spurious_tool_call"),
         (turn(action(call()), SAY, expected=0), "spurious_tool_call"),
         (turn(SAY, expected=0), "correct_abstention"),
         (turn(action(call()), SAY, reference_error="boom", matches=OK), "gt_error"),
         (turn(action(call()), SAY, checker_error="boom", matches=OK), "checker_error"),
         (turn(infra_error="worker died"), "checker_error"),
         (turn(action(call()), SAY), "checker_error"),
+        (turn(action(call()), SAY, matches=INSTANCES), "checker_error"),
     ],
 )
 def test_each_label_of_the_paper(evidence, label):
@@ -80,7 +95,8 @@ def test_the_first_signal_in_table_5_dominates_and_all_are_kept():
         action(call(error="execution")),
         SAY,
         matches=(True, False, False),
-        expected=9,
+        needed=("grep",),
+        absent=("grep",),
     )
     found = diagnose_turn(messy)
     table_5 = (
@@ -101,11 +117,28 @@ def test_an_error_that_only_the_result_text_tells_counts_as_feedback():
     assert diagnose_turn(evidence).label == "recovery_failure"
 
 
-def test_recovery_needs_a_success_after_the_error_not_beside_it():
-    same_message = turn(action(call(), call(error="execution")), SAY, matches=RESPONSE)
-    assert diagnose_turn(same_message).label == "recovery_failure"
+def test_recovery_needs_a_success_after_the_error_not_before_it():
+    before = turn(action(call(), call(error="execution")), SAY, matches=RESPONSE)
+    assert diagnose_turn(before).label == "recovery_failure"
     later = turn(action(call(error="execution")), action(call()), SAY, matches=RESPONSE)
     assert diagnose_turn(later).signals == ("response_mismatch",)
+
+
+@pytest.mark.parametrize(
+    ("error", "success", "recovered"),
+    [
+        (call("grep", error="execution"), "grep", True),
+        (call("grep", error="execution"), "ls", False),
+        (call("startEngine", error="execution", result='{"error": "Fuel tank is empty."}'), "fillFuelTank", True),
+        (call("startEngine", error="execution", result='{"error": "Fuel tank is empty."}'), "lockDoors", False),
+        (call("post_tweet", error="execution", result="User not authenticated."), "authenticate_twitter", True),
+        (call("post_tweet", error="execution", result="User not authenticated."), "get_tweet", False),
+        (call("fly", available=False, error="unavailable"), "ls", True),
+    ],
+)
+def test_an_error_is_closed_by_its_tool_or_by_what_it_asked_for(error, success, recovered):
+    evidence = turn(action(error), action(call(success)), SAY, matches=RESPONSE)
+    assert ("recovery_failure" in diagnose_turn(evidence).signals) is not recovered
 
 
 def test_an_unavailable_tool_that_executed_counts_as_executed():
@@ -208,6 +241,10 @@ turns = st.builds(
     feedback_before=st.booleans(),
     checker_error=st.sampled_from([None, "x"]),
     reference_error=st.sampled_from([None, "x"]),
+    needed=st.sampled_from([(), ("cd", "ls")]),
+    needed_writes=st.sampled_from([(), ("ls",)]),
+    absent=st.sampled_from([(), ("cd", "cd")]),
+    blame=st.sampled_from([None, "own", "inherited"]),
     infra_error=st.sampled_from([None, "x"]),
 )
 

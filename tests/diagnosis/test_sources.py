@@ -1,11 +1,13 @@
-"""The controls: what they change, what they leave, and that a seed fixes them."""
+"""The controls: what each one preserves, what it destroys, and that a seed fixes it."""
 
+import random
 from collections import Counter
 
 import pytest
 
-from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.sources import SOURCES, relabel
+from seal import labels as vocabulary
+from seal.diagnosis.profile import Profile, Tally, Trajectory
+from seal.diagnosis.sources import SOURCES, LabelSource, exchanged_names, taxonomy_labels
 
 BATCH = [
     ("pass", "state_mismatch"),
@@ -14,49 +16,96 @@ BATCH = [
     ("checker_error", "pass"),
     (),
 ]
-PROFILE = Profile.empty().updated(1, [Trajectory("a", "base", ("pass", "pass", "pass", "missing_tool_call"), 0.0)] * 5)
+MANY = [
+    tuple(random.Random(f"{row}").choices(("pass", "state_mismatch", "missing_tool_call"), (5, 3, 2), k=1 + row % 4))
+    for row in range(200)
+]
+
+
+def tally(batch):
+    return Tally.of(Trajectory("t", "base", labels, 0.0) for labels in batch)
+
+
+def relabelled(batch, source, step=1, recent=None, **settings):
+    return LabelSource(source, **settings).relabel(batch, step, recent or tally(batch))
+
+
+def pooled(batch):
+    return Counter(z for labels in batch for z in labels)
 
 
 def test_the_verifier_changes_nothing():
-    assert relabel(BATCH, "verifier", 0, 1, PROFILE) == BATCH
+    assert relabelled(BATCH, "verifier") == BATCH
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("source", SOURCES)
-def test_seed_and_step_fix_the_draw(source):
-    assert relabel(BATCH, source, 3, 7, PROFILE) == relabel(BATCH, source, 3, 7, PROFILE)
+def test_every_control_keeps_lengths_and_excluded_labels_and_repeats_itself(source, noise):
+    found = relabelled(BATCH, source, noise=noise, seed=3)
+    assert found == relabelled(BATCH, source, noise=noise, seed=3)
+    assert [len(labels) for labels in found] == [len(labels) for labels in BATCH]
+    assert found[3][0] == "checker_error" and pooled(found)["checker_error"] == 1
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_excluded_labels_stay_where_they_are(source):
-    assert relabel(BATCH, source, 0, 1, PROFILE)[3][0] == "checker_error"
+def test_constant_keeps_only_lengths():
+    found = relabelled(BATCH, "constant", constant="recovery_failure")
+    assert set(pooled(found)) == {"recovery_failure", "checker_error"}
 
 
-def test_constant_keeps_lengths():
-    found = relabel(BATCH, "constant", 0, 1, PROFILE, constant="pass")
-    assert found == [("pass",) * 2, ("pass",), ("pass",) * 3, ("checker_error", "pass"), ()]
-
-
-def test_random_follows_the_running_distribution():
-    many = [("state_mismatch",) * 4] * 500
-    drawn = Counter(z for labels in relabel(many, "random", 0, 1, PROFILE) for z in labels)
+def test_random_keeps_the_distribution_of_the_window_and_not_the_labels():
+    window = tally([("pass", "pass", "pass", "missing_tool_call")] * 5)
+    every_turn = [("state_mismatch",) * 4] * 500
+    drawn = pooled(relabelled(every_turn, "random", recent=window))
     assert set(drawn) == {"pass", "missing_tool_call"}
     assert drawn["pass"] / 2000 == pytest.approx(0.75, abs=0.05)
-    assert {len(labels) for labels in relabel(many, "random", 0, 1, PROFILE)} == {4}
+    assert relabelled(MANY, "random") != relabelled(MANY, "random", step=2)
 
 
-def test_random_draws_from_the_batch_before_anything_was_seen():
-    found = relabel([("pass", "pass")] * 3, "random", 0, 1, Profile.empty())
-    assert found == [("pass", "pass")] * 3
-    assert relabel([("checker_error",)], "random", 0, 1, Profile.empty()) == [("checker_error",)]
+def test_shuffled_keeps_the_sequences_and_their_lengths_and_not_their_owners():
+    found = relabelled(MANY, "shuffled")
+    assert Counter(found) == Counter(MANY)
+    assert [len(labels) for labels in found] == [len(labels) for labels in MANY]
+    assert sum(a != b for a, b in zip(found, MANY, strict=True)) > 100
+    assert relabelled(MANY, "shuffled", step=2) != found
 
 
-def test_shuffled_permutes_among_trajectories():
-    many = [("pass",) * (index % 3) + ("state_mismatch",) for index in range(60)]
-    found = relabel(many, "shuffled", 0, 1, PROFILE)
-    assert Counter(found) == Counter(many) and found != many
-    assert relabel(many, "shuffled", 0, 2, PROFILE) != found
+@pytest.mark.parametrize("taxonomy", ["paper", "release"])
+def test_permuted_gives_every_failure_another_name_utility_and_no_success(taxonomy):
+    names = exchanged_names(taxonomy)
+    failures = {z for z in taxonomy_labels(taxonomy) if not vocabulary.get(z).success}
+    assert set(names) == set(names.values()) == failures
+    for label, other in names.items():
+        assert vocabulary.get(label).utility != vocabulary.get(other).utility
+    batch = [tuple(taxonomy_labels(taxonomy))]
+    assert relabelled(batch, "permuted", taxonomy=taxonomy, step=1) == relabelled(
+        batch, "permuted", taxonomy=taxonomy, step=9, seed=5
+    )
 
 
-def test_an_unknown_source_is_named():
-    with pytest.raises(ValueError, match="'oracle'; choose one of: verifier"):
-        relabel(BATCH, "oracle", 0, 1, PROFILE)
+def test_permuted_keeps_which_turns_failed_alike():
+    found = relabelled(MANY, "permuted")
+    assert [[z == "pass" for z in labels] for labels in found] == [[z == "pass" for z in labels] for labels in MANY]
+    assert sorted(pooled(found).values()) == sorted(pooled(MANY).values())
+    assert not {"state_mismatch", "missing_tool_call"} & set(pooled(found))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_noise_corrupts_exactly_its_share(share):
+    found = relabelled(MANY, "verifier", noise=share)
+    turns = [(a, b) for old, new in zip(MANY, found, strict=True) for a, b in zip(old, new, strict=True)]
+    assert sum(a != b for a, b in turns) == round(share * len(turns))
+    assert set(pooled(found)) <= set(taxonomy_labels("paper"))
+
+
+def test_random_draws_from_the_window_and_not_from_the_run():
+    profile = Profile.empty(window=1)
+    profile = profile.updated(1, [Trajectory("t", "base", ("pass",), 1.0)] * 50)
+    profile = profile.updated(2, [Trajectory("t", "base", ("state_mismatch",), 0.0)] * 5)
+    drawn = relabelled([("pass",)] * 40, "random", step=2, recent=profile.recent())
+    assert set(pooled(drawn)) == {"state_mismatch"}
+
+
+@pytest.mark.parametrize("label", ["checker_error", "instance_mismatch", "odd"])
+def test_a_constant_that_the_taxonomy_does_not_have_is_named(label):
+    with pytest.raises(ValueError, match=f"constant is '{label}'; choose one of pass"):
+        LabelSource(constant=label)

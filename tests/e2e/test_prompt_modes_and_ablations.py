@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
+from seal.interface.cues import catalogue
 from seal.paths import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.recipes]
@@ -36,14 +37,17 @@ LONG = (
     "actor_rollout_ref.rollout.max_num_batched_tokens=16384",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
 )
-STATIC = ("schema_required", "schema_types", "schema_values", "schema_format")
-RUNS = {
-    "bfcl_qwen_fc": "vanilla",
-    "toolace_official_prompt": "without_reweighting",
-    "compact": "without_closed_loop",
-    "llama31_official_fc": "random_labels",
-    "envtuning_fc": "without_environment",
-}
+STATIC = {name for name, cue in catalogue().items() if cue.kind == "feedback"}
+RUNS = (
+    ("bfcl_qwen_fc", "vanilla"),
+    ("toolace_official_prompt", "without_reweighting"),
+    ("compact", "without_closed_loop"),
+    ("llama31_official_fc", "random_labels"),
+    ("envtuning_fc", "without_environment"),
+    ("compact", "permuted_labels"),
+    ("compact", "noisy_labels"),
+    ("compact", "renormalised"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +64,11 @@ def policy(tmp_path_factory):
 
 
 def test_every_mode_and_every_ablation_has_its_run():
-    assert set(RUNS) == set(format_names())
-    assert set(RUNS.values()) == {path.stem for path in (HOME / "exp" / "ablation").glob("*.yaml")}
+    assert {mode for mode, _ in RUNS} == set(format_names())
+    assert {ablation for _, ablation in RUNS} == {path.stem for path in (HOME / "exp" / "ablation").glob("*.yaml")}
 
 
-@pytest.mark.parametrize(("mode", "ablation"), RUNS.items())
+@pytest.mark.parametrize(("mode", "ablation"), RUNS)
 def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
     sizes = () if mode == "compact" else (*LONG, f"actor_rollout_ref.model.path={policy}")
     run = make_run(*TINY, *sizes, f"env_service.prompt_mode={mode}", f"ablation={ablation}")
@@ -81,7 +85,8 @@ def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
     assert validated["prompt_mode"] == mode and validated["omega_version"] is None
     (record,) = (HOME / "launcher_record" / run.name).iterdir()
     settings = OmegaConf.load(record / "trainer.yaml").seal
-    assert settings.diagnosis.source == ("random" if ablation == "random_labels" else "verifier")
+    sources = {"random_labels": "random", "permuted_labels": "permuted"}
+    assert settings.diagnosis.source == sources.get(ablation, "verifier")
     ONLY[ablation](steps, settings)
 
 
@@ -103,7 +108,7 @@ def without_reweighting(steps, settings):
 
 def without_closed_loop(steps, settings):
     assert not settings.closed_loop and steps[0]["rho"] == steps[1]["rho"] and steps[0]["omega"] == steps[1]["omega"]
-    assert set(STATIC) < set(steps[0]["omega"]["cues"]) and not any(step["events"] for step in steps)
+    assert set(steps[0]["omega"]["cues"]) == STATIC and not any(step["events"] for step in steps)
 
 
 def random_labels(steps, settings):
@@ -111,7 +116,28 @@ def random_labels(steps, settings):
     assert settings.enabled and all(step["omega"] is not None and step["label_counts"] for step in steps)
 
 
+def permuted_labels(steps, settings):
+    assert all(step["omega"] is not None and step["label_counts"] for step in steps)
+
+
+def noisy_labels(steps, settings):
+    assert settings.diagnosis.noise == 0.2 and all(step["label_counts"] for step in steps)
+
+
+def renormalised(steps, settings):
+    assert all(abs(step["w"]["mean"] - 1) < 1e-9 for step in steps)
+
+
 ONLY = {
     each.__name__: each
-    for each in (vanilla, without_environment, without_reweighting, without_closed_loop, random_labels)
+    for each in (
+        vanilla,
+        without_environment,
+        without_reweighting,
+        without_closed_loop,
+        random_labels,
+        permuted_labels,
+        noisy_labels,
+        renormalised,
+    )
 }

@@ -1,24 +1,32 @@
-"""The official runner's verdict on raw model texts, by the package's own handler and checker."""
+"""The official runner's verdict on raw model texts, by the package's own handlers and checker."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
-from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import long_context
+from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
+from bfcl_eval.model_handler.base_handler import BaseHandler
+from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
+from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 
 from env_service.environments.bfcl.catalog import Task, data_folder
+from env_service.environments.bfcl.official import check
 
-_HANDLER = QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True)
-_SHARED = {name: value for name, value in vars(long_context).items() if isinstance(value, dict) and name.isupper()}
-_PRISTINE = copy.deepcopy(_SHARED)
-_RUNS = itertools.count()
+HANDLERS: dict[str, BaseHandler] = {
+    "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
+    "llama31_official_fc": LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B", True),
+    "toolace_official_prompt": LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False),
+}
+"""The package's handler of each prompt mode that has one."""
+
+STEP_LIMIT = 20
+
 _ENTRIES: dict[str, dict[str, Any]] = {}
 
 
@@ -31,36 +39,54 @@ def entry(task: Task) -> dict[str, Any]:
     return copy.deepcopy(_ENTRIES[task.id])
 
 
-def decode(texts: Sequence[str]) -> list[list[str]]:
-    """The executable calls of a turn's messages, as the official runner keeps them."""
-    decoded, usage = [], SimpleNamespace(prompt_tokens=0, completion_tokens=0)
-    for text in texts:
-        answer = SimpleNamespace(choices=[SimpleNamespace(text=text)], usage=usage)
-        text = _HANDLER._parse_query_response_prompting(answer)["model_responses"]
-        try:
-            calls = _HANDLER.decode_execute(text, has_tool_call_tag=False)
-        except Exception:  # the runner ignores whatever cannot be decoded
-            continue
-        if not multi_turn_utils.is_empty_execute_response(calls):
-            decoded.append(calls)
-    return decoded
+def _answer(text: str) -> SimpleNamespace:
+    usage = SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+    return SimpleNamespace(choices=[SimpleNamespace(text=text)], usage=usage)
 
 
-def verdict(task: Task, texts: Sequence[Sequence[str]]) -> bool:
-    """Valid or not, as in a fresh process: shared dictionaries restored, instances new."""
-    for name, value in _PRISTINE.items():
-        _SHARED[name].clear()
-        _SHARED[name].update(copy.deepcopy(value))
-    if len(texts) != len(task.reference):
-        return False
-    model = f"oracle_{next(_RUNS)}"
+def _decoded(handler: BaseHandler, text: str) -> list[str]:
+    """The executable calls of a parsed message; none when the runner gives up on it."""
     try:
-        result = multi_turn_checker.multi_turn_checker(
-            [decode(turn) for turn in texts], [list(c) for c in task.reference], entry(task), task.category, model
-        )
-        return result["valid"]
-    except RecursionError:
+        calls = handler.decode_execute(text, has_tool_call_tag=False)
+        return [] if multi_turn_utils.is_empty_execute_response(calls) else calls
+    except Exception:  # the runner ignores whatever cannot be decoded
+        return []
+
+
+def generate(task: Task, messages: Iterable[str], mode: str = "bfcl_qwen_fc") -> list[list[str]] | None:
+    """The result that `bfcl generate` would write for a model that says these messages and then "Done.".
+
+    The prompt is rendered ahead of every message, as the runner does; None when that fails
+    ("Error during inference"). The observations are placeholders, which no verdict depends on.
+    """
+    handler, script = HANDLERS[mode], itertools.chain(messages, itertools.repeat("Done."))
+    data: dict[str, Any] = {"message": []}
+    result: list[list[str]] = []
+    for user in task.users:
+        data["message"].append({"role": "user", "content": user or "More functions."})
+        result.append([])
+        for step in itertools.count(1):
+            try:
+                handler._format_prompt(data["message"], []).encode()
+                response = handler._parse_query_response_prompting(_answer(next(script)))
+                handler._add_assistant_message_prompting(data, response)
+            except Exception:  # the runner writes every failure down as the task's result
+                return None
+            result[-1].append(response["model_responses"])
+            calls = _decoded(handler, response["model_responses"])
+            if not calls:
+                break
+            response["model_responses_decoded"] = calls
+            handler._add_execution_results_prompting(data, ["result"] * len(calls), response)
+            if step > STEP_LIMIT:
+                return result
+    return result
+
+
+def verdict(task: Task, texts: Sequence[Sequence[str]], mode: str = "bfcl_qwen_fc") -> bool:
+    """The official verdict: the package's handler writes the result, its checker judges it."""
+    turns = generate(task, (text for turn in texts for text in turn), mode)
+    if turns is None or len(turns) != len(task.reference):
         return False
-    finally:
-        for key in [key for key in vars(multi_turn_utils) if key.startswith(model)]:
-            del vars(multi_turn_utils)[key]
+    handler = HANDLERS[mode]
+    return check(task, [[calls for text in turn if (calls := _decoded(handler, text))] for turn in turns]).valid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,12 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
 
 Call = tuple[str, dict[str, Any]]
+
+
+class Cut(str):
+    """A message that a length limit cut."""
+
+
 Turns = list[list[Call]]
 
 
@@ -132,3 +139,69 @@ def perturbed(seed: int, count: int) -> Iterator[tuple[Task, str, list[list[str]
         for kind in kinds:
             _change(kind, turns, task, rng)
         yield task, "+".join(kinds), texts(turns, rng)
+
+
+def _damaged(text: str, call: Call, mode: str, rng: random.Random) -> str:
+    """The message with the form of its call changed, in ways that models know."""
+    name, arguments = call
+    written = json.dumps({"name": name, "arguments": arguments})
+    bad_values = [
+        {"name": name, "parameters": arguments},
+        {"name": name},
+        {"arguments": arguments},
+        {"name": name, "arguments": None},
+        {"name": name, "arguments": json.dumps(arguments)},
+        {"name": name, "arguments": "none"},
+        {"name": 5, "arguments": arguments},
+        {"name": None, "arguments": arguments},
+        {"name": "\ud800", "arguments": arguments},
+        {"type": "function", "function": {"name": name, "arguments": arguments}},
+        {"name": name, "arguments": arguments, "function": name},
+        [{"name": name, "arguments": arguments}],
+        {},
+        name,
+        3,
+        None,
+    ]
+    bad = json.dumps(rng.choice(bad_values))
+    python = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    cut = Cut(text[: rng.randrange(1, len(text) + 1)])
+    choices = [
+        cut,
+        cut,
+        f"Sure.\n{text}",
+        f"{text}\nThat should do.",
+        f"```json\n{written}\n```",
+        written,
+        python,
+        f"I will do that: [{python}]",
+        f"<think>\n{text}\n</think>\n\nDone.",
+    ]
+    if mode == "bfcl_qwen_fc":
+        block = f"<tool_call>\n{bad}\n</tool_call>"
+        choices += [block] * 8 + [f"{text}\n{block}", f"{block}\n{text}", f"<think>\n{block}\n</think>\n\n{text}"]
+    else:
+        choices += [bad, bad, text.replace("parameters", "arguments"), text[1:], text[:-1], f"<tool_call>{text}"]
+    return rng.choice(choices)
+
+
+def malformed(seed: int, count: int, mode: str) -> Iterator[tuple[Task, list[list[str]]]]:
+    """`count` perfect runs in which the form of one or two messages is damaged, the very last one at times."""
+    rng = random.Random(f"{mode}{seed}")
+    tasks, render = list(load_tasks().values()), get_format(mode).render_call
+    for _ in range(count):
+        task = rng.choice(tasks)
+        turns = reference_calls(task)
+        messages = [[render(*call) for call in turn] + ["Done."] for turn in turns]
+        for _ in range(rng.choice([1, 1, 2])):
+            place = _place(turns, rng)
+            if place is not None:
+                t, c = place
+                damaged = _damaged(messages[t][c], turns[t][c], mode, rng)
+                if rng.random() < 0.2:
+                    messages[-1][-1] = damaged
+                else:
+                    messages[t][c] = damaged
+                if rng.random() < 0.5:  # the model says it again, in the right form
+                    messages[t].insert(c + 1, render(*turns[t][c]))
+        yield task, messages

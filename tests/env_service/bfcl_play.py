@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from bfcl_perturbations import Cut
 
 from benchmarks.service.client import Connection
 
@@ -16,11 +19,14 @@ async def play(
     texts: Sequence[Sequence[str]],
     params: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Create, step through every message until the end, evaluate, release; the evaluation."""
+    """Create, step through the messages and then "Done." until the end, evaluate, release; the evaluation.
+
+    A :class:`Cut` is sent that a length limit cut.
+    """
     await connection.verb("create", {"task_id": task_id, "instance_id": name, "params": params or {}})
-    for text in (text for turn in texts for text in turn):
-        message = {"role": "assistant", "content": text}
-        answer = await connection.verb("step", {"instance_id": name, "messages": message})
+    for text in itertools.chain((text for turn in texts for text in turn), itertools.repeat("Done.")):
+        body = {"instance_id": name, "messages": {"role": "assistant", "content": text}}
+        answer = await connection.verb("step", {**body, "truncated": isinstance(text, Cut)})
         if answer["is_terminated"]:
             break
     result = await connection.verb("evaluate", {"instance_id": name, "params": {"sparse": False}})
@@ -28,7 +34,12 @@ async def play(
     return result
 
 
-def play_all(port: int, runs: Iterable[tuple[str, Sequence[Sequence[str]]]], concurrency: int = 16) -> list[dict]:
+def play_all(
+    port: int,
+    runs: Iterable[tuple[str, Sequence[Sequence[str]]]],
+    concurrency: int = 16,
+    params: dict[str, Any] | None = None,
+) -> list[dict]:
     """Play (task id, texts) runs, several at a time; evaluations in the order of the runs."""
     jobs = list(enumerate(runs))
     results: list[dict] = [{}] * len(jobs)
@@ -37,7 +48,7 @@ def play_all(port: int, runs: Iterable[tuple[str, Sequence[Sequence[str]]]], con
         connection = Connection("127.0.0.1", port, deadline=300)
         while jobs:
             index, (task_id, texts) = jobs.pop()
-            results[index] = await play(connection, f"run-{index}", task_id, texts)
+            results[index] = await play(connection, f"run-{index}", task_id, texts, params)
         connection.close()
 
     async def every() -> None:

@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 from bfcl_eval.model_handler.base_handler import BaseHandler
-from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
-from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
-from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
+from bfcl_official import HANDLERS
 from bfcl_perturbations import perturbed, reference_calls
 
 from env_service.environments.base import Guard, get_environment
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
 from seal.interface.cues import Omega
-
-HANDLERS: dict[str, BaseHandler] = {
-    "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
-    "llama31_official_fc": LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B", True),
-    "toolace_official_prompt": LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False),
-}
 
 
 def official_calls(handler: BaseHandler, text: str) -> list[str]:
@@ -144,6 +136,44 @@ def test_what_was_meant_as_a_call_and_cannot_be_read_is_named(mode: str) -> None
         assert not parsed.calls and parsed.refusals and all(r.endswith(".") for r in parsed.refusals), text
     for text in ("Done.", "I cannot do that.", "", "<answer>All done (see above).</answer>"):
         assert not parse(text).refusals
+
+
+CD = '{"name": "cd", "arguments": {"folder": "x"}}'
+OUTSIDE = [
+    CD,
+    f"```json\n{CD}\n```",
+    f"I will do this now: {CD}",
+    "{'name': 'cd', 'parameters': {'folder': 'x'}} is what I call.",
+    '{"tool_calls": [{"function": {"name": "cd", "arguments": "{}"}}]}',
+    'Action: {"action": "cd", "action_input": {"folder": "x"}}',
+    "Let me see. [cd(folder='x')]",
+    "First I go there.\ncd(folder='x')\nThen I look.",
+    "Sure:\n\n```python\ncd(folder='x')\n```",
+    "`cd(folder='x')`",
+    "fly_to(city='x')",
+    "<|python_tag|>cd.call(folder='x')",
+]
+READABLE = {"toolace_official_prompt": ("`cd(folder='x')`", "fly_to(city='x')")}
+PROSE = [
+    "I used `ls()` to list the files.",
+    "I would need sort(file_name='x') for that.",
+    "The car's status (see displayCarStatus()) is fine.",
+    'Ticket {"id": 1, "name": "x"} was made.',
+    'The order is {"name": "Apple", "price": 3}.',
+    "I did this:\n- cd(folder='x')\n- ls()",
+    "You typed\nprint('x')\nwhich does nothing.",
+    "<think>\nls()\n</think>\n\nThere is nothing to do.",
+]
+
+
+@pytest.mark.parametrize("mode", format_names())
+def test_calls_outside_the_format_are_refused_and_prose_about_tools_is_not(mode: str) -> None:
+    parse = get_format(mode).parse
+    for text in OUTSIDE:
+        if text not in READABLE.get(mode, ()):
+            assert not parse(text).calls and len(parse(text).refusals) == 1, text
+    for text in PROSE:
+        assert parse(text).refusals == () and parse(text).calls == (), text
 
 
 @pytest.mark.parametrize("mode", [*format_names(), "toolace_fc"])

@@ -158,7 +158,7 @@ BAD = [
     ("create", {"task_id": "multi_turn_base_200"}, 400, "unknown"),
     ("create", {"task_id": TASK, "env_type": "chess"}, 400, "choose one of bfcl"),
     ("create", {"task_id": TASK, "params": {"tool_prompt_mode": "x"}}, 400, "choose one of bfcl_qwen_fc"),
-    ("create", {"task_id": TASK, "params": {"turns": 5}}, 400, "turns must lie in 1..4"),
+    ("create", {"task_id": TASK, "params": {"turns": 5}}, 400, "turns must be in 1..4"),
     ("create", {"task_id": TASK, "params": {"turns": "many"}}, 400, "params.turns"),
     ("create", {"task_id": TASK, "params": {"max_steps": 0}}, 400, "params.max_steps"),
     ("create", {"task_id": TASK, "params": {"taxonomy": "mine"}}, 400, "taxonomy"),

@@ -18,7 +18,7 @@ from bfcl_eval.utils import load_dataset_entry
 from bfcl_perturbations import reference_calls
 
 from env_service.environments.base import Guard, get_environment
-from env_service.environments.bfcl.catalog import CATEGORIES, Task, load_tasks
+from env_service.environments.bfcl.catalog import CATEGORIES, Task, all_tools, available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 
@@ -104,3 +104,13 @@ def test_llama_and_toolace_prompts_are_those_of_the_packages_handlers(handler: B
         theirs, ours = official_prompts(handler, task, mode), our_messages(task, mode)
         for expected, messages in zip(theirs, ours, strict=True):
             assert headers(messages) == expected, task.id
+
+
+def test_a_prefix_shows_the_tools_that_the_whole_task_shows() -> None:
+    hidden = 0
+    for task in load_tasks().values():
+        for turns in range(1, len(task.users)):
+            for turn in range(turns):
+                assert available_tools(task.prefix(turns), turn) == available_tools(task, turn), task.id
+                hidden += len(available_tools(task, turn)) < len(all_tools(task))
+    assert hidden > 300

@@ -83,3 +83,15 @@ def test_nesting_is_cut_where_pythons_own_parser_cuts_it() -> None:
         for _ in range(depth):
             value = [value]
         assert word in box.call("mkdir", {"dir_name": value}).text
+
+
+def test_a_mention_is_seen_by_no_other_episode() -> None:
+    task = next(task for task in load_tasks().values() if "TwitterAPI" in task.involved_classes)
+    texts = []
+    for _ in range(2):
+        box = Toolbox(task)
+        for instance in box.instances.values():
+            instance.authenticated = True
+        texts.append(box.call("post_tweet", {"content": "x"}).text)
+        box.call("mention", {"tweet_id": box.instances["TwitterAPI"].tweet_counter - 1, "mentioned_usernames": ["@a"]})
+    assert '"mentions": []' in texts[0] and texts == [texts[0]] * 2

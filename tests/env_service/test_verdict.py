@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import replace
 
 import bfcl_official as official
-from bfcl_perturbations import perturbed, reference_calls, texts
+import pytest
+from bfcl_perturbations import Cut, malformed, perturbed, reference_calls, texts
 from bfcl_play import play_all
 
 from env_service.environments.base import Guard, get_environment
@@ -40,6 +41,44 @@ def test_three_thousand_faulty_runs_get_the_official_verdict(service: int) -> No
     labels = Counter(label for result in results for label in result["labels"])
     assert 0.2 < sum(theirs) / len(theirs) < 0.8
     assert min(labels[name] for name in ("pass", "state_mismatch", "missing_tool_call", "spurious_tool_call")) > 100
+
+
+@pytest.mark.parametrize("mode", official.HANDLERS)
+def test_calls_of_another_form_get_the_official_verdict_in_every_mode(service: int, mode: str) -> None:
+    runs = list(malformed(seed=0, count=300, mode=mode))
+    results = play_all(service, [(task.id, run) for task, run in runs], params={"tool_prompt_mode": mode})
+    theirs = [official.verdict(task, run, mode) for task, run in runs]
+    disagreements = [
+        (task.id, ours["valid"], run)
+        for (task, run), ours, valid in zip(runs, results, theirs, strict=True)
+        if ours["valid"] != valid
+    ]
+    assert not disagreements
+    assert 0.1 < sum(theirs) / len(theirs) < 0.9
+
+
+def test_a_block_that_the_next_prompt_cannot_hold_fails_the_task_unless_it_comes_last() -> None:
+    task = load_tasks()["multi_turn_base_0"]
+    perfect = texts(reference_calls(task), None)
+    for block in ('{"name": "ls", "parameters": {}}', '{"arguments": {}}', "[]", "3", "null"):
+        bad = f"<tool_call>\n{block}\n</tool_call>"
+        first = [[*perfect[0][:-1], bad], *perfect[1:]]
+        last = [*perfect[:-1], [*perfect[-1][:-1], bad]]
+        assert (official.verdict(task, first), official.verdict(task, last)) == (False, True)
+        assert (judged(task.id, first)["valid"], judged(task.id, last)["valid"]) == (False, True)
+        assert judged(task.id, first)["labels"] == ["invalid_tool_call"]
+        omega = {"omega": {"version": 0, "cues": {}}}
+        assert judged(task.id, first, **omega)["valid"], "training keeps the episode"
+
+
+def judged(task_id: str, run: list[list[str]], **params: object) -> dict:
+    """The evaluation of a run played in this process."""
+    episode = get_environment("bfcl").open(task_id, params, Guard())
+    episode.start()
+    for text in (text for turn in run for text in turn):
+        if episode.step(text, isinstance(text, Cut))["is_terminated"]:
+            break
+    return episode.evaluate({})
 
 
 def insurance_bought_with_a_shared_card() -> tuple[Task, list[list[str]]]:
@@ -100,16 +139,16 @@ def test_a_call_after_the_step_limit_counts_only_in_the_last_turn() -> None:
         assert episode.evaluate({"sparse": True}) == float(valid)
 
 
-def test_a_message_cut_by_the_length_limit_ends_the_episode_without_reward() -> None:
+def test_a_cut_message_is_read_as_far_as_it_goes_in_evaluation_and_ends_an_episode_in_training() -> None:
     task = load_tasks()["multi_turn_base_0"]
-    episode = get_environment("bfcl").open(task.id, {"turns": 1}, Guard())
-    episode.start()
-    render = get_format("bfcl_qwen_fc").render_call
-    for call in reference_calls(task)[0]:
-        episode.step(render(*call), False)
-    answer = episode.step("I moved the fi", True)
-    assert (answer["is_terminated"], answer["reward"], answer["info"]["stop"]) == (True, 0.0, "length")
-    assert episode.evaluate({})["valid"] is False
+    perfect = texts(reference_calls(task), None)
+    cut = [[*turn[:-1], Cut("I moved the fi")] for turn in perfect]
+    assert official.verdict(task, cut) and judged(task.id, cut)["valid"]
+    for params in ({"omega": {"version": 0, "cues": {}}}, {"split": "train"}):
+        trained = judged(task.id, cut, **params)
+        assert (trained["valid"], trained["stop"], trained["labels"]) == (False, "length", ["budget_cut"])
+    full = judged(task.id, [[*perfect[0][:-1], Cut("")]])  # no room for a single token: officially an error
+    assert (full["valid"], full["stop"]) == (False, "length")
 
 
 def test_verify_judges_calls_like_a_played_episode() -> None:

@@ -102,9 +102,10 @@ def make_app(prompt_mode: str, flaky: int, delay: float) -> FastAPI:
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
-        if fault_of(load_tasks()[task_id].scenario) == "context" and index == 1:
+        fault = fault_of(load_tasks()[task_id].scenario)
+        if index == 1 and (fault == "context" or (fault == "cut" and "max_tokens" in body)):
             return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
-        if fault_of(load_tasks()[task_id].scenario) == "cut" and index == 1:
+        if index == 1 and fault == "cut":  # a few tokens were left
             text, finish = text[:10], "length"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
         return JSONResponse({"choices": [choice], "usage": {"completion_tokens": len(text) // 4}})

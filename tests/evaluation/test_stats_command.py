@@ -174,7 +174,7 @@ def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, caps
     ("value", "said"),
     [
         ({"score": 1.0}, "has no task_id"),
-        ({"task_id": "x", "score": 1.0}, "no multi-turn task id"),
+        ({"task_id": "x", "score": 1.0}, "not a multi-turn task id"),
         ({"task_id": TASKS[0], "score": float("nan")}, "finite number"),
         ({"task_id": TASKS[0], "score": "1"}, "score is '1': input should be a valid number"),
         ({"task_id": TASKS[0]}, "neither a score nor a cause"),

@@ -11,13 +11,16 @@ from env_service.environments.bfcl.catalog import documents
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import diagnose
-from seal.interface.cues import Omega, catalogue, observe_start
+from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import evolve, initial_omega
+from seal.interface.observation import observe_start
+from seal.interface.wording import PromptWording
 from seal.reweighting import initial_rho, update_rho, weights
 from seal.settings.interface import EvolveSettings
 from seal.settings.reweighting import ReweightSettings
 
 TOOLS = documents("GorillaFileSystem")
+MODE = PromptWording("Write [TOOL()].", compact=True)
 SAY, CALLS = ActionEvidence(), ActionEvidence((CallEvidence("ls", {}, True, result="{}"),))
 WEAK_FROM, LESSONS, STEPS, GROUP = 4, 4, 24, 32
 
@@ -40,19 +43,19 @@ class ScriptedPolicy:
 
 def run():
     """Log lines of a run, one a step."""
-    policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(), ReweightSettings()
+    policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(kinds=("guideline",)), ReweightSettings()
     omega, profile, rho, lines = initial_omega(settings), Profile.empty(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
-        prompt = observe_start("tools: ls", TOOLS, omega, "base", True)
+        prompt = observe_start("tools: ls", TOOLS, omega, "base", MODE)
         batch = []
         for index in range(GROUP):
             evidence = policy.rollout(step, index, prompt)
             labels = tuple(d.label for d in diagnose([evidence]))
             batch.append(Trajectory(f"task_{index}", "base", labels, float(labels == ("pass",))))
-        used = weights([t.labels for t in batch], rho, reweighting, step)
         policy.learn(prompt)
         profile = profile.updated(step, batch)
         rho = update_rho(rho, profile, reweighting)
+        used = weights([t.labels for t in batch], rho, reweighting, step)
         active = omega.cues
         omega, events = evolve(omega, profile, settings, step)
         line = {

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import evolve, initial_omega, require_known_cues
+from seal.interface.evolve import evolve, foreign_cues, initial_omega, require_known_cues
 from seal.settings.interface import EvolveSettings
 
-DEFAULT = EvolveSettings()
+ALL_ADAPT = {"adaptive": ("schema", "feedback", "guideline")}
+DEFAULT = EvolveSettings(**ALL_ADAPT)
 FAILURES = sorted({cue.label for cue in catalogue().values()})
 
 
@@ -74,12 +75,19 @@ def test_the_worst_three_weaknesses_have_their_cues():
 
 
 def test_a_newcomer_must_be_clearly_worse_to_take_a_place():
-    settings = EvolveSettings(max_labels=1)
+    settings = EvolveSettings(max_labels=1, **ALL_ADAPT)
     on = Omega.of(["use_tools"])
     slightly, _ = step(on, seen({"missing_tool_call": 40, "state_mismatch": 45}), settings)
-    clearly, events = step(on, seen({"missing_tool_call": 40, "state_mismatch": 55}), settings)
+    clearly, events = step(on, seen({"missing_tool_call": 40, "state_mismatch": 85}), settings)
     assert (slightly.cues, clearly.cues) == (("use_tools",), ("reread_state",))
     assert [(event.cue, event.on) for event in events] == [("use_tools", False), ("reread_state", True)]
+
+
+def test_the_margin_shrinks_with_the_evidence():
+    settings, on = EvolveSettings(max_labels=1), Omega.of(["use_tools"])
+    for many, replaced in ((1, False), (20, True)):
+        counts = {"missing_tool_call": 20 * many, "state_mismatch": 32 * many}
+        assert ("reread_state" in evolve(on, seen(counts), settings, 1)[0].cues) == replaced
 
 
 def test_a_thin_window_changes_nothing():
@@ -106,18 +114,41 @@ def test_all_cues_of_a_label_come_together_unless_switched_off():
         "schema_values",
         "check_arguments",
     }
-    settings = EvolveSettings(kinds=("schema",), without=("schema_types",))
+    settings = EvolveSettings(kinds=("schema",), without=("schema_types",), adaptive=("schema",))
     assert step(Omega(), profile, settings)[0].cues == ("schema_required", "schema_values")
 
 
+def test_by_default_only_guidelines_wait_for_the_profile():
+    settings = EvolveSettings()
+    start = initial_omega(settings)
+    assert set(start.cues) == {name for name, cue in catalogue().items() if cue.kind != "guideline"}
+    worse, events = evolve(start, seen({"argument_mismatch": 50}), settings, 1)
+    assert [(event.cue, event.on) for event in events] == [("check_arguments", True)]
+    better, events = evolve(worse, seen({}, passes=50), settings, 2)
+    assert better.cues == start.cues and [event.cue for event in events] == ["check_arguments"]
+
+
+def test_kinds_and_single_cues_that_are_not_used_are_never_on():
+    settings = EvolveSettings(kinds=("feedback", "guideline"), without=("feedback_tools", "recover"))
+    omega, _ = evolve(initial_omega(settings), seen({"recovery_failure": 50}), settings, 1)
+    assert omega.cues == ("feedback_error", "feedback_history", "feedback_answer")
+
+
+def test_a_cue_belongs_to_the_taxonomy_that_has_its_label():
+    assert foreign_cues(EvolveSettings(), "paper") == ("right_service",)
+    assert foreign_cues(EvolveSettings(), "release") == ()
+    with pytest.raises(ValueError, match="'right_service': the paper taxonomy lacks its label"):
+        foreign_cues(EvolveSettings(initial=("right_service",)), "paper")
+
+
 def test_frozen_interface_keeps_its_start():
-    settings = EvolveSettings(enabled=False, initial=("schema_required",))
+    settings = EvolveSettings(enabled=False, initial=("schema_required",), **ALL_ADAPT)
     start = initial_omega(settings)
     assert step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
 
 
 def test_initial_cues_evolve_and_permanent_ones_do_not():
-    settings = EvolveSettings(initial=("caution",), always=("schema_required",))
+    settings = EvolveSettings(initial=("caution",), always=("schema_required",), **ALL_ADAPT)
     start = initial_omega(settings)
     assert set(start.cues) == {"schema_required", "caution"}
     assert step(start, seen({}, passes=50), settings)[0].cues == ("schema_required",)
@@ -128,16 +159,16 @@ def test_categories_are_judged_by_their_own_figures():
     batch += [Trajectory("t", "base", ("pass",), 1.0)] * 300
     profile = Profile.empty(1).updated(1, batch)
     assert step(Omega(), profile)[0].cues == ()
-    omega, events = step(Omega(), profile, EvolveSettings(per_category=True))
+    omega, events = step(Omega(), profile, EvolveSettings(per_category=True, **ALL_ADAPT))
     assert omega.cues == ("miss_func/caution",)
     assert omega.for_category("miss_func") == ("caution",) and omega.for_category("base") == ()
     assert [event.category for event in events] == ["miss_func"]
     calm = Profile.empty(1).updated(2, [Trajectory("t", "miss_func", ("pass",), 1.0)] * 20)
-    assert step(omega, calm, EvolveSettings(per_category=True))[0].for_category("miss_func") == ()
+    assert step(omega, calm, EvolveSettings(per_category=True, **ALL_ADAPT))[0].for_category("miss_func") == ()
 
 
 def test_a_mastered_category_leaves_initial_cues_of_the_others_alone():
-    settings = EvolveSettings(per_category=True, initial=("caution",))
+    settings = EvolveSettings(per_category=True, initial=("caution",), **ALL_ADAPT)
     calm = Profile.empty(1).updated(1, [Trajectory("t", "base", ("pass",), 1.0)] * 20)
     omega, _ = step(initial_omega(settings), calm, settings)
     assert omega.for_category("base") == () and omega.for_category("miss_func") == ("caution",)
@@ -160,7 +191,7 @@ tallies = st.dictionaries(st.sampled_from([*FAILURES, "pass", "correct_abstentio
 
 @given(tallies, st.floats(0, 1), st.sets(st.sampled_from(sorted(catalogue()))), st.booleans())
 def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues, per_category):
-    settings = EvolveSettings(per_category=per_category)
+    settings = EvolveSettings(per_category=per_category, **ALL_ADAPT)
     before, profile = Omega.of(cues, version=4), seen(counts, reward=reward)
     after, events = evolve(before, profile, settings, 9)
     assert evolve(Omega.from_json(before.to_json()), Profile.from_json(profile.to_json()), settings, 9) == (

@@ -1,136 +1,178 @@
-"""The leak guard, and its run over every task with failing actions from the real simulators."""
+"""The leak guard: what it finds, what it must not take for a leak, and its figures on generated cases."""
 
-import random
+import json
+import re
 
 import pytest
 
-from env_service.environments.bfcl.catalog import all_tools, available_tools, load_tasks, revealed_tools
+from env_service.environments.bfcl.catalog import available_tools, documents, load_tasks, revealed_tools
+from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.leaks import episode_guard
-from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence
-from seal.diagnosis.schema import violations
-from seal.interface.cues import Omega, catalogue, observe_feedback, observe_reveal, observe_start, wording
-from seal.interface.guard import InterfaceLeak, LeakGuard, leaves, public_documents, reference_secrets
+from seal.interface.guard import InterfaceLeak, LeakGuard
+from seal.interface.secrets import reference_secrets
+from seal.interface.wording import PromptWording, fill, templates, wording
+from tests.support.leak_cases import judged
 
-FULL = Omega.of(list(catalogue()))
-CALLS = [("place_order", {"symbol": "TSLA", "price": 31.0, "amount": 17})]
+MODE = PromptWording("Write [TOOL(ARGUMENT='VALUE')].")
+CALLS = [("place_order", {"symbol": "TSLA", "price": 1500.5, "amount": 17, "confirmed": True, "day": "2024-03-09"})]
+STATES = [{"account": {"balance": 10007.0}, "stocks": {"QWXZ": {}}}]
+NOTE = "Meet the quarterly planning committee on the third floor"
 
 
-# --- what it catches -----------------------------------------------------------------
+def guard(public=(), documents=(), **changes):
+    known = {"calls": CALLS, "results": ['{"order_id": 98214}'], "states": STATES, "tools": ["cancel_order"]} | changes
+    made = LeakGuard(reference_secrets(**known), documents, MODE)
+    made.saw(*public)
+    return made
+
+
+def told(text, **changes):
+    """(secret, certain) of every leak of a text that the interface adds."""
+    return {(leak.secret, leak.certain) for leak in guard(**changes).leaks("OBS", f"OBS\n{text}")}
+
+
+# --- what it finds -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "added",
+    "text",
     [
         "use TSLA",
-        "try amount=17",
-        "the price is 31",
-        "the price is 31.0!",
-        'call {"name": "place_order", "arguments": {"symbol": "TSLA", "price": 31.0, "amount": 17}}',
+        "use tsla",
+        "use T\u200bS\u00adLA",
+        "use \uff34\uff33\uff2c\uff21",
+        "use (TSLA)!",
+        "the price is 1500.5",
+        "the price is 1,500.50",
+        "the price is $1500.500",
+        "the price is 1.5005e3",
         "the order will be 98214",
-        "the balance becomes 10007",
+        "the balance becomes 10,007",
+        "the balance becomes 10007.0!",
+        "a stock such as QWXZ",
+        "on March 9, 2024",
+        "on 9th of March 2024",
+        "on 09.03.2024",
+        "on 3/9/2024",
+        "then cancel_order is there",
+        'call {"name": "place_order", "arguments": {"symbol": "TSLA"}}',
     ],
 )
-def test_values_calls_results_and_states_are_leaks(added):
-    guard = LeakGuard(reference_secrets(CALLS, ['{"order_id": 98214}'], [{"account": {"balance": 10007.0}}]))
-    assert guard.leaks("OBS", "OBS\n" + added)
-    with pytest.raises(InterfaceLeak, match="only the reference knows"):
-        guard.check("OBS", "OBS\n" + added)
+def test_a_specific_secret_is_certain_and_stops(text):
+    assert any(certain for _, certain in told(text))
+    with pytest.raises(InterfaceLeak, match="which only the reference knows"):
+        guard().check("OBS", f"OBS\n{text}")
 
 
-def test_what_dialogue_or_documents_told_is_no_leak():
-    guard = LeakGuard(reference_secrets(CALLS), ["Buy 17 shares of TSLA"])
-    guard.check("OBS", "OBS\nTSLA, 17")
-    assert [leak.secret for leak in guard.leaks("OBS", "OBS\n31.0")] == ["31", "31.0"]
-    guard.check("it costs 31.0 now", "it costs 31.0 now\nso 31.0")
-    guard.check("OBS", "OBS\n31.0")
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("set confirmed to true", "confirmed: true"),
+        ("Confirmed=True", "confirmed: true"),
+        ("try amount=17", "amount: 17"),
+        ("an amount of 17", "17"),
+    ],
+)
+def test_a_common_value_is_suspected_and_stops_nothing(text, secret):
+    assert (secret, False) in told(text) and not any(certain for _, certain in told(text))
+    assert guard().check("OBS", f"OBS\n{text}")
 
 
-def test_secrets_are_words_not_parts_of_words():
-    guard = LeakGuard(reference_secrets([("f", {"x": "an", "n": 3})]))
-    guard.check("", "many 30 3rd 13")
-    assert guard.leaks("", "an 3") != ()
+@pytest.mark.parametrize(
+    ("text", "certain"),
+    [
+        ("about the quarterly planning committee", True),
+        ("see commit", False),
+        ("see committ", False),
+        ("see third", False),
+    ],
+)
+def test_a_part_of_a_value_is_found(text, certain):
+    found = told(text, calls=[("send_message", {"message": NOTE})])
+    assert found and any(sure for _, sure in found) == certain
 
 
 def test_changing_the_observation_itself_is_a_leak():
-    guard = LeakGuard(())
-    assert guard.leaks("OBS", "OB")[0].secret == ""
+    assert guard().leaks("OBS", "OB")[0].secret == ""
     with pytest.raises(InterfaceLeak, match="a changed observation"):
-        guard.check("OBS", "SBO")
+        guard().check("OBS", "SBO")
 
 
-def test_a_cue_with_a_value_in_it_would_be_caught_on_the_tasks():
-    caught = 0
-    for task in list(load_tasks().values())[:200]:
-        guard = LeakGuard(_secrets(task), (*public_documents(all_tools(task)), task.users[0] or ""))
-        caught += bool(guard.leaks("S", "S\nFor example, put it into final_report.pdf or ask for TSLA."))
-    assert caught > 0
+def test_a_cue_that_tells_a_value_is_caught_in_an_episode():
+    task = load_tasks()["multi_turn_base_0"]
+    with pytest.raises(InterfaceLeak, match="final_report"):
+        episode_guard(task, MODE).check("S", "S\nFor example, put it into final_report.pdf.")
 
 
-def test_our_own_wording_is_no_leak_even_where_a_word_of_it_is_in_a_state():
-    task = load_tasks()["multi_turn_base_19"]
-    assert "work" in _secrets(task), "a folder of this task has a name that a cue uses as a word"
-    for text in wording():
-        episode_guard(task).check("OBS", "OBS\n" + text)
+# --- what is public ------------------------------------------------------------------
 
 
-# --- the property over all tasks -----------------------------------------------------
+def test_what_dialogue_or_documents_told_is_no_leak():
+    seen = guard(["Buy 17 shares of tsla for 1,500.50 on 2024-03-09"])
+    assert seen.leaks("OBS", "OBS\nTSLA, 17 shares, 1500.5, March 9, 2024") == ()
+    assert {leak.secret for leak in seen.leaks("OBS", "OBS\n98214")} == {"98214"}
+    assert seen.check("order 98214", "order 98214\nso 98214") == ()
+    assert seen.check("OBS", "OBS\n98214") == ()
 
 
-def _secrets(task):
-    toolbox, calls, results = Toolbox(task), [], []
-    before = leaves(toolbox.instances)
-    for text in (text for turn in task.reference for text in turn):
-        calls.append(parse_reference(text))
-        results.append(toolbox.call(*calls[-1]).text)
-    return reference_secrets(calls, results, [before, toolbox.instances, task.initial_config])
+def test_a_withheld_tool_is_public_from_its_reveal_on():
+    task = next(task for task in load_tasks().values() if task.withheld)
+    (turn, (name, *_)), *_ = sorted(task.withheld.items())
+    watching = episode_guard(task, MODE)
+    with pytest.raises(InterfaceLeak, match=name):
+        watching.check("OBS", f"OBS\nTools that exist now: {name}.")
+    watching.reveal(revealed_tools(task, turn))
+    assert watching.check("OBS", f"OBS\nTools that exist now: {name}.") == ()
+    written = episode_guard(task, MODE)
+    written.saw_calls([(name, {})])
+    assert written.check("OBS", f"OBS\n{name} is not one of the available tools.") == ()
 
 
-def _wrong_value(node, rng):
-    word = rng.choice(["zzz", "/a/b", "", "0"])
-    return {
-        "string": word,
-        "integer": rng.choice([-7, 99, "x"]),
-        "float": rng.choice([-7.5, 99.5, "x"]),
-        "boolean": rng.choice([True, "yes"]),
-        "array": rng.choice([[], [word], word]),
-        "dict": rng.choice([{}, {"zzz": 1}]),
-    }[node["type"]]
+def test_text_that_the_policy_escaped_is_its_own():
+    watching = guard(calls=[("touch", {"file_name": "größe"})])
+    watching.saw('{"name": "touch", "arguments": {"gr\\u00f6\\u00dfe": 1}}')
+    watching.saw_calls([("touch", {"größe": 1})])
+    assert watching.check("OBS", "OBS\ntouch: größe is not an argument of this tool.") == ()
 
 
-def _failures(task, toolbox, tools, rng, count):
-    """Failing actions without knowledge of the reference, answered by the real simulators."""
-    documents = {tool["name"]: tool for tool in tools}
-    yield ActionEvidence(refusals=("Tool call 1 is not valid JSON.",))
-    yield ActionEvidence(refusals=("Tool call 1 is not valid JSON.",), truncated=True)
-    name = rng.choice(sorted(documents)) + "_all"
-    yield ActionEvidence((CallEvidence(name, {}, False, (), "unavailable", f"name '{name}' is not defined"),))
-    for name in rng.choices(sorted(documents), k=count):
-        nodes = documents[name]["parameters"]["properties"]
-        given = {key: _wrong_value(node, rng) for key, node in nodes.items() if rng.random() < 0.8}
-        if rng.random() < 0.2:
-            given["zzz"] = 1
-        outcome = toolbox.call(name, given)
-        broken = violations(given, documents[name])
-        yield ActionEvidence((CallEvidence(name, given, True, broken, outcome.error, outcome.text),))
+def test_indices_of_lists_and_counted_errors_are_no_numbers_of_the_reference():
+    known = {"calls": [("mean", {"numbers": list(range(2000))})], "documents": documents("MathAPI")}
+    broken = "mean was called with arguments that break its schema: "
+    for text in (
+        f"{broken}numbers[0] must be a number; numbers[345] must be a number.",
+        f"{broken}numbers[12][3] must be a whole number.",
+        fill(wording()["history"]["row"]["text"], {"count": "3"}),
+    ):
+        assert told(text, **known) == set()
 
 
-def test_no_augmentation_of_any_task_tells_what_only_its_reference_knows():
-    rng, failures = random.Random(0), 0
-    for task in load_tasks().values():
-        tools = available_tools(task, 0)
-        guard = LeakGuard(_secrets(task), (*public_documents(tools), task.users[0] or ""))
-        for compact in (False, True):
-            guard.check("SYSTEM", observe_start("SYSTEM", tools, FULL, task.category, compact))
-        for failure in _failures(task, Toolbox(task), tools, rng, 8):
-            failures += failure.failed
-            guard.saw(" ".join(f"{call.name} {call.arguments}" for call in failure.calls))
-            shown = "".join(call.result for call in failure.calls)
-            for compact in (False, True):
-                guard.check(shown, observe_feedback(shown, failure, tools, FULL, task.category, compact))
-        for turn in sorted(task.withheld):
-            revealed = revealed_tools(task, turn)
-            guard.saw("".join(public_documents(revealed)))
-            for compact in (False, True):
-                guard.check("New tools", observe_reveal("New tools", revealed, FULL, task.category, compact))
-    assert failures > 4000
+@pytest.mark.parametrize("mode", format_names())
+def test_fixed_wording_and_the_schema_of_visible_tools_never_alarm(mode):
+    """Every word and number of them may be a secret."""
+    own = get_format(mode).cue_wording
+    task = load_tasks()["multi_turn_base_0"]
+    tools = available_tools(task, 0)
+    texts = [*templates(), *own.values().values()]
+    words = {word for text in (*texts, json.dumps(tools)) for word in re.findall(r"\w+", text)}
+    secrets = reference_secrets([("f", {f"key{i}": word for i, word in enumerate(sorted(words))})], [*texts])
+    watching = LeakGuard(secrets, tools, own)
+    for text in texts:
+        filled = re.sub(r"\{count\}", "12", re.sub(r"\{(?!count)\w+\}", tools[0]["name"], text))
+        assert watching.leaks("OBS", f"OBS\n{filled}") == (), text
+
+
+def test_numbers_in_names_and_versions_are_not_numbers():
+    assert told("see file1500.5x and v1.98214b", documents=documents("MathAPI")) == set()
+
+
+# --- the figures ---------------------------------------------------------------------
+
+
+def test_no_alarm_on_what_the_interface_adds_and_recall_on_what_leaks():
+    """docs/interface.md has the figures over more tasks: python -m tests.support.leak_cases."""
+    clean, leaks = judged(step=20)
+    assert clean.total() > 350 and clean["certain"] == clean["suspected"] == 0
+    total = sum(verdicts.total() for verdicts in leaks.values())
+    assert total > 280 and sum(verdicts["nothing"] for verdicts in leaks.values()) <= 0.03 * total
+    for kind in ("a value as it is", "a whole call", "a key of the state", "a tool that is withheld"):
+        assert leaks[kind]["certain"] == leaks[kind].total() > 0, kind

@@ -23,16 +23,6 @@ RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in s
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
-STATIC_CUES = [
-    "schema_required",
-    "schema_types",
-    "schema_values",
-    "schema_format",
-    "feedback_error",
-    "feedback_tools",
-    "feedback_answer",
-]
-
 every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
 
 
@@ -117,7 +107,7 @@ def test_the_released_recipe_is_the_public_releases():
     assert config.diagnosis.taxonomy == "release"
     assert initial_omega(evolve).cues == ("schema_required", "schema_types", "schema_values", "schema_format")
     assert not evolve.enabled and config.reweighting.dynamic and config.closed_loop
-    assert {config.data.train.scheme, *(part.scheme for part in config.data.val)} == {"released_ids"}
+    assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.scheme == "scenario"
 
 
 def test_low_rank_adapters_start_from_loaded_weights():
@@ -267,8 +257,11 @@ CHANGES = {
     "vanilla": {"enabled": False},
     "without_environment": {"interface": {"enabled": False}},
     "without_reweighting": {"reweighting": {"enabled": False}},
-    "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"initial": STATIC_CUES}}},
+    "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"adaptive": ["guideline"]}}},
     "random_labels": {"diagnosis": {"source": "random"}},
+    "permuted_labels": {"diagnosis": {"source": "permuted"}},
+    "noisy_labels": {"diagnosis": {"noise": 0.2}},
+    "renormalised": {"reweighting": {"renormalise": "all"}},
 }
 
 
@@ -294,11 +287,16 @@ def test_an_ablation_of_a_backbone_keeps_both():
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-3B-Instruct" and not config.seal.enabled
 
 
-def test_without_the_closed_loop_the_interface_is_there_and_stays():
-    settings = SealSettings.of(compose_recipe(EXP / "paper_ablations" / "without_closed_loop.yaml", []))
-    cues = initial_omega(settings.interface.evolve).cues
-    assert {catalogue()[name].kind for name in cues} == {"schema", "feedback"}
-    assert len(cues) == sum(cue.kind != "guideline" for cue in catalogue().values())
+def test_without_the_closed_loop_everything_but_the_loop_is_seals():
+    full, frozen = (
+        SealSettings.of(compose_recipe(EXP / path, []))
+        for path in ("SEAL.yaml", "paper_ablations/without_closed_loop.yaml")
+    )
+    assert full.closed_loop and not frozen.closed_loop
+    for block in ("diagnosis", "interface", "reweighting", "reward", "rollout", "data"):
+        assert getattr(full, block) == getattr(frozen, block)
+    cues = set(initial_omega(frozen.interface.evolve).cues)
+    assert cues == {cue.name for cue in catalogue().values() if cue.kind != "guideline"}
 
 
 def test_a_run_is_named_after_its_recipe_and_its_paths_start_from_the_repository(tmp_path, monkeypatch):

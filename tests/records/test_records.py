@@ -79,7 +79,11 @@ def test_a_line_with_a_wrong_value_is_a_bad_line_that_names_it(tmp_path, damage)
 
 
 def test_a_step_survives_its_log(tmp_path):
-    played = [TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", drift=i) for i in range(2)]
+    blamed = ({"turn": 0, "blame": "own"}, {"turn": 1, "blame": "inherited"}, {"turn": 2, "blame": None})
+    played = [
+        TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", drift=i, diagnosis=blamed)
+        for i in range(2)
+    ]
     step = StepRecord.of(
         3,
         played,
@@ -92,6 +96,7 @@ def test_a_step_survives_its_log(tmp_path):
     path.write_text('{"step": 2, "reward_mean": null, "label_counts": {}}\n' + json.dumps(step.line()) + "\nbroken\n")
     (before, read), (bad,) = read_steps(path)
     assert read == step and before.step == 2 and bad.line == 3
+    assert step.blames == {"own": 2, "inherited": 2}
     assert (step.reward_mean, step.pass_share, step.w.mean, step.cues) == (0.5, 0.5, 1.0, (CUE,))
     assert json.loads(json.dumps(step.line()))["label_shares"] == {"pass": 0.75, "state_mismatch": 0.25}
 

@@ -11,6 +11,7 @@ from seal.settings.reweighting import BudgetSettings, ReweightSettings
 
 DEFAULT = ReweightSettings()
 RHO = initial_rho(DEFAULT)
+RELEASE = initial_rho(DEFAULT, "release")
 
 
 def settings(**config):
@@ -27,7 +28,7 @@ def settings(**config):
         (("pass", "pass"), 1.0),
         (("pass", "missing_tool_call"), 1.25),
         (("pass", "missing_tool_call", "checker_error", "gt_error"), 1.25),
-        (("instance_mismatch",), 0.6),
+        (("response_mismatch",), 0.9),
         (("correct_abstention", "state_mismatch", "response_mismatch"), (1.8 + 1.0 + 0.9) / 3),
         (("checker_error",), 1.0),
         ((), 1.0),
@@ -39,18 +40,18 @@ def test_the_weight_is_the_mean_utility_of_the_labels_that_count(z, expected):
 
 
 def test_utilities_are_table_6():
-    assert {z: RHO[z] for z in ("spurious_tool_call", "correct_abstention", "empty_turn_model_response")} == {
-        "spurious_tool_call": 2.0,
-        "correct_abstention": 1.8,
-        "empty_turn_model_response": 1.5,
-    }
-    assert (RHO["state_mismatch"], RHO["response_mismatch"], RHO["instance_mismatch"], RHO["pass"]) == (
-        1.0,
-        0.9,
-        0.6,
-        1.0,
-    )
-    assert set(RHO) == set(labels.known()) >= {*labels.PAPER, *labels.RELEASE}
+    shared = {"spurious_tool_call": 2.0, "correct_abstention": 1.8, "state_mismatch": 1.0, "response_mismatch": 0.9}
+    assert shared.items() <= RHO.items() and shared.items() <= RELEASE.items()
+    assert (RHO["missing_tool_call"], RHO["pass"]) == (1.5, 1.0)
+    assert (RELEASE["empty_turn_model_response"], RELEASE["instance_mismatch"]) == (1.5, 0.6)
+
+
+def test_a_taxonomy_has_utilities_for_its_own_labels_only():
+    assert set(RHO) == set(labels.PAPER) - labels.EXCLUDED
+    assert set(RELEASE) == set(labels.RELEASE) - labels.EXCLUDED
+    with pytest.raises(ValueError, match="the paper taxonomy has no instance_mismatch"):
+        initial_rho(settings(rho={"instance_mismatch": 0.7}))
+    assert initial_rho(settings(rho={"instance_mismatch": 0.7}), "release")["instance_mismatch"] == 0.7
 
 
 def test_the_clip_holds():
@@ -85,9 +86,8 @@ def test_sign_aware_weighs_good_labels_when_praised_and_failures_when_punished()
 
 
 def test_turn_weights_are_one_a_turn():
-    z = ("pass", "spurious_tool_call", "checker_error", "instance_mismatch")
-    assert turn_weights(z, RHO, DEFAULT, 1) == [1.0, 2.0, 1.0, 0.6]
-    assert turn_weights(None, RHO, DEFAULT, 1) == []
+    z = ("pass", "spurious_tool_call", "checker_error", "response_mismatch")
+    assert turn_weights([z, None], RHO, DEFAULT, 1, [1, 0]) == [[1.0, 2.0, 1.0, 0.9], []]
 
 
 def test_an_undeclared_label_is_named():
@@ -102,7 +102,7 @@ def test_strength_softens_and_clamps_hold():
     assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0.5}), 1) == 1.5
     assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0}), 1) == 1.0
     assert weight(("spurious_tool_call",), RHO, settings(budget={"high": 1.2}), 1) == 1.2
-    assert weight(("instance_mismatch",), RHO, settings(budget={"low": 0.8}), 1) == 0.8
+    assert weight(("instance_mismatch",), RELEASE, settings(budget={"low": 0.8}), 1) == 0.8
 
 
 def test_renormalising_gives_a_mean_of_one_and_leaves_unlabelled_rows():
@@ -117,6 +117,29 @@ def test_a_batch_without_renormalising_is_row_by_row():
     assert weights(batch, RHO, DEFAULT, 1) == [weight(z, RHO, DEFAULT, 1) for z in batch]
     with pytest.raises(ValueError):
         weights(batch, RHO, DEFAULT, 1, [1])
+
+
+@pytest.mark.parametrize(("over", "scale"), [("all", 4 / 5.5), ("nonzero", 2 / 3.5)])
+def test_renormalise_makes_the_mean_one_over_what_it_names(over, scale):
+    batch, signs = [("spurious_tool_call",), ("missing_tool_call",), ("pass",), ()], [1, -1, 0, 0]
+    plain = weights(batch, RHO, DEFAULT, 1, signs)
+    scaled = weights(batch, RHO, settings(renormalise=over), 1, signs)
+    assert scaled == pytest.approx([w * scale for w in plain])
+    counted = scaled if over == "all" else scaled[:2]
+    assert sum(counted) / len(counted) == pytest.approx(1)
+
+
+def test_renormalised_weights_keep_their_ratios_beyond_the_clip():
+    rho = {**RHO, "state_mismatch": 0.5}
+    batch = [("spurious_tool_call",)] + [("state_mismatch",)] * 9
+    found = weights(batch, rho, settings(renormalise="all"), 1)
+    assert sum(found) / 10 == pytest.approx(1) and found[0] / found[1] == pytest.approx(4) and found[0] > 2
+
+
+def test_turn_weights_are_renormalised_over_turns():
+    batch, even = [("spurious_tool_call", "pass"), ("pass",)], settings(renormalise="nonzero", per_turn=True)
+    found = turn_weights(batch, RHO, even, 1, [-1, 1])
+    assert found == [pytest.approx([1.5, 0.75]), pytest.approx([0.75])]
 
 
 # --- rho_t ---------------------------------------------------------------------------
@@ -145,8 +168,7 @@ def test_the_target_is_clipped():
 
 
 def test_pass_and_excluded_labels_keep_their_utility():
-    rho = update_rho(RHO, seen({"pass": 50, "checker_error": 50, "gt_error": 50}), DEFAULT)
-    assert (rho["pass"], rho["checker_error"], rho["gt_error"]) == (1.0, 1.0, 1.0)
+    assert update_rho(RHO, seen({"pass": 50, "checker_error": 50, "gt_error": 50}), DEFAULT) == RHO
 
 
 @pytest.mark.parametrize("config", [{"dynamic": False}, {"beta": 0.0}, {"enabled": False}])
@@ -171,7 +193,7 @@ def test_a_label_unknown_to_an_older_checkpoint_starts_at_its_base():
 
 # --- invariants ----------------------------------------------------------------------
 
-vocabulary = st.sampled_from(sorted({*labels.PAPER, *labels.RELEASE}))
+vocabulary = st.sampled_from(sorted(labels.PAPER))
 batches = st.lists(st.none() | st.lists(vocabulary, max_size=8).map(tuple), max_size=8)
 any_settings = st.builds(
     ReweightSettings,
@@ -220,6 +242,8 @@ def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"renormalise": "all", "budget": {"renormalise": True}}, "either renormalise or budget.renormalise"),
+        ({"renormalise": "mean"}, "seal.reweighting.renormalise is 'mean'"),
         ({"rho": {"odd": 1.0}}, "seal.reweighting.rho: unknown label 'odd'"),
         ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be a number above 0"),
         ({"rho": {"pass": float("inf")}}, "seal.reweighting.rho.pass is inf"),

@@ -112,9 +112,21 @@ def test_a_service_that_words_the_cues_otherwise_is_refused(url, monkeypatch):
 
 
 def test_validation_is_judged_by_the_verifier_alone(url):
-    overrides = ["seal.reward.cut=exclude", "seal.rollout.max_message_tokens=16"]
-    ((_, record),) = roll_out([url], ScriptedEngine((LONG,)), *overrides, training=False)
-    assert record.stop == "message_length" and not record.excluded
+    overrides = ["seal.reward.cut=exclude", "actor_rollout_ref.rollout.max_model_len=600"]
+    ((_, record),) = roll_out([url], ScriptedEngine(reference_texts()), *overrides, training=False)
+    assert record.stop == "model_length" and not record.excluded and record.score == 0
+
+
+def test_a_cut_message_is_closed_in_validation_and_the_dialogue_goes_on_as_officially(url):
+    """Every answer in words is cut by the message's limit; the calls are short enough."""
+    wordy = [text if "tool_call" in text else LONG.removeprefix("<tool_call>") for text in reference_texts()]
+    limit = max(len(tokenizer().encode(text)) for text in wordy if "tool_call" in text) + 8
+    overrides = ["seal.rollout.max_message_tokens=8", f"seal.rollout.validation_message_tokens={limit}"]
+    ((output, record),) = roll_out([url], ScriptedEngine(wordy), *overrides, training=False)
+    assert (record.stop, record.score, record.drift) == ("completed", 1.0, 0)
+    assert all(label == "pass" for label in record.labels)
+    cut = [message["content"] for message in record.messages if " sort sort" in message["content"]]
+    assert len(cut) == record.turns and sum(output.response_mask) == record.tokens
 
 
 def test_a_stop_token_other_than_eos_ends_a_message_too(url):

@@ -117,7 +117,7 @@ def test_a_cut_turn_is_diagnosed_when_the_caller_says_so(service):
         return running, ended
 
     running, ended = call(service, play)
-    assert running["labels"] == [] and ended["labels"] == ["missing_tool_call"]
+    assert running["labels"] == [] and ended["labels"] == ["budget_cut"]
     assert not running["valid"] and not ended["valid"]
 
 

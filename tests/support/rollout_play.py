@@ -169,9 +169,11 @@ def roll_out(
             hf_model_type="qwen2",
         )
 
+    split = "train" if training else "val"
+
     async def one(loop: SEALAgentLoop, session_id: int) -> AgentLoopOutput:
         row = {
-            "extra_info": {"task_id": task_id, "split": "train", "category": "base", "turns": -1},
+            "extra_info": {"task_id": task_id, "split": split, "category": "base", "turns": -1},
             "data_source": "base",
             "global_steps": 1,
             "index": 0,

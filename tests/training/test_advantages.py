@@ -18,8 +18,11 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.training.trainer import SEALTrainer
 
 RHO = [
-    f"+seal.reweighting.rho.{label}={utility}"
-    for label, utility in (("pass", 0.8), ("state_mismatch", 1.5), ("invalid_tool_call", 1.9))
+    "seal.reweighting.dynamic=false",
+    *(
+        f"+seal.reweighting.rho.{label}={utility}"
+        for label, utility in (("pass", 0.8), ("state_mismatch", 1.5), ("invalid_tool_call", 1.9))
+    ),
 ]
 GOOD, BAD, WORSE = ("pass", "pass"), ("pass", "state_mismatch"), ("invalid_tool_call", "invalid_tool_call")
 MASKS = {"a": ([1, 1, 0, 1], [1, 0, 1], [1, 1, 0, 1, 1], [1, 1]), "b": ([1], [1, 0, 1, 1], [1, 1], [1, 1, 1])}

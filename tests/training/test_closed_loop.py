@@ -1,5 +1,6 @@
 """One step of Algorithm 1 without a trainer: what is weighed, what counts, what is kept."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -7,6 +8,7 @@ from functools import cache
 import pytest
 
 from seal.diagnosis.profile import Profile
+from seal.interface.cues import catalogue
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
@@ -40,9 +42,11 @@ def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, batch())
     assert {w.w for w in weights[:10]} == {2.0} and {w.w for w in weights[10:]} == {1.0}
-    assert report.record.omega.cues == () and report.record.events
-    assert all(event.on and event.figures["count"] == 10 for event in report.record.events)
-    assert set(loop.omega_to_send()["cues"]["*"]) == {event.cue for event in report.record.events}
+    assert [(event.cue, event.on, event.figures["count"]) for event in report.record.events] == [
+        ("listed_tools", True, 10)
+    ]
+    assert set(loop.omega_to_send()["cues"]["*"]) == {*report.record.omega.cues, "listed_tools"}
+    assert {catalogue()[name].kind for name in report.record.omega.cues} == {"schema", "feedback"}
 
 
 def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
@@ -51,6 +55,98 @@ def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     assert [w.w for w in weights] == [1.0] * 16
     assert loop.omega_to_send() is None and report.record.omega is None and not report.record.events
     assert report.record.label_counts == {"invalid_tool_call": 10, "pass": 6}
+
+
+def test_a_round_is_weighed_with_rho_of_its_own_profile():
+    """Algorithm 1: C_t from round t, rho_t from C_t, w from rho_t."""
+    loop = ClosedLoop(settings("seal.reweighting.beta=1.0"))
+    records = [record(i, ("missing_tool_call",)) for i in range(32)]
+    weights, report = run(loop, 1, records)
+    target = min(1.5 * (1 + 1.0 * 1.0 * 1.0), 2.0)
+    assert {w.w for w in weights} == {target} and report.record.rho["missing_tool_call"] == target
+    assert loop.state["rho"] == report.record.rho
+
+
+def test_renormalised_weights_have_a_mean_of_one():
+    weights, report = run(ClosedLoop(settings("ablation=renormalised")), 1, batch())
+    plain, _ = run(ClosedLoop(settings()), 1, batch())
+    assert report.record.w.mean == pytest.approx(1)
+    assert weights[0].w / weights[-1].w == pytest.approx(plain[0].w / plain[-1].w)
+
+
+# --- the controls, through the whole loop --------------------------------------------
+
+
+def weak_batch(step: int) -> list[TrajectoryRecord]:
+    """64 trajectories of one to three turns, one weakness that grows and one that is mastered."""
+    rng, records = random.Random(step), []
+    for sample in range(64):
+        shares = {"missing_tool_call": 0.05 * step, "state_mismatch": max(0.0, 0.45 - 0.05 * step), "pass": 0.5}
+        row = rng.choices(list(shares), list(shares.values()), k=1 + sample % 3)
+        records.append(record(sample, row, float(set(row) == {"pass"})))
+    return records
+
+
+def played(*overrides: str):
+    """(active guidelines, weights by trajectory, label counts) of each of eight steps."""
+    loop, steps = ClosedLoop(settings(*overrides)), []
+    for step in range(1, 9):
+        weights, report = run(loop, step, weak_batch(step))
+        guidelines = {cue for cue in report.record.omega.cues if catalogue()[cue].kind == "guideline"}
+        steps.append((guidelines, [each.w for each in weights], report.record.label_counts))
+    return steps
+
+
+def differing(ours, theirs) -> list[int]:
+    """Trajectories whose weights differ, by step."""
+    pairs = zip(ours, theirs, strict=True)
+    return [sum(a != b for a, b in zip(mine[1], other[1], strict=True)) for mine, other in pairs]
+
+
+def test_permuted_labels_lead_omega_and_the_weights_to_other_weaknesses():
+    diagnosed, permuted = played(), played("ablation=permuted_labels")
+    assert diagnosed[-1][0] == {"use_tools", "reread_state"}
+    assert permuted[-1][0] == {"complete_results", "caution"}
+    for (ours, _, _), (theirs, _, _) in zip(diagnosed, permuted, strict=True):
+        assert len(ours) == len(theirs) and not ours & theirs
+    assert all(differing(diagnosed, permuted))
+
+
+@pytest.mark.parametrize("source", ["random", "shuffled"])
+def test_random_and_shuffled_labels_move_the_weights_and_leave_omega_where_it_was(source):
+    """They keep the shares of labels, from which Evolve chooses: only the weights lose their meaning."""
+    diagnosed, control = played(), played(f"seal.diagnosis.source={source}")
+    assert control[-1][0] == diagnosed[-1][0]
+    assert min(differing(diagnosed, control)) > 16
+    if source == "shuffled":
+        assert [counts for _, _, counts in control] == [counts for _, _, counts in diagnosed]
+
+
+def test_a_constant_label_turns_on_its_own_cue_and_gives_all_the_same_weight():
+    steps = played("seal.diagnosis.source=constant", "seal.diagnosis.constant=recovery_failure")
+    assert steps[-1][0] == {"recover"}
+    assert all(max(w) - min(w) < 1e-12 for _, w, _ in steps)
+
+
+def test_noisy_labels_bend_some_weights_and_leave_the_strongest_cues():
+    diagnosed, noisy = played(), played("ablation=noisy_labels")
+    assert noisy[-1][0] >= diagnosed[-1][0]
+    assert all(0 < each < 64 for each in differing(diagnosed, noisy))
+
+
+@pytest.mark.parametrize(
+    "override", ["seal.diagnosis.source=permuted", "seal.diagnosis.noise=0.3", "seal.diagnosis.source=random"]
+)
+def test_a_resumed_control_goes_on_as_it_would_have(override):
+    first, second = ClosedLoop(settings(override)), ClosedLoop(settings(override))
+    for step in (1, 2, 3):
+        run(first, step, weak_batch(step))
+    second.restore(first.state)
+    assert run(first, 4, weak_batch(4)) == run(second, 4, weak_batch(4))
+    assert first.state == second.state
+
+
+# --- labels and logs -----------------------------------------------------------------
 
 
 def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is_logged():
@@ -72,6 +168,7 @@ def test_without_closed_loop_omega_and_rho_stay():
     for step in (1, 2):
         run(loop, step, batch())
     assert (loop.omega_to_send(), loop.state["rho"]) == before
+    assert before[0] == ClosedLoop(settings()).omega_to_send()
 
 
 def test_infrastructure_failures_weigh_nothing_and_stay_out_of_the_profile():

@@ -1,8 +1,8 @@
 """The 800 multi-turn tasks of the benchmark, as data.
 
-Everything here is read from the data files that the pinned `bfcl_eval` wheel
-carries; no simulator is imported. A :class:`Task` is immutable and shared:
-whoever runs it copies `initial_config` first (see `tools.py`).
+Everything here is read from the data files of the pinned `bfcl_eval` wheel; no
+simulator is imported. A :class:`Task` is immutable and shared: whoever runs it
+copies `initial_config` first (see `tools.py`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ CLASSES = (
 )
 
 Document = dict[str, Any]
-"""A function document: {"name", "description", "parameters", "response"}. Shared, never to be changed."""
+"""A function document: {"name", "description", "parameters", "response"}. Shared: do not change it."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One multi-turn task; caches elsewhere go by its id.
+    """One multi-turn task; caches elsewhere use its id as key.
 
-    users holds one message a user turn, None where withheld tools are revealed
-    instead. withheld maps the revealing turn to the tools it reveals.
-    reference holds the call strings of each turn, empty where nothing should be
+    users holds one message per user turn, None when the turn reveals withheld tools
+    instead. withheld maps the revealing turn to the tools that it reveals.
+    reference holds the call strings of each turn; it is empty when nothing should be
     called. excluded is the data file's `excluded_function`, which the package
-    reads nowhere: those tools stay visible and callable, as in its own prompts.
+    never reads: those tools stay visible and callable, as in its own prompts.
     hidden holds tools that no turn shows; the benchmark's own tasks hide none.
     """
 
@@ -65,19 +65,21 @@ class Task:
         return self.category.endswith("long_context")
 
     def prefix(self, turns: int) -> Task:
-        """The same task cut after its first `turns` user turns; ValueError outside 1..len(users)."""
+        """Return the task cut after its first `turns` user turns; ValueError outside 1..len(users).
+
+        Tools that a later turn of the whole task reveals stay hidden.
+        """
         if not 1 <= turns <= len(self.users):
-            raise ValueError(f"turns must lie in 1..{len(self.users)} for {self.id}, got {turns}.")
+            raise ValueError(f"turns must be in 1..{len(self.users)} for {self.id}, got {turns}.")
         return replace(
             self,
             users=self.users[:turns],
-            withheld={turn: names for turn, names in self.withheld.items() if turn < turns},
             reference=self.reference[:turns],
         )
 
 
 def data_folder() -> Path:
-    """The folder of the package's data files."""
+    """Return the folder of the package's data files."""
     spec = find_spec("bfcl_eval")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("bfcl_eval is not installed: run env_service/environments/bfcl/setup.sh first.")
@@ -85,7 +87,7 @@ def data_folder() -> Path:
 
 
 def package_version() -> str:
-    """The version of the installed benchmark package."""
+    """Return the version of the installed benchmark package."""
     return version("bfcl-eval")
 
 
@@ -105,7 +107,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def data_hash() -> str:
-    """sha256 (hex) over names and bytes of the data files; recorded with every result."""
+    """Return the sha256 (hex) over names and bytes of the data files; recorded with every result."""
     digest = hashlib.sha256()
     for path in _sources():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -114,7 +116,7 @@ def data_hash() -> str:
 
 @cache
 def documents(class_name: str) -> tuple[Document, ...]:
-    """The function documents of one simulator class, in the package's order."""
+    """Return the function documents of one simulator class, in the package's order."""
     path = data_folder() / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
     return tuple(_lines(path))
 
@@ -137,7 +139,7 @@ def _task(category: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) ->
 
 @cache
 def load_tasks() -> Mapping[str, Task]:
-    """All tasks by id, category after category in the package's order."""
+    """Return all tasks by id, category after category in the package's order."""
     folder, tasks = data_folder(), {}
     for category in CATEGORIES:
         name = f"BFCL_v4_multi_turn_{category}.json"
@@ -148,18 +150,18 @@ def load_tasks() -> Mapping[str, Task]:
 
 
 def all_tools(task: Task) -> tuple[Document, ...]:
-    """Every document of the task's classes, withheld and hidden tools included."""
+    """Return the documents of the task's classes, including withheld and hidden tools."""
     return tuple(document for name in task.involved_classes for document in documents(name))
 
 
 def revealed_tools(task: Task, turn: int) -> tuple[Document, ...]:
-    """The documents that the environment announces at the start of `turn` (empty for most turns)."""
+    """Return the documents that the environment announces at the start of `turn` (none in most turns)."""
     by_name = {document["name"]: document for document in all_tools(task)}
     return tuple(by_name[name] for name in task.withheld.get(turn, ()))
 
 
 def available_tools(task: Task, turn: int) -> tuple[Document, ...]:
-    """The documents visible in a turn: those of the start in the package's order, then what was revealed since."""
+    """Return the documents visible in a turn: the initial ones in the package's order, then those revealed since."""
     withheld = {name for names in task.withheld.values() for name in names} | task.hidden
     start = tuple(document for document in all_tools(task) if document["name"] not in withheld)
     revealed = (document for at in sorted(task.withheld) if at <= turn for document in revealed_tools(task, at))

@@ -1,38 +1,44 @@
 """One BFCL episode: messages in, observations and evidence out.
 
 The episode runs the calls on its own clean simulators and compares each turn
-when it ends, so an evaluation only reads what was recorded. Without Omega it
-behaves as the official runner does, to the letter; with it, observations get
-the interface's cues and unavailable tools are refused (paper, section 3.3).
+when it ends, so an evaluation only reads what was recorded. In evaluation it
+follows the official runner to the letter, also when that fails a task; in
+training, observations get the interface's cues, unavailable tools are refused
+and a cut message ends the episode (paper, section 3.3).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from env_service.environments.base import Guard, Json
+from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, revealed_tools
 from env_service.environments.bfcl.formats import Call, Parsed, get_format
 from env_service.environments.bfcl.leaks import episode_guard
 from env_service.environments.bfcl.report import assessment
 from env_service.environments.bfcl.settings import Settings
-from env_service.environments.bfcl.tools import CallOutcome, Toolbox, argument_violations
+from env_service.environments.bfcl.tools import WRITES, CallOutcome, Toolbox, argument_violations
 from env_service.environments.bfcl.verifier import (
     Comparison,
     Played,
     compare,
     reference,
     shared_verdict,
-    shares_cards,
+    shares_state,
     verdict,
 )
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
-from seal.interface.cues import observe_feedback, observe_reveal, observe_start
+from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
+from seal.interface.feedback import observe_feedback
 from seal.interface.guard import InterfaceLeak
+from seal.interface.observation import observe_reveal, observe_start
 
 COMPLETED = "[CONVERSATION_COMPLETED]"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -58,17 +64,20 @@ class BfclEpisode:
         self._settings = settings
         self._guard = guard
         self._omega = settings.interface()
-        self._leak_guard = episode_guard(task) if settings.leak_guard and self._omega is not None else None
         self._parse_errors = settings.on_parse_error(task.category)
+        self._official = settings.official and self._parse_errors == "end_turn"
         self._enforces_availability = settings.enforces_availability
         self._format = get_format(settings.tool_prompt_mode)
-        self._compact = self._format.name == "compact"
+        self._wording = self._format.cue_wording
+        watched = settings.leak_guard and self._omega is not None
+        self._leak_guard = episode_guard(task, self._wording) if watched else None
         self._toolbox = Toolbox(task)
         self._results: list[str] = []
         self._turns = [_Turn()]
         self._pending_feedback = False
         self._ended = False
         self._valid = False
+        self._blames: tuple[Blame | None, ...] | None = None
         self._show_tools()
 
     # --- the verbs ----------------------------------------------------------------
@@ -79,7 +88,7 @@ class BfclEpisode:
         content, user = self._format.system(self._task, tools), self._format.user(self._task, 0)
         self._saw(user)
         if self._omega is not None:
-            augmented = observe_start(content, tools, self._omega, self._task.category, self._compact)
+            augmented = observe_start(content, tools, self._omega, self._task.category, self._wording)
             content = self._guarded(content, augmented)
         state = [{"role": "system", "content": content}, {"role": "user", "content": user}]
         omega = None
@@ -104,24 +113,31 @@ class BfclEpisode:
         if self._ended:
             raise ValueError("The episode has ended: evaluate it, release it, or create another one.")
         self._saw(content)
-        if truncated:
+        if truncated and not (self._official and content):  # officially, only a full context gives no text at all
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._format.parse(content)
+        if self._leak_guard is not None:
+            self._leak_guard.saw_calls(parsed.calls)
         mode = self._parse_errors
         if parsed.refusals and mode == "end_episode":
             self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
             return self._end("parse_error")
+        unrenderable = self._format.rendering_error(content) if self._official else None
         if not parsed.calls and not (parsed.refusals and mode == "feedback"):
-            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
+            if unrenderable and not self._in_last_turn:
+                return self._fail(parsed, unrenderable)
+            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals, truncated=truncated))
             return self._next_turn()
-        return self._act(parsed, shows_refusals=mode == "feedback")
+        if unrenderable and self._acted < self._settings.max_steps:
+            return self._fail(parsed, unrenderable)
+        return self._act(parsed, truncated, shows_refusals=mode == "feedback")
 
     def evaluate(self, params: Mapping[str, Any]) -> Json | float:
-        """The verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse.
+        """Return the verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse.
 
-        params["stop"] says that the caller ends the episode here (length or step_limit), so that the turn
-        in which it was cut is diagnosed too; ValueError for another word.
+        params["stop"] (length or step_limit) says that the caller ends the episode here, so that the turn
+        that it cuts is diagnosed too; ValueError for another word.
         """
         cut = params.get("stop")
         if cut not in (None, "length", "step_limit"):
@@ -132,15 +148,16 @@ class BfclEpisode:
         return assessment(self._task, self.evidence(cut), taxonomy, valid=self._valid, ended=self._ended)
 
     def describe(self) -> str:
-        """The tools visible now, one a line."""
+        """Return the tools visible now, one per line."""
         return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible)
 
     def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:
-        """What was observed in every turn of the task, those not reached included.
+        """Return what was observed in every turn of the task, including turns not reached.
 
         cut: how a turn that is still open has ended, when the caller knows that nothing more will come.
         """
         expected = reference(self._task)
+        blames = self._blame(cut)
         reached = tuple(
             TurnEvidence(
                 turn=index,
@@ -152,12 +169,26 @@ class BfclEpisode:
                 response_match=turn.comparison.response_match,
                 feedback_before=turn.feedback_before,
                 reference_error=expected[index].error,
+                needed=expected[index].tools,
+                needed_writes=expected[index].writes,
+                absent=turn.comparison.absent,
+                blame=blames[index],
             )
             for index, turn in enumerate(self._turns)
         )
         later = range(len(reached), len(self._task.users))
         stop: Stop = "not_reached"
         return reached + tuple(TurnEvidence(turn=i, expected_calls=len(expected[i].results), stop=stop) for i in later)
+
+    def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
+        """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""
+        if self._valid or not (self._ended or cut):
+            return (None,) * len(self._turns)
+        if self._blames is None:
+            # The calls of a turn that an unreadable message ended are worth nothing: it fails from any state.
+            played = [[_played(call) for call in t.calls if t.stop != "parse_error"] for t in self._turns]
+            self._blames = blame(self._task, played, [_failed(turn) for turn in self._turns])
+        return self._blames
 
     # --- the guard of the interface -----------------------------------------------
 
@@ -168,9 +199,11 @@ class BfclEpisode:
     def _guarded(self, plain: str, augmented: str) -> str:
         if self._leak_guard is not None:
             try:
-                self._leak_guard.check(plain, augmented)
+                suspected = self._leak_guard.check(plain, augmented)
             except InterfaceLeak as leak:
                 raise ValueError(f"interface leak in {self._task.id}: {leak}") from leak
+            for leak in suspected:
+                _log.warning("suspected interface leak in %s: %r in %r", self._task.id, leak.secret, leak.added)
         return augmented
 
     # --- one action ---------------------------------------------------------------
@@ -183,14 +216,28 @@ class BfclEpisode:
     def _index(self) -> int:
         return len(self._turns) - 1
 
+    @property
+    def _in_last_turn(self) -> bool:
+        return len(self._turns) == len(self._task.users)
+
+    @property
+    def _acted(self) -> int:
+        """The messages of this turn that made or meant a call."""
+        return sum(bool(action.calls or action.refusals) for action in self._turn.actions)
+
     def _show_tools(self) -> None:
         self._visible = available_tools(self._task, self._index)
         self._names = {tool["name"] for tool in self._visible}
 
-    def _act(self, parsed: Parsed, shows_refusals: bool) -> Json:
+    def _fail(self, parsed: Parsed, reason: str) -> Json:
+        """End an episode that the official pipeline drops: it cannot render the next prompt."""
+        self._turn.actions.append(ActionEvidence(refusals=(*parsed.refusals, reason)))
+        return self._end("parse_error")
+
+    def _act(self, parsed: Parsed, truncated: bool, shows_refusals: bool) -> Json:
         calls = tuple(self._call(call, call[0].strip() in self._names) for call in parsed.calls)
         self._results += [call.result for call in calls]
-        action = ActionEvidence(calls=calls, refusals=parsed.refusals)
+        action = ActionEvidence(calls=calls, refusals=parsed.refusals, truncated=truncated)
         self._turn.actions.append(action)
         texts = [call.result for call in calls]
         if shows_refusals:
@@ -199,13 +246,14 @@ class BfclEpisode:
             self._pending_feedback = False
         shown = action if shows_refusals else replace(action, refusals=())
         self._pending_feedback = self._pending_feedback or shown.failed
-        if len([1 for action in self._turn.actions if action.calls or action.refusals]) > self._settings.max_steps:
+        if self._acted > self._settings.max_steps:
             return self._end("step_limit")
         messages = self._format.results(texts)
         if self._omega is not None:
             category = self._task.category
             plain = messages[-1]["content"]
-            augmented = observe_feedback(plain, shown, self._visible, self._omega, category, self._compact)
+            history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
+            augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
             messages[-1] = {**messages[-1], "content": self._guarded(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
@@ -219,7 +267,7 @@ class BfclEpisode:
                 lambda reason: CallOutcome(f"Error during execution: {reason}", "deadline"),
             )
         broken = argument_violations(name.strip(), arguments)
-        return CallEvidence(name, arguments, available, broken, outcome.error, outcome.text)
+        return CallEvidence(name, arguments, available, broken, outcome.error, outcome.text, name.strip() in WRITES)
 
     # --- turns and the end --------------------------------------------------------
 
@@ -227,13 +275,12 @@ class BfclEpisode:
         """End the turn; compare it where the official runner would."""
         turn = self._turn
         turn.stop = stop
-        last = len(self._turns) == len(self._task.users)
-        if stop == "answered" or (stop == "step_limit" and last):
+        if stop == "answered" or (stop == "step_limit" and self._in_last_turn):
             expected = reference(self._task)[self._index]
             turn.comparison = compare(expected, self._toolbox.instances, bool(turn.calls), self._results)
 
     def _next_turn(self) -> Json:
-        if len(self._turns) == len(self._task.users):
+        if self._in_last_turn:
             return self._end("answered")
         self._close("answered")
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
@@ -243,7 +290,9 @@ class BfclEpisode:
         self._saw(content)
         if self._omega is not None and self._index in self._task.withheld:
             revealed = revealed_tools(self._task, self._index)
-            augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._compact)
+            if self._leak_guard is not None:
+                self._leak_guard.reveal(revealed)
+            augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._wording)
             content = self._guarded(content, augmented)
         return self._answer([_message("user", content)], None)
 
@@ -256,8 +305,10 @@ class BfclEpisode:
     def _judge(self) -> bool:
         # The official runner fails a run that it cut, unless the cut fell in the last turn.
         judged = self._turn.stop in ("answered", "step_limit")
-        if judged and len(self._turns) == len(self._task.users) and shares_cards(self._task):
-            return shared_verdict(self._task, [[_played(call) for call in turn.calls] for turn in self._turns])
+        if judged and self._in_last_turn:
+            played = [[_played(call) for call in turn.calls] for turn in self._turns]
+            if shares_state(self._task, played):
+                return shared_verdict(self._task, played)
         return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
 
     def _answer(self, state: list[Json], action: ActionEvidence | None) -> Json:
@@ -270,6 +321,11 @@ class BfclEpisode:
         }
         reward = float(self._valid)
         return {"state": state, "reward": reward, "is_terminated": self._ended, "info": info}
+
+
+def _failed(turn: _Turn) -> bool:
+    """Whether the turn is over and did not meet the verifier; a turn that a budget cut is nobody's fault."""
+    return turn.stop not in ("open", "length", "step_limit") and not turn.comparison.passed
 
 
 def _played(call: CallEvidence) -> Played:

@@ -19,10 +19,10 @@ class BfclEnvironment:
     name = "bfcl"
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """The ids of a category or of one side of a split; every id without a split.
+        """Return the ids of a category or of one side of a split; all ids without a split.
 
         train and val (test, eval) are the sides of the leak-free default split;
-        ValueError lists the names where `split` is none of them.
+        ValueError lists the names if `split` is unknown.
         """
         ids = list(load_tasks())
         if split in CATEGORIES:
@@ -48,11 +48,11 @@ class BfclEnvironment:
         return BfclEpisode(task, settings, guard)
 
     def prepare(self) -> Iterator[None]:
-        """Run every reference once, so that episodes find it done and memory stays where it starts."""
+        """Run every reference once, so that episodes find it done and memory does not grow later."""
         for task in load_tasks().values():
             reference(task)
             yield
 
     def version(self) -> Json:
-        """The data's hash and the package's version."""
+        """Return the data's hash and the package's version."""
         return {"data_hash": data_hash(), "bfcl_eval": package_version()}

@@ -1,8 +1,8 @@
 """Write the tasks as one JSON file: `python -m env_service.environments.bfcl.processed FOLDER`.
 
-The service itself reads the package's data; this file is for people and for
-tools that want the tasks without the package. The hash beside it is that of the
-package's files, the same that /version and every result carry.
+The service itself reads the package's data; this file is for people and tools
+that want the tasks without the package. The hash next to it is that of the
+package's files, which /version and every result carry too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from env_service.environments.bfcl.catalog import available_tools, data_hash, lo
 
 
 def write(folder: Path) -> Path:
-    """Write multi_turn_processed.jsonl and multi_turn_processed.source.json; the former's path."""
+    """Write multi_turn_processed.jsonl and multi_turn_processed.source.json; return the path of the former."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "multi_turn_processed.jsonl"
     draft = path.with_suffix(".draft")

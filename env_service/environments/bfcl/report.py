@@ -1,4 +1,4 @@
-"""The answer to /evaluate: the release's public shape and our own diagnosis beside it."""
+"""The answer to /evaluate: the release's public shape, and our own diagnosis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seal.diagnosis.rules import diagnose
 
 
 def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Json:
-    """Everything that is known about an episode.
+    """Return everything that is known about an episode.
 
     Keys of the public protocol: valid, accuracy, completed, turn_count, test_*,
     bfcl_progress*, trajectory_*. Ours: labels, diagnosis (in the given taxonomy),
-    evidence, progress, turns, calls, errors, stop. Diagnoses and evidence are left
-    as dataclasses, which `encoding` writes. ValueError for an unknown taxonomy.
+    evidence, progress, turns, calls, errors, stop. Diagnoses and evidence stay
+    dataclasses, which `encoding` writes. ValueError for an unknown taxonomy.
     """
     tags = [diagnosis.label for diagnosis in diagnose(turns, "release")]
     ours = diagnose(turns, taxonomy)

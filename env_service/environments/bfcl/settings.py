@@ -42,6 +42,11 @@ class Settings(BaseModel):
         return self.interface() is not None
 
     @property
+    def official(self) -> bool:
+        """True when the episode must treat every message as the official pipeline does."""
+        return not self.training and self.split != "train"
+
+    @property
     def enforces_availability(self) -> bool:
         """Whether calls of tools that are not visible are refused: by default in training only."""
         return self.training if self.enforce_available_tools is None else self.enforce_available_tools

@@ -79,7 +79,7 @@ _TRAIN = frozenset(TRAIN_SCENARIOS)
 
 
 def task_id(category: str, scenario: int) -> str:
-    """The benchmark's id of one variant of one scenario."""
+    """Return the benchmark's id of one variant of one scenario."""
     return f"multi_turn_{category}_{scenario}"
 
 
@@ -93,19 +93,19 @@ def parse_task_id(task: str) -> tuple[str, int]:
     match = _TASK_ID.fullmatch(task)
     if match is None or int(match[2]) >= SCENARIO_COUNT:
         raise ValueError(
-            f"{task!r} is no multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
+            f"{task!r} is not a multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
             f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}, or the id of a synthesised task."
         )
     return match[1], int(match[2])
 
 
 def side_of_scenario(scenario: int) -> Side:
-    """The side of the default split on which every variant of a scenario lies."""
+    """Return the side of the default split that holds every variant of a scenario."""
     return "train" if scenario in _TRAIN else "eval"
 
 
 def side_of(task: str) -> Side:
-    """The side of the default split on which a task lies; synthesised tasks of the level train are for training."""
+    """Return the side of the default split that holds a task; synthesised tasks of the level train are for training."""
     category, scenario = parse_task_id(task)
     if category in MADE_CATEGORIES:
         return "train" if category.startswith("synth_train_") else "eval"
@@ -113,7 +113,7 @@ def side_of(task: str) -> Side:
 
 
 def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
-    """The task ids of both sides of a split, in file order: category after category.
+    """Return the task ids of both sides of a split, in file order: category after category.
 
     ``scenario`` lists scenarios ascending. ``released_ids`` shuffles one copy of
     the release's order per category with one generator seeded with 0 and cuts it
@@ -132,11 +132,11 @@ def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
             train += [(category, scenario) for scenario in order[:100]]
             held += [(category, scenario) for scenario in order[100:]]
         return {"train": _ids(train), "eval": _ids(held)}
-    raise ValueError(f"There is no split {split!r}: choose one of {', '.join(SPLITS)}.")
+    raise ValueError(f"The split {split!r} does not exist: choose one of {', '.join(SPLITS)}.")
 
 
 def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
-    """The evaluation tasks of which another variant of the same scenario is trained on."""
+    """Return the evaluation tasks of which another variant of the same scenario is trained on."""
     seen = {parse_task_id(task)[1] for task in train}
     return tuple(task for task in held if parse_task_id(task)[1] in seen)
 

@@ -20,7 +20,7 @@ from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.splits import Category, Level, parse_task_id, side_of
 from env_service.environments.bfcl.tools import parse_reference
 from seal.files import replacing
-from seal.jsonl import read_records
+from seal.jsonl import BadLine, read_records
 
 FORMAT = 1
 """The version of the format; a reader refuses others."""
@@ -137,10 +137,7 @@ def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
     ValueError names the first line that cannot be used: not a task of this format, an
     id that is not its content's, or a task that the file holds twice.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"The task file {path} does not exist: make it with seal tasks synthesise.")
-    tasks, bad = read_records(path, MadeTask.model_validate)
+    tasks, bad = parse_task_file(path)
     if bad:
         raise ValueError(str(bad[0]))
     if not tasks:
@@ -148,6 +145,14 @@ def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
     if problems := identity_problems(tasks):
         raise ValueError(f"{path}: {problems[0]}")
     return tasks
+
+
+def parse_task_file(path: Path | str) -> tuple[tuple[MadeTask, ...], tuple[BadLine, ...]]:
+    """The tasks of a file and the lines that hold none; ids are not checked. ValueError for a missing file."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"The task file {path} does not exist: make it with seal tasks synthesise.")
+    return read_records(path, MadeTask.model_validate)
 
 
 def identity_problems(tasks: Sequence[MadeTask]) -> list[str]:

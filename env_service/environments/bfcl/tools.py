@@ -2,11 +2,11 @@
 
 The official package writes a call as Python source and evaluates it. Here the
 method is looked up among the documented tools of the task's classes and called
-with values. What its detour through source text does to a call is reproduced on
-the values (`_as_source_reads_it`), so that results are the package's own.
+with values. What the detour through source text does to a call is reproduced on the
+values (`_as_source_reads_it`), so results are the package's own.
 
-Each :class:`Toolbox` owns its simulators: nothing that one of them does can be
-seen by another in the same process.
+Each :class:`Toolbox` owns its simulators: nothing that one of them does is
+visible to another in the same process.
 """
 
 from __future__ import annotations
@@ -39,9 +39,29 @@ _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen
 _DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WRITES: frozenset[str] = _names(
+    """
+    cp echo mkdir mv rm rmdir touch
+    add_contact delete_message message_login send_message
+    authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
+    close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
+    add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
+    withdraw_funds
+    authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
+    activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
+    setCruiseControl setHeadlights set_navigation startEngine
+    """
+)
+"""The tools that may change the state that the verifier compares; all others only read it."""
+
+
 @dataclass(frozen=True)
 class CallOutcome:
-    """What a call gave: the text as the package renders it, and the class of its error if it is one."""
+    """The result of a call: the text as the package renders it, and the class of its error if it failed."""
 
     text: str
     error: CallError | None = None
@@ -53,7 +73,7 @@ class _SourceError(ValueError):
 
 @cache
 def simulator_class(class_name: str) -> type:
-    """The package's simulator of that name."""
+    """Return the package's simulator of that name."""
     return getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)
 
 
@@ -97,7 +117,7 @@ def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
 
 
 def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """How the arguments break the tool's document; () for a tool of no class."""
+    """Return how the arguments break the tool's document; () for an unknown tool."""
     if tool not in _owners():
         return ()
     try:
@@ -112,11 +132,25 @@ def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
     return violations(marshal.loads(arguments), _documents()[tool])
 
 
+def tweet_defaults() -> dict[str, list[str]]:
+    """Return new lists in place of the defaults of `post_tweet`.
+
+    The package's own are two objects per process, which `mention` appends to.
+    """
+    return {"tags": [], "mentions": []}
+
+
 class Toolbox:
     """The clean, isolated simulators of one task."""
 
-    def __init__(self, task: Task, label: str = "model") -> None:
-        """Load the task's initial state; label only tells apart what the package's renaming writes into strings."""
+    def __init__(self, task: Task, label: str = "model", defaults: Mapping[str, list[str]] | None = None) -> None:
+        """Load the task's initial state.
+
+        label only distinguishes what the package's renaming writes into strings. defaults
+        holds the lists that `post_tweet` puts into a tweet when they are left out (see
+        :func:`tweet_defaults`); new ones when None.
+        """
+        self._tweet_defaults = tweet_defaults() if defaults is None else defaults
         self.instances: dict[str, Any] = {name: _load(name, task) for name in task.involved_classes}
         self._methods: dict[str, Callable[..., Any]] = {}
         self._instance_names: dict[str, str] = {}
@@ -135,6 +169,8 @@ class Toolbox:
             values = {_keyword(key): self._as_source_reads_it(value, 1) for key, value in arguments.items()}
         except _SourceError as error:
             return CallOutcome(_failure(str(error)), "signature")
+        if name.strip() == "post_tweet":
+            values = {**self._tweet_defaults, **values}
         try:
             _signature(method.__name__).bind(**values)
             error_class: CallError = "execution"
@@ -145,8 +181,8 @@ class Toolbox:
             result = method(**values)
             text = _render(result)
         except MemoryError:
-            raise  # a limit of the service's, which answers it; the package knows no limits
-        except Exception as error:  # the package makes a result of every exception of a tool, whatever its type
+            raise  # a limit of the service's, which answers it; the package has no limits
+        except Exception as error:  # the package turns every exception of a tool into a result
             return CallOutcome(_failure(str(error)), error_class)
         reported = isinstance(result, dict) and bool(result.get("error"))
         return CallOutcome(text, "execution" if reported else None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,25 +21,38 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_c
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats.base import Call
-from env_service.environments.bfcl.tools import Toolbox, parse_reference
+from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference, tweet_defaults
 
 
 @dataclass(frozen=True)
 class ReferenceTurn:
-    """What the reference gives in one turn: results, and the simulators as they stand after it (read only)."""
+    """What the reference gives in one turn: results, and the simulators after it (read only).
+
+    tools names the tool of each result, writes those of them that change the state.
+    """
 
     results: tuple[str, ...]
     instances: Mapping[str, Any]
     error: str | None
+    tools: tuple[str, ...] = ()
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The tools of the turn's calls that may change the state."""
+        return tuple(tool for tool in self.tools if tool in WRITES)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verifier's comparisons of one turn; None where the official checker makes none."""
+    """The verifier's comparisons of one turn; None when the official checker makes none.
+
+    absent names the tools of the reference calls whose result was not obtained.
+    """
 
     instances_match: bool | None = None
     state_match: bool | None = None
     response_match: bool | None = None
+    absent: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -56,7 +69,7 @@ class Verdict:
 
 
 def reference(task: Task) -> tuple[ReferenceTurn, ...]:
-    """The reference run of every turn of a task (or of its prefix, or of a variant of it)."""
+    """Return the reference run of every turn of a task, of its prefix or of a variant of it."""
     own = load_tasks().get(task.id)
     if own is None:
         return _MADE.get(task)
@@ -103,28 +116,43 @@ def _run(task: Task) -> tuple[ReferenceTurn, ...]:
     turns: list[ReferenceTurn] = []
     kept: dict[str, Any] = {}
     for calls in task.reference:
-        outcomes = [toolbox.call(*parse_reference(call)) for call in calls]
+        parsed = [parse_reference(call) for call in calls]
+        outcomes = [toolbox.call(*call) for call in parsed]
         errors = [outcome.text for outcome in outcomes if outcome.error]
         unchanged = kept and state_checker(toolbox.instances, kept)["valid"]
         kept = kept if unchanged else copy.deepcopy(toolbox.instances)
-        turns.append(ReferenceTurn(tuple(outcome.text for outcome in outcomes), kept, errors[0] if errors else None))
+        results, tools = (outcome.text for outcome in outcomes), (name for name, _ in parsed)
+        turns.append(ReferenceTurn(tuple(results), kept, errors[0] if errors else None, tuple(tools)))
     return tuple(turns)
 
 
 def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Comparison:
-    """The comparisons of one turn.
+    """Compare one turn with the reference.
 
-    results are those of every call so far, earlier turns included, as the
-    official response check wants them. A turn whose reference is empty, or in
-    which nothing was called, is not compared.
+    results are those of all calls so far, including earlier turns, as the official
+    response check wants them. A turn whose reference is empty, or in which nothing
+    was called, is not compared.
     """
     if not expected.results or not made_calls:
         return Comparison()
+    response_match = response_checker(results, list(expected.results), 0)["valid"]
     return Comparison(
         instances_match=set(instances) == set(expected.instances),
         state_match=_same_state(instances, expected.instances),
-        response_match=response_checker(results, list(expected.results), 0)["valid"],
+        response_match=response_match,
+        absent=() if response_match else _absent(expected, results),
     )
+
+
+def _absent(expected: ReferenceTurn, results: list[str]) -> tuple[str, ...]:
+    left = Counter(expected.results) - Counter(results)
+    absent = []
+    # Of calls with the same result the last are absent: one that reads back what a write has shown is often left out.
+    for tool, result in reversed(list(zip(expected.tools, expected.results, strict=False))):
+        if left[result] > 0:
+            left[result] -= 1
+            absent.append(tool)
+    return tuple(reversed(absent))
 
 
 def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
@@ -146,30 +174,34 @@ def verdict(task: Task, comparisons: Sequence[Comparison], ended: bool) -> bool:
 
 @dataclass(frozen=True)
 class Played:
-    """One call as it went: its text is kept where the call must not run again (refused, or over a limit)."""
+    """One call as it went; text is its result when the call must not run again (refused, or over a limit)."""
 
     name: str
     arguments: Mapping[str, Any]
     text: str | None = None
 
 
-def shares_cards(task: Task) -> bool:
-    """True where the official checker's two simulators alias the same credit cards.
+def shares_state(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
+    """Return True when the official checker's two simulators may alias state in this run.
 
     In the inflated travel scenario the extension's cards are the module's own
-    dictionaries, so what the model does to their balance is seen in the
-    reference's state too: an insurance bought with such a card is no state
-    mismatch officially, though it is one on clean simulators.
+    dictionaries, so what the model does to their balance is seen in the reference's
+    state too: an insurance bought with such a card is officially no state mismatch,
+    though it is one on clean simulators. In the same way a `mention` appends to the
+    default list that both simulators put into their tweets.
     """
-    return task.long_context and "TravelAPI" in task.involved_classes
+    cards = task.long_context and "TravelAPI" in task.involved_classes
+    return cards or any(call.name.strip() == "mention" for calls in turns for call in calls)
 
 
 def shared_verdict(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
-    """The official verdict of a complete run of a task that `shares_cards`."""
-    model, expected = Toolbox(task), Toolbox(task, label="ground_truth")
-    cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
-    own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
-    expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
+    """Return the official verdict of a complete run that `shares_state`."""
+    defaults = tweet_defaults()
+    model, expected = Toolbox(task, defaults=defaults), Toolbox(task, label="ground_truth", defaults=defaults)
+    if task.long_context and "TravelAPI" in task.involved_classes:
+        cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
+        own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
+        expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
     results: list[str] = []
     for calls, reference_calls in zip(turns, task.reference, strict=True):
         results += [model.call(c.name, c.arguments).text if c.text is None else c.text for c in calls]
@@ -193,6 +225,7 @@ def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Ver
     for calls, expected in zip(turns, reference(task), strict=False):
         results += [toolbox.call(*call).text for call in calls]
         comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
-    if shares_cards(task) and len(turns) == len(task.reference):
-        return Verdict(shared_verdict(task, [[Played(*call) for call in calls] for calls in turns]), tuple(comparisons))
+    played = [[Played(*call) for call in calls] for calls in turns]
+    if len(turns) == len(task.reference) and shares_state(task, played):
+        return Verdict(shared_verdict(task, played), tuple(comparisons))
     return Verdict(verdict(task, comparisons, ended=True), tuple(comparisons))

@@ -18,12 +18,12 @@ _ALIASES = {"toolace_fc": "toolace_official_prompt"}
 
 
 def format_names() -> tuple[str, ...]:
-    """Every mode, the default first."""
+    """Return all modes, the default first."""
     return tuple(_FORMATS)
 
 
 def get_format(name: str) -> Format:
-    """The mode of that name; ValueError lists the known ones."""
+    """Return the mode of that name; ValueError lists the known ones."""
     try:
         return _FORMATS[_ALIASES.get(name, name)]
     except KeyError:

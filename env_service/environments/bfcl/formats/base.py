@@ -1,7 +1,7 @@
-"""What a tool-prompt and parser mode is.
+"""The interface of a tool-prompt and parser mode.
 
-A format says how tools are shown, how a message is read and how results are
-written. It holds no state: one object serves every episode.
+A format decides how tools are shown, how a message is read and how results are
+written. It holds no state: one object serves all episodes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from env_service.environments.bfcl.catalog import Document, Task
+from seal.interface.wording import PromptWording
 
 Call = tuple[str, dict[str, Any]]
 
@@ -19,8 +20,8 @@ Call = tuple[str, dict[str, Any]]
 class Parsed:
     """What the parser made of one assistant message.
 
-    refusals names, one sentence each, what looked like a call and could not be
-    read. text is the message without its calls.
+    refusals names, in one sentence each, what looked like a call and could not be
+    read or does not follow the format. text is the message without its calls.
     """
 
     calls: tuple[Call, ...]
@@ -29,7 +30,7 @@ class Parsed:
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """What stands between each opening and the next closing, and the text without those blocks.
+    """Return the text between each opening and the next closing, and the rest of the text.
 
     Takes linear time on any text, which a lazy regular expression does not.
     """
@@ -48,21 +49,30 @@ class Format(Protocol):
     """One tool-prompt and parser mode."""
 
     name: str
+    cue_wording: PromptWording
+    """How cues tell the policy to write calls and answers, so that :meth:`parse` understands them."""
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
-        """The system message at the start, given the tools visible in turn 0."""
+        """Return the system message at the start, given the tools visible in turn 0."""
 
     def user(self, task: Task, turn: int) -> str:
-        """The user message that opens a turn (of a reveal turn: the announcement)."""
+        """Return the user message that opens a turn (in a reveal turn: the announcement)."""
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """The announcement of tools that were withheld until now."""
+        """Return the announcement of tools that were withheld until now."""
 
     def parse(self, text: str) -> Parsed:
         """Read an assistant message."""
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """The messages that answer the calls of one assistant message."""
+        """Return the messages that answer the calls of one assistant message."""
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """The canonical assistant text of one call."""
+        """Return the canonical assistant text of one call."""
+
+    def rendering_error(self, text: str) -> str | None:
+        """Return why the official handler fails to render the prompt after this message; None when it does not.
+
+        The official pipeline then counts the whole task as wrong.
+        """
+        return None

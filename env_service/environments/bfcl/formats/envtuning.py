@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
+from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
 from env_service.environments.bfcl.formats.python_calls import read_calls
+from env_service.environments.bfcl.formats.stray import stray_call
+from seal.interface.wording import PromptWording
 
 _RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
 - call functions: <tool_call>[name(argument=value, ...), ...]</tool_call>
@@ -22,26 +24,31 @@ Functions, one JSON document a line:
 """
 
 
-class EnvTuningFormat:
+class EnvTuningFormat(Format):
     """Tagged Python calls and tagged answers."""
 
     name = "envtuning_fc"
+    cue_wording = PromptWording(
+        "Write calls as <tool_call>[TOOL(ARGUMENT='VALUE')]</tool_call>, several separated by commas inside the "
+        "brackets, and True, False and None as in Python.",
+        answer_format="answer between <answer> and </answer> without a call",
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
-        """The rules and the tools."""
+        """Return the rules and the tools."""
         return _RULES + "\n".join(json.dumps(tool) for tool in tools)
 
     def user(self, task: Task, turn: int) -> str:
-        """The task's message, or the tools revealed now."""
+        """Return the task's message, or the tools revealed now."""
         text = task.users[turn]
         return self.reveal(revealed_tools(task, turn)) if text is None else text
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """The new tools, one JSON document a line."""
+        """Return the new tools, one JSON document per line."""
         return "More functions can be called now:\n" + "\n".join(json.dumps(tool) for tool in tools)
 
     def parse(self, text: str) -> Parsed:
-        """Every readable block outside the thoughts; each other block leaves a refusal."""
+        """Read every block outside the thoughts; an unreadable block, and a call without tags, leaves a refusal."""
         _, body = blocks(text, "<think>", "</think>")
         calls: list[Call] = []
         refusals: list[str] = []
@@ -52,14 +59,16 @@ class EnvTuningFormat:
             except ValueError as error:
                 refusals.append(f"Tool call block {index} cannot be read: {error}.")
         if max(body.count("<tool_call>"), body.count("</tool_call>")) > len(found):
-            refusals.append("Calls must stand between <tool_call> and </tool_call>.")
+            refusals.append("Write calls between <tool_call> and </tool_call>.")
+        if not calls and not refusals:
+            refusals += stray_call(body)
         return Parsed(tuple(calls), tuple(refusals), rest.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """One user message with a block for each result."""
+        """Return one user message with a block for each result."""
         content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
         return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """A block of one call."""
+        """Return a block of one call."""
         return f"<tool_call>[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]</tool_call>"

@@ -14,8 +14,10 @@ from typing import Any
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed
+from env_service.environments.bfcl.formats.base import Call, Format, Parsed
 from env_service.environments.bfcl.formats.qwen import call_of, with_hint
+from env_service.environments.bfcl.formats.stray import stray_call
+from seal.interface.wording import PromptWording
 
 _SYSTEM = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 _OPENING = (
@@ -26,10 +28,14 @@ _OPENING = (
 _PYTHON_TAG = "<|python_tag|>"
 
 
-class LlamaFormat:
+class LlamaFormat(Format):
     """JSON calls without tags, tools in the first user message, results in role ipython."""
 
     name = "llama31_official_fc"
+    cue_wording = PromptWording(
+        'Write a message that calls a tool as {"name": "TOOL", "parameters": {"ARGUMENT": "VALUE"}} without any other '
+        "text, several calls as one list of such objects, and True, False and None as in Python."
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """The fixed header of Meta's template; the tools stand in the first user message."""
@@ -46,7 +52,7 @@ class LlamaFormat:
         return _OPENING + "".join(tools) + text.strip()
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """The package's announcement."""
+        """Return the package's announcement."""
         return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
 
     def parse(self, text: str) -> Parsed:
@@ -61,10 +67,11 @@ class LlamaFormat:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
             meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
             reason = str(error).rstrip(".") or type(error).__name__
-            return Parsed((), (f"The call cannot be read: {reason}.",) if meant else (), text.strip())
+            refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text)
+            return Parsed((), refusals, text.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """One message a result."""
+        """Return one message per result."""
         return [{"role": "ipython", "content": text} for text in texts]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Calls written as Python: `[f(a=1), g(b='x')]`, read with `ast` and never evaluated.
 
-Follows the package's own reader where that only reads: names stand for
+Follows the package's own reader as far as that only reads: names stand for
 themselves, positional arguments are dropped. What it would evaluate or run
 (arithmetic, calls among the arguments) is refused.
 """
@@ -17,12 +17,12 @@ _LOOKS_LIKE_CALLS = re.compile(r"[`'\s]*(\[\s*[A-Za-z_][\w.]*\s*\(|[A-Za-z_][\w.
 
 
 def looks_like_calls(text: str) -> bool:
-    """True for text that was surely meant to be calls."""
+    """Return True for text that was clearly meant as calls."""
     return _LOOKS_LIKE_CALLS.match(text) is not None
 
 
 def read_calls(text: str) -> list[Call]:
-    """Every call of the text; ValueError, one reason without a full stop, unless all of it can be read."""
+    """Return the calls of the text; ValueError, a reason without a full stop, unless all of it can be read."""
     source = text.strip("`\n ")
     source = source if source.startswith("[") else "[" + source
     source = source if source.endswith("]") else source + "]"
@@ -39,7 +39,7 @@ def read_calls(text: str) -> list[Call]:
 
 def _call(node: ast.expr) -> Call:
     if not isinstance(node, ast.Call):
-        raise ValueError(f"{ast.unparse(node)!r} is no call")
+        raise ValueError(f"{ast.unparse(node)!r} is not a call")
     arguments: dict[str, Any] = {}
     for item in node.keywords:
         value = _value(item.value)
@@ -78,7 +78,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Call():
             raise ValueError("a call among the arguments is not run: make it first and pass its result")
         case _:
-            raise ValueError(f"{ast.unparse(node)!r} is no plain value")
+            raise ValueError(f"{ast.unparse(node)!r} is not a plain value")
 
 
 def _key(node: ast.expr | None) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
 from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Parsed, blocks
+from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
+from env_service.environments.bfcl.formats.stray import stray_call
+from seal.interface.wording import PromptWording
 
 _HINT = " Note that the provided function is in Python 3 syntax."
 _OPENING = (
@@ -36,29 +38,34 @@ def _lines() -> Mapping[str, str]:
     return {document["name"]: f"\n{json.dumps(document)}" for document in shown}
 
 
-class QwenFormat:
+class QwenFormat(Format):
     """Qwen's own tool template around the package's function documents."""
 
     name = "bfcl_qwen_fc"
+    cue_wording = PromptWording(
+        "Write each call as a block of three lines:\n<tool_call>\n"
+        '{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}\n</tool_call>'
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
-        """The template's system text with one JSON document a line."""
+        """Return the template's system text with one JSON document per line."""
         return _OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _CLOSING
 
     def user(self, task: Task, turn: int) -> str:
-        """The task's message, or the package's announcement of withheld tools."""
+        """Return the task's message, or the package's announcement of withheld tools."""
         text = task.users[turn]
         return self.reveal(revealed_tools(task, turn)) if text is None else text
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """The package's announcement: the documents as Python prints them, and a question."""
+        """Return the package's announcement: the documents as Python prints them, and a question."""
         return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
 
     def parse(self, text: str) -> Parsed:
-        """Read the calls that the package's handler would run, and say what it would drop.
+        """Read the calls that the package's handler would run, and name what it would drop.
 
         The handler skips blocks that are not JSON and gives up on the whole
-        message when a block is JSON but no call; both leave a refusal here.
+        message when a block is JSON but not a call; both leave a refusal here,
+        and so does a call without tags.
         """
         body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
         calls: list[Call] = []
@@ -74,27 +81,48 @@ class QwenFormat:
             try:
                 calls.append(call_of(item))
             except ValueError as error:
-                refusals.append(f"Tool call {index} is no call: {error}")
+                refusals.append(f"Tool call {index} is not a call: {error}")
                 whole = False
         missing = max(body.count("<tool_call>"), body.count("</tool_call>")) - len(found)
         if missing > 0:
-            refusals.append(
-                "A tool call must stand between <tool_call> and </tool_call>, each tag on a line of its own."
-            )
+            refusals.append("Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own.")
+        if not calls and not refusals:
+            refusals += stray_call(body)
         return Parsed(tuple(calls) if whole else (), tuple(refusals), rest.strip())
 
+    def rendering_error(self, text: str) -> str | None:
+        """Say why the handler, which writes every JSON block into the history, fails to write one.
+
+        It reads blocks of the thoughts too, and needs a name that is text and arguments.
+        """
+        found, _ = blocks(text, "<tool_call>\n", "\n</tool_call>")
+        for index, block in enumerate(found, 1):
+            try:
+                item = json.loads(block)
+            except (ValueError, RecursionError):
+                continue  # the handler drops what is not JSON
+            try:
+                call = item.get("function", item)
+                arguments = call["arguments"]
+                written = call["name"] + (arguments if isinstance(arguments, str) else json.dumps(arguments))
+                written.encode()  # half a surrogate pair cannot be sent
+            except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                return f"Tool call {index} cannot be written into the next prompt ({reason})."
+        return None
+
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """One user message with a block for each result, as the template renders tool messages."""
+        """Return one user message with a block for each result, as the template renders tool messages."""
         content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
         return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """The call as the handler writes it into the history."""
+        """Return the call as the handler writes it into the history."""
         return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
 
 
 def call_of(item: Any, key: str = "arguments") -> Call:
-    """A decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
+    """Return a decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
     if not isinstance(item, dict):
         raise ValueError("it must be a JSON object.")
     for field in ("name", key):

@@ -14,18 +14,24 @@ from bfcl_eval.constants.default_prompts import (
 )
 
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
-from env_service.environments.bfcl.formats.base import Parsed
+from env_service.environments.bfcl.formats.base import Format, Parsed
 from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls
 from env_service.environments.bfcl.formats.qwen import with_hint
+from env_service.environments.bfcl.formats.stray import stray_call
+from seal.interface.wording import PromptWording
 
 
-class ToolaceFormat:
+class ToolaceFormat(Format):
     """Calls as a Python list, tools as one indented JSON list in the system message, results in role ipython."""
 
     name = "toolace_official_prompt"
+    cue_wording = PromptWording(
+        "Write a message that calls tools as [TOOL(ARGUMENT='VALUE')] without any other text, several calls separated "
+        "by commas inside the brackets, and True, False and None as in Python."
+    )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
-        """The package's default system prompt."""
+        """Return the package's default system prompt."""
         style = PROMPT_STYLE_TEMPLATES["classic"]
         call_format = style["tool_call_no_tag"].format(output_format=OUTPUT_FORMAT_MAPPING["python"], param_types="")
         functions = json.dumps([with_hint(tool) for tool in tools], indent=4)
@@ -38,26 +44,26 @@ class ToolaceFormat:
         ).strip()
 
     def user(self, task: Task, turn: int) -> str:
-        """The task's message, or the package's announcement of withheld tools."""
+        """Return the task's message, or the package's announcement of withheld tools."""
         text = task.users[turn]
         return self.reveal(revealed_tools(task, turn)) if text is None else text.strip()
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """The package's announcement."""
+        """Return the package's announcement."""
         return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
 
     def parse(self, text: str) -> Parsed:
-        """The whole message is a list of calls or it is none."""
+        """Read the whole message as a list of calls, or as an answer."""
         try:
             return Parsed(tuple(read_calls(text)), (), "")
         except ValueError as error:
-            refusals = (f"The calls cannot be read: {error}.",) if looks_like_calls(text) else ()
+            refusals = (f"The calls cannot be read: {error}.",) if looks_like_calls(text) else stray_call(text)
             return Parsed((), refusals, text.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """One message a result."""
+        """Return one message per result."""
         return [{"role": "ipython", "content": text.strip()} for text in texts]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """A list of one call."""
+        """Return a list of one call."""
         return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
