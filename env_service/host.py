@@ -78,6 +78,7 @@ class Host:
             "release": self._release,
             "profile": self._profile,
             "version": self._version,
+            "load_task_file": self._load_task_file,
         }
 
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -128,6 +129,9 @@ class Host:
     def _profile(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         environment = base.get_environment(arguments["env_type"])
         return {}, list(environment.task_ids(arguments["split"]))
+
+    def _load_task_file(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {}, base.get_environment(base.DEFAULT).load_task_file(arguments["path"])
 
     def _version(self, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         return {}, base.get_environment(arguments["env_type"]).version()

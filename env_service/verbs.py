@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import tempfile
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from env_service import protocol
+from env_service.encoding import encode
 from env_service.episodes import Episodes, expire_idle_episodes
 from env_service.history import EpisodeHistory
 from env_service.metrics import Metrics
@@ -29,6 +33,7 @@ class Service:
         self.pool = WorkerPool(settings)
         self._episodes = Episodes(settings, self.pool, self.metrics)
         self._expiry: asyncio.Task[None] | None = None
+        self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
         self.metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._episodes))
         self.metrics.gauge("worker_restarts", "Worker processes that were replaced.", lambda: self.pool.restarts)
 
@@ -42,6 +47,7 @@ class Service:
         if self._expiry is not None:
             self._expiry.cancel()
         await self.pool.stop()
+        self._uploads.cleanup()
 
     async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:
         """List the task ids of a split."""
@@ -70,6 +76,13 @@ class Service:
         """Describe the tools that are available now, as text."""
         return _success(await self._episodes.inspect("describe", request.instance_id, {}))
 
+    async def tasks(self, request: protocol.TasksRequest) -> bytes:
+        """Serve further tasks until the service ends."""
+        name = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:16]
+        path = Path(self._uploads.name) / f"{name}.jsonl"
+        path.write_bytes(b"\n".join(encode(task) for task in request.tasks) + b"\n")
+        return _success((await self.pool.load_task_file(str(path))).body)
+
     async def release(self, request: protocol.InstanceRequest) -> bytes:
         """Close an episode."""
         released = await self._episodes.release(request.instance_id)
@@ -97,5 +110,6 @@ def verbs(service: Service) -> dict[str, Verb]:
         "step": Verb(protocol.StepRequest, protocol.StepAnswer, service.step),
         "evaluate": Verb(protocol.EvaluateRequest, protocol.EvaluateAnswer, service.evaluate),
         "get_info": Verb(protocol.InstanceRequest, protocol.InfoAnswer, service.get_info),
+        "tasks": Verb(protocol.TasksRequest, protocol.TasksAnswer, service.tasks),
         "release": Verb(protocol.InstanceRequest, protocol.ReleaseAnswer, service.release),
     }

@@ -60,7 +60,7 @@ class SamplerSettings:
 
 
 def sampler_settings(classes: Sequence[str] | None, turns: Collection[int]) -> SamplerSettings:
-    """Return settings for these classes (None: all) and numbers of requests; ValueError for an unknown class or none."""
+    """Return settings for these classes (None: all) and numbers of requests; ValueError for an unknown class."""
     if unknown := sorted(set(classes or ()) - set(CLASSES)):
         raise ValueError(f"There is no simulator {unknown[0]!r}: choose some of {', '.join(CLASSES)}.")
     if not turns:
