@@ -36,20 +36,21 @@ class Export:
     folder: Path
     tasks: Mapping[str, int]
     prefixes: int
+    made: int
     failed: int
 
 
 def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    Prefix tasks are left out, because they have no official counterpart; so are
+    Prefix tasks and synthesised ones are left out, because they have no official counterpart; so are
     rollouts that failed for reasons other than the policy (the official tool's
     ``--partial-eval`` leaves them out of the accuracy). Raises ValueError for bad
     lines and for logs without evidence (those of other programs).
     """
     folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     entries: dict[str, dict[int, str]] = defaultdict(dict)
-    prefixes = failed = 0
+    prefixes = made = failed = 0
     for line in read_jsonl(log):
         if isinstance(line, BadLine):
             raise ValueError(f"The log cannot be exported: {line}")
@@ -57,6 +58,8 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         category, scenario = parse_task_id(_field(line, "task_id"))
         if parse_data_source(str(value.get("data_source", category)))[1] != WHOLE:
             prefixes += 1
+        elif category not in CATEGORIES:
+            made += 1
         elif value.get("infra") is not None:
             failed += 1
         elif int(value.get("sample", 0)) == sample:
@@ -69,7 +72,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         if category in entries:
             ordered = (entries[category][scenario] for scenario in sorted(entries[category]))
             write_text("".join(text + "\n" for text in ordered), folder / result_file(category))
-    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, failed)
+    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, made, failed)
 
 
 def find_log(run_or_log: Path, step: int | None) -> Path:

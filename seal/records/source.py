@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
@@ -9,6 +11,12 @@ ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 
 WHOLE = -1
 """Stands for the whole task where a number of turns is expected."""
+
+
+def averaged(categories: Iterable[str]) -> tuple[str, ...]:
+    """The categories over which a table averages: the benchmark's if there are any, else those of synthesised tasks."""
+    present = [category for category in ALL_CATEGORIES if category in set(categories)]
+    return tuple(category for category in present if category in CATEGORIES) or tuple(present)
 
 
 def data_source(category: str, turns: int = WHOLE) -> str:

@@ -20,7 +20,8 @@ from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
-CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
+from env_service.environments.bfcl.splits import CATEGORIES, variant
+
 CLASSES = (
     "GorillaFileSystem",
     "MathAPI",
@@ -62,7 +63,7 @@ class Task:
     @property
     def long_context(self) -> bool:
         """True when the simulators load their inflated scenario."""
-        return self.category.endswith("long_context")
+        return variant(self.category) == "long_context"
 
     def prefix(self, turns: int) -> Task:
         """Return the task cut after its first `turns` user turns; ValueError outside 1..len(users).

@@ -99,6 +99,11 @@ def parse_task_id(task: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def variant(category: str) -> str:
+    """Return which of the benchmark's four variants a category of its own or of synthesised tasks is."""
+    return category.split("_", 2)[2] if category in MADE_CATEGORIES else category
+
+
 def side_of_scenario(scenario: int) -> Side:
     """Return the side of the default split that holds every variant of a scenario."""
     return "train" if scenario in _TRAIN else "eval"
