@@ -54,7 +54,8 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
         at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
         shared = set.intersection(*({line.category for line in lines} for lines in at_prefix))
         present = {category: (category,) for category in ALL_CATEGORIES if category in shared}
-        for name, categories in (present | {AVERAGE: averaged(shared)}).items():
+        every = averaged(line.category for lines in at_prefix for line in lines)
+        for name, categories in (present | {AVERAGE: every}).items():
             kept = [[line for line in lines if line.category in categories] for lines in at_prefix]
             rows.append(_compare(a.name, b.name, data_source(name, prefix), prefix, kept))
     if not rows:

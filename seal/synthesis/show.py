@@ -33,10 +33,21 @@ def describe(task: MadeTask) -> str:
         said = user if user is not None else f"(the environment reveals {' '.join(task.withheld.get(turn, ()))})"
         lines += ["", f"turn {turn}: {said}"]
         calls = task.demonstration[turn] if task.demonstration else reference
-        lines += [f"  {call}" + ("" if call in reference else "   <- fails first") for call in calls]
+        lines += [f"  {call}{'' if ok else '   <- fails first'}" for call, ok in _succeeding(calls, reference)]
         lines += [] if calls else ["  (no call)"]
     lines += ["", "initial state:", json.dumps(task.config, indent=1, ensure_ascii=False)]
     return "\n".join(lines)
+
+
+def _succeeding(calls: Sequence[str], reference: Sequence[str]) -> list[tuple[str, bool]]:
+    """Each call of a demonstration, and whether it is the reference's: the last calls of the same text are."""
+    remaining, marked = list(reference), []
+    for call in reversed(calls):
+        ok = bool(remaining) and remaining[-1] == call
+        if ok:
+            remaining.pop()
+        marked.append((call, ok))
+    return marked[::-1]
 
 
 def _counted(counts: Counter[str]) -> str:

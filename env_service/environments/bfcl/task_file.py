@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -99,9 +98,9 @@ class MadeTask(BaseModel):
         """The same task with the id of its content."""
         return self.model_copy(update={"id": self.content_id()})
 
-    @cached_property
+    @property
     def task(self) -> Task:
-        """The task as the environment plays it."""
+        """The task as the environment plays it, a new one each time: keep it to have its reference run once."""
         category, scenario = parse_task_id(self.id)
         return Task(
             id=self.id,
