@@ -71,7 +71,7 @@ class WorkerPool:
         """Have every worker, and those that replace it, serve a file's tasks; RequestRefused for a bad file."""
         answer = await self.query("load_task_file", {"path": path})
         for worker in self._workers:
-            worker.task_files.append(path)
+            worker.task_files += [path] if path not in worker.task_files else []
             generation = worker.generation
             try:
                 await worker.request("load_task_file", None, {"path": path})

@@ -66,7 +66,7 @@ class BfclEnvironment:
         """Serve the tasks of a file too and return their number; ValueError for a bad file."""
         tasks = read_task_file(path)
         # A task that is known keeps its object, by which the verifier knows its reference.
-        self._made = {task.id: task.task for task in tasks} | self._made
+        self._made |= {task.id: task.task for task in tasks if task.id not in self._made}
         return len(tasks)
 
     def version(self) -> Json:
