@@ -15,7 +15,8 @@ WHOLE = -1
 
 def averaged(categories: Iterable[str]) -> tuple[str, ...]:
     """The categories over which a table averages: the benchmark's if there are any, else those of synthesised tasks."""
-    present = [category for category in ALL_CATEGORIES if category in set(categories)]
+    found = set(categories)
+    present = [category for category in ALL_CATEGORIES if category in found]
     return tuple(category for category in present if category in CATEGORIES) or tuple(present)
 
 
