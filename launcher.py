@@ -4,8 +4,6 @@
 same commands are `seal train` and `seal doctor`; `--help` lists the options.
 """
 
-from __future__ import annotations
-
 import sys
 
 try:

@@ -6,13 +6,12 @@ whose process is whose; then it is the growth of the GPU's memory since the
 start. On the CPU it is the proportional set size of the program's processes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import psutil
 
@@ -96,7 +95,7 @@ class PeakMemory:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> PeakMemory:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

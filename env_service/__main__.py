@@ -3,14 +3,17 @@
 `seal serve` does the same and takes the settings as options too.
 """
 
-from __future__ import annotations
-
 import logging
+import socket
 import sys
 from typing import Any
 
-from env_service.server import listen, serve
-from env_service.settings import read_settings
+import uvicorn
+
+from env_service.app import create_app
+from env_service.settings import ServerSettings, read_settings, variable
+
+_BACKLOG = 2048
 
 
 def main(**options: Any) -> int:
@@ -21,12 +24,44 @@ def main(**options: Any) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = read_settings(**options)
-        listener = listen(settings)
+        listener = _listen(settings)
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    serve(settings, listener)
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="uvloop",
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    host, port = listener.getsockname()[:2]
+    logging.getLogger("env_service").info(
+        "listening on http://%s:%d with %d workers", host, port, settings.worker_count
+    )
+    uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    """Bind the address; RuntimeError says what to change if that fails."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise RuntimeError(
+            f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}): stop the program that uses it, or "
+            f"set {variable('host')} and {variable('port')}."
+        ) from None
+    return listener
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ refuses and a policy can produce (lone surrogates, integers beyond 64 bits, very
 deep nesting) are simplified first: an answer must never fail because of its content.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, is_dataclass
 from typing import Any

@@ -1,24 +1,30 @@
-"""The open episodes: which exist, which request may act on them, and when they end.
+"""The verbs of the protocol, over the open episodes: which exist, who may act on them, when they end.
 
 This module answers everything that a client can do wrong with an id. An episode
 takes one request at a time; a repeated /step is recognised by its step_id.
 """
 
-from __future__ import annotations
-
 import asyncio
+import hashlib
 import logging
+import tempfile
 import time
+import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from env_service.history import EpisodeHistory
+from pydantic import BaseModel
+
+from env_service import protocol
+from env_service.encoding import encode
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
-from env_service.refusals import NO_EPISODE, RequestRefused
+from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings, variable
+from env_service.worker import EpisodeHistory
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED_IDS = 4096
@@ -35,7 +41,7 @@ class _OpenEpisode:
 
 
 class Episodes:
-    """The open episodes of the service."""
+    """The open episodes of the service, and the verbs that act on them."""
 
     def __init__(self, settings: ServerSettings, pool: WorkerPool, metrics: Metrics) -> None:
         """The pool must be running before the first call."""
@@ -44,32 +50,45 @@ class Episodes:
         self._metrics = metrics
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
+        self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
+        metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._open))
 
-    def __len__(self) -> int:
-        """How many are open."""
-        return len(self._open)
+    async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:
+        """List the task ids of a split."""
+        split = request.params.get("split") or ""
+        answer = await self._pool.query("profile", {"env_type": request.env_type, "split": str(split)})
+        return _success(answer.body)
 
-    async def create(self, history: EpisodeHistory, create_id: str | None) -> bytes:
-        """Open an episode; JSON of /create's data."""
-        known = self._open.get(history.id)
-        if known is not None:
-            return await self._repeat(known, create_id)
-        if len(self._open) >= self._settings.max_episodes:
+    async def tasks(self, request: protocol.TasksRequest) -> bytes:
+        """Serve further tasks until the service ends."""
+        lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
+        path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
+        path.write_bytes(lines)
+        return _success((await self._pool.load_task_file(str(path))).body)
+
+    async def create(self, request: protocol.CreateRequest) -> bytes:
+        """Open an episode."""
+        if request.task_id is None:
+            raise RequestRefused("task_id is missing: name the task to open.")
+        name = request.instance_id or uuid.uuid4().hex
+        if name in self._open:
+            return await self._repeat(self._open[name], request.create_id)
+        limit = self._settings.max_episodes
+        if len(self._open) >= limit:
             self._metrics.failures.labels("too_many_episodes").inc()
-            limit = self._settings.max_episodes
             raise RequestRefused(f"{limit} episodes are open: release some, or raise {variable('max_episodes')}.", 429)
-        entry = _OpenEpisode(history, create_id, time.monotonic())
-        self._open[history.id] = entry
+        history = EpisodeHistory(name, request.env_type, request.task_id, request.params)
+        self._open[name] = entry = _OpenEpisode(history, request.create_id, time.monotonic())
         async with entry.lock:
             try:
                 answer = await self._pool.create(history)
             except BaseException:
                 # Whatever went wrong, a failed create leaves nothing behind.
-                del self._open[history.id]
+                del self._open[name]
                 self._metrics.failures.labels("create").inc()
                 raise
         self._metrics.episodes.labels("created").inc()
-        return answer.body
+        return _success(answer.body)
 
     async def _repeat(self, known: _OpenEpisode, create_id: str | None) -> bytes:
         """Answer a create that was sent twice; refuse any other use of an open id."""
@@ -78,19 +97,20 @@ class Episodes:
                 name = known.history.id
                 raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
             self._require_open(known)
-            return (await self._pool.inspect("start", known.history, {})).body
+            return _success((await self._pool.send("start", known.history, {})).body)
 
-    async def step(self, instance_id: str | None, content: str, step_id: str | None, truncated: bool) -> bytes:
-        """Pass on one assistant message; JSON of /step's data."""
-        entry = self._entry(instance_id)
+    async def step(self, request: protocol.StepRequest) -> bytes:
+        """Pass on one assistant message."""
+        content, step_id = request.messages.content, request.step_id
+        entry = self._entry(request.instance_id)
         async with entry.lock:
             self._require_open(entry)
             if step_id is not None and entry.last_step is not None and entry.last_step[0] == step_id:
                 if entry.last_step[1] != content:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
-                return entry.last_step[2]
+                return _success(entry.last_step[2])
             try:
-                answer = await self._pool.step(entry.history, content, truncated)
+                answer = await self._pool.step(entry.history, content, request.truncated)
             except RequestRefused:
                 self._metrics.failures.labels("lost" if entry.history.lost else "step").inc()
                 raise
@@ -102,47 +122,60 @@ class Episodes:
                 self._metrics.episodes.labels("finished").inc()
             if step_id is not None:
                 entry.last_step = (step_id, content, answer.body)
-            return answer.body
+            return _success(answer.body)
 
-    async def inspect(self, op: str, instance_id: str | None, arguments: Mapping[str, Any]) -> bytes:
-        """Evaluate or describe an episode; JSON of the data."""
+    async def evaluate(self, request: protocol.EvaluateRequest) -> bytes:
+        """Give verdict, figures and labels, without changing the episode."""
+        return await self._inspect("evaluate", request.instance_id, request.params)
+
+    async def get_info(self, request: protocol.InstanceRequest) -> bytes:
+        """Describe the tools that are available now, as text."""
+        return await self._inspect("describe", request.instance_id, {})
+
+    async def _inspect(self, op: str, instance_id: str | None, arguments: Mapping[str, Any]) -> bytes:
         entry = self._entry(instance_id)
         async with entry.lock:
             self._require_open(entry)
-            answer = await self._pool.inspect(op, entry.history, arguments)
+            answer = await self._pool.send(op, entry.history, arguments)
             entry.used = time.monotonic()
-            return answer.body
+            return _success(answer.body)
 
-    async def release(self, instance_id: str | None) -> bool:
-        """Close an episode; False if it is not open."""
-        if instance_id is None:
+    async def release(self, request: protocol.InstanceRequest) -> bytes:
+        """Close an episode."""
+        if request.instance_id is None:
             raise RequestRefused("instance_id is missing.")
-        entry = self._open.get(instance_id)
-        if entry is None:
-            return False
-        async with entry.lock:
-            if self._open.get(instance_id) is not entry:
-                return False
-            await self._close(entry, "released")
-        return True
+        entry = self._open.get(request.instance_id)
+        released = entry is not None and await self._close(entry, "released")
+        return b'{"success":%s,"data":null}' % (b"true" if released else b"false")
 
-    async def close_idle(self) -> int:
-        """Close episodes that were idle for too long; returns how many."""
-        limit = time.monotonic() - self._settings.idle_seconds
-        idle = [entry for entry in self._open.values() if entry.used < limit and not entry.lock.locked()]
-        for entry in idle:
-            async with entry.lock:
-                if self._open.get(entry.history.id) is entry:
+    async def expire(self) -> None:
+        """Close idle episodes from time to time; a failed round does not end the loop."""
+        while True:
+            await asyncio.sleep(min(30.0, self._settings.idle_seconds / 2))
+            limit = time.monotonic() - self._settings.idle_seconds
+            idle = [entry for entry in self._open.values() if entry.used < limit and not entry.lock.locked()]
+            try:
+                for entry in idle:
                     await self._close(entry, "expired")
-        return len(idle)
+            except (RuntimeError, OSError):
+                _LOG.exception("closing idle episodes failed; the next round tries again")
+                continue
+            if idle:
+                _LOG.info("closed %d idle episodes", len(idle))
 
-    async def _close(self, entry: _OpenEpisode, event: str) -> None:
-        del self._open[entry.history.id]
-        self._closed[entry.history.id] = event
-        if len(self._closed) > _REMEMBERED_IDS:
-            self._closed.popitem(last=False)
-        self._metrics.episodes.labels(event).inc()
-        await self._pool.release(entry.history)
+    async def _close(self, entry: _OpenEpisode, event: str) -> bool:
+        """Close an episode; False if another request has done so."""
+        name = entry.history.id
+        async with entry.lock:
+            if self._open.get(name) is not entry:
+                return False
+            del self._open[name]
+            self._closed[name] = event
+            if len(self._closed) > _REMEMBERED_IDS:
+                self._closed.popitem(last=False)
+            self._metrics.episodes.labels(event).inc()
+            await self._pool.release(entry.history)
+        return True
 
     def _entry(self, instance_id: str | None) -> _OpenEpisode:
         if instance_id is None:
@@ -151,24 +184,36 @@ class Episodes:
         if entry is None:
             event = self._closed.get(instance_id)
             state = f"was {event}" if event else "is unknown"
-            raise RequestRefused(f"instance_id {instance_id!r} {state}: create an episode first.", code=NO_EPISODE)
+            raise RequestRefused(
+                f"instance_id {instance_id!r} {state}: create an episode first.", code=protocol.NO_EPISODE
+            )
         return entry
 
     def _require_open(self, entry: _OpenEpisode) -> None:
         name = entry.history.id
-        if self._open.get(name) is not entry:
-            self._entry(name)
-            raise RequestRefused(f"instance_id {name!r} was closed while the request waited.", code=NO_EPISODE)
+        if self._entry(name) is not entry:
+            raise RequestRefused(f"instance_id {name!r} was closed while the request waited.", code=protocol.NO_EPISODE)
 
 
-async def expire_idle_episodes(episodes: Episodes, idle_seconds: float) -> None:
-    """Close idle episodes from time to time; a failed round does not end the loop."""
-    while True:
-        await asyncio.sleep(min(30.0, idle_seconds / 2))
-        try:
-            closed = await episodes.close_idle()
-        except (RuntimeError, OSError):
-            _LOG.exception("closing idle episodes failed; the next round tries again")
-            continue
-        if closed:
-            _LOG.info("closed %d idle episodes", closed)
+def _success(data: bytes) -> bytes:
+    return b'{"success":true,"data":' + data + b"}"
+
+
+class Verb(NamedTuple):
+    """One POST verb: the models of its request and answer, and its handler."""
+
+    request: type[BaseModel]
+    answer: type[BaseModel]
+    handle: Callable[[Episodes, Any], Awaitable[bytes]]
+
+
+VERBS = {
+    "get_env_profile": Verb(protocol.ProfileRequest, protocol.ProfileAnswer, Episodes.get_env_profile),
+    "create": Verb(protocol.CreateRequest, protocol.CreateAnswer, Episodes.create),
+    "step": Verb(protocol.StepRequest, protocol.StepAnswer, Episodes.step),
+    "evaluate": Verb(protocol.EvaluateRequest, protocol.EvaluateAnswer, Episodes.evaluate),
+    "get_info": Verb(protocol.InstanceRequest, protocol.InfoAnswer, Episodes.get_info),
+    "tasks": Verb(protocol.TasksRequest, protocol.TasksAnswer, Episodes.tasks),
+    "release": Verb(protocol.InstanceRequest, protocol.ReleaseAnswer, Episodes.release),
+}
+"""The verbs by name."""

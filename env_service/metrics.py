@@ -1,7 +1,5 @@
 """The Prometheus metrics of the service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -20,13 +18,12 @@ class Metrics:
     def __init__(self) -> None:
         """Every metric starts at zero."""
         self._registry = CollectorRegistry()
-        self.episodes = self._counter("episodes", "Episodes by event.", "event")
-        self.failures = self._counter("failures", "Requests that failed, by cause.", "cause")
-        self.tool_errors = self._counter("tool_errors", "Steps with a tool error, by class.", "class")
-        self._requests = self._counter("requests", "Answered requests.", "verb", "status")
-        self._seconds = Histogram(
-            "env_service_request_seconds", "Time to answer.", ("verb",), buckets=_BOUNDS, registry=self._registry
-        )
+        own = {"namespace": "env_service", "registry": self._registry}
+        self.episodes = Counter("episodes", "Episodes by event.", ("event",), **own)
+        self.failures = Counter("failures", "Requests that failed, by cause.", ("cause",), **own)
+        self.tool_errors = Counter("tool_errors", "Steps with a tool error, by class.", ("class",), **own)
+        self._requests = Counter("requests", "Answered requests.", ("verb", "status"), **own)
+        self._seconds = Histogram("request_seconds", "Time to answer.", ("verb",), buckets=_BOUNDS, **own)
 
     def gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
         """Add a gauge whose value is read whenever the metrics are."""
@@ -40,6 +37,3 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
-
-    def _counter(self, name: str, description: str, *labels: str) -> Counter:
-        return Counter(f"env_service_{name}", description, labels, registry=self._registry)

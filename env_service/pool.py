@@ -5,19 +5,16 @@ replaced, each of its episodes is rebuilt from its history when it is next neede
 and the requests that were waiting are sent again: clients notice only a delay.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
 
-from env_service.connection import Answer, WorkerGone
+from env_service.connection import WorkerGone
 from env_service.environments import base
-from env_service.history import EpisodeHistory
-from env_service.refusals import EPISODE_BROKEN, RequestRefused
+from env_service.protocol import EPISODE_BROKEN, RequestRefused
 from env_service.settings import ServerSettings
-from env_service.worker import Worker
+from env_service.worker import Answer, EpisodeHistory, Worker
 
 _LOG = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
@@ -85,20 +82,16 @@ class WorkerPool:
         self._placed[history] = worker
         worker.episodes += 1
         try:
-            return await self._send("create", history, history.opening())
+            return await self.send("create", history, history.opening())
         except BaseException:
             self._detach(history)
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> Answer:
         """Pass on one assistant message and keep it for a rebuild."""
-        answer = await self._send("step", history, {"content": content, "truncated": truncated})
+        answer = await self.send("step", history, {"content": content, "truncated": truncated})
         history.steps.append((content, truncated))
         return answer
-
-    async def inspect(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
-        """Send a request that does not change the episode: start, evaluate or describe."""
-        return await self._send(op, history, arguments)
 
     async def release(self, history: EpisodeHistory) -> None:
         """Forget the episode."""
@@ -115,8 +108,8 @@ class WorkerPool:
         worker.episodes -= 1
         return worker
 
-    async def _send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
-        """Send; after a death, rebuild the episode and send again."""
+    async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
+        """Send a request about an episode; after a death, rebuild it and send again."""
         worker = self._placed[history]
         for _ in range(_MAX_RESTARTS_PER_REQUEST):
             if history.lost:

@@ -6,8 +6,6 @@ ignored. `instance_id` and `task_id` may be missing here because the protocol
 answers that with 400, and a wrong shape with 422.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +14,10 @@ from env_service.environments import base
 
 PROTOCOL = 1
 """The version of the protocol, as /version gives it."""
+NO_EPISODE = "no_episode"
+"""Code of a refusal: no such episode is open; open it again."""
+EPISODE_BROKEN = "episode_broken"
+"""Code of a refusal: the episode exceeded the service's limits and would do so again."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -167,6 +169,18 @@ class Problem(BaseModel):
 
     detail: str
     code: str | None = None
+
+
+class RequestRefused(ValueError):
+    """The request cannot be answered; the message says why and how to fix it.
+
+    status: HTTP status of the answer. code: as in `Problem`.
+    """
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
 
 
 class VersionAnswer(BaseModel):

@@ -1,10 +1,8 @@
 """The settings of the service: BFCL_* variables, which the options of `seal serve` override."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -63,7 +61,7 @@ class ServerSettings(BaseSettings):
         return text
 
     @model_validator(mode="after")
-    def _require_token(self) -> ServerSettings:
+    def _require_token(self) -> Self:
         if not is_loopback(self.host) and not self.token:
             raise ValueError(
                 f"{variable('host')}={self.host} is reachable from outside: set {variable('token')}, or use 127.0.0.1."

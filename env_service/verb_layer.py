@@ -5,8 +5,6 @@ as it is, so that a request costs little more than its transport. Every failure 
 `{"detail": sentence}`.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 import time
@@ -16,9 +14,10 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from env_service.refusals import RequestRefused
-from env_service.settings import variable
-from env_service.verbs import Service, Verb, verbs
+from env_service.episodes import VERBS, Episodes, Verb
+from env_service.metrics import Metrics
+from env_service.protocol import RequestRefused
+from env_service.settings import ServerSettings, variable
 
 Model = TypeVar("Model", bound=BaseModel)
 _ALLOW_POST = (b"allow", b"POST")
@@ -27,13 +26,13 @@ _ALLOW_POST = (b"allow", b"POST")
 class VerbLayer:
     """ASGI middleware that answers the verbs and, if a token is set, requires it."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, episodes: Episodes, metrics: Metrics) -> None:
         """Requests for other paths go on to `app`."""
         self._app = app
-        self._service = service
-        self._verbs = {f"/{name}": verb for name, verb in verbs(service).items()}
-        token = service.settings.token
-        self._expected = f"Bearer {token}".encode() if token else None
+        self._episodes = episodes
+        self._metrics = metrics
+        self._max_body_bytes = settings.max_body_bytes
+        self._expected = f"Bearer {settings.token}".encode() if settings.token else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -44,7 +43,7 @@ class VerbLayer:
         if "//" in path:  # the client of the public release doubles the slash
             path = re.sub("/+", "/", path)
             scope = {**scope, "path": path}
-        verb = self._verbs.get(path)
+        verb = VERBS.get(path.removeprefix("/"))
         if path != "/healthz" and not self._is_admitted(scope):
             detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
             await _send(send, 401, _problem(detail))
@@ -55,7 +54,7 @@ class VerbLayer:
         else:
             began = time.perf_counter()
             status, body = await self._answer(verb, receive)
-            self._service.metrics.observe(path[1:], status, time.perf_counter() - began)
+            self._metrics.observe(path[1:], status, time.perf_counter() - began)
             await _send(send, status, body)
 
     def _is_admitted(self, scope: Scope) -> bool:
@@ -66,8 +65,8 @@ class VerbLayer:
 
     async def _answer(self, verb: Verb, receive: Receive) -> tuple[int, bytes]:
         try:
-            request = _parse(verb.request, await _body(receive, self._service.settings.max_body_bytes))
-            return 200, await verb.handle(request)
+            request = _parse(verb.request, await _body(receive, self._max_body_bytes))
+            return 200, await verb.handle(self._episodes, request)
         except RequestRefused as error:
             return error.status, _problem(str(error), error.code)
 

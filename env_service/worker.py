@@ -6,8 +6,6 @@ When a call runs past its deadline, or the process dies, a new process takes its
 place, and the call that caused it is noted as broken and never run again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -16,22 +14,55 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from env_service.activity import Activity, ActivityPage
-from env_service.connection import Answer, Connection, read_answer
+import orjson
+import psutil
+
+from env_service.channel import Activity, ActivityPage
+from env_service.connection import Connection
 from env_service.encoding import encode
 from env_service.environments import base
-from env_service.history import EpisodeHistory
-from env_service.refusals import RequestRefused
+from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings
 from env_service.worker_main import OUT_OF_MEMORY
 
 _LOG = logging.getLogger(__name__)
 _WAITING_FACTOR = 6
+
+
+@dataclass(eq=False)
+class EpisodeHistory:
+    """How an episode was opened, its messages, and what happened to it: enough to rebuild it in another process.
+
+    steps: (content, truncated) of each message. broken: (step, call, reason) of calls
+    that must not run again. generation: the process of its worker that holds it, -1
+    for none. lost: why it cannot continue, empty while it can. suspect: the position
+    at which its worker died once.
+    """
+
+    id: str
+    env_type: str
+    task_id: str
+    params: Mapping[str, Any]
+    steps: list[tuple[str, bool]] = field(default_factory=list)
+    broken: list[tuple[int, int, str]] = field(default_factory=list)
+    generation: int = -1
+    lost: str = ""
+    suspect: tuple[int, int] | None = None
+
+    def opening(self) -> dict[str, Any]:
+        """The arguments that open it."""
+        return {"env_type": self.env_type, "task_id": self.task_id, "params": self.params, "broken": self.broken}
+
+
+class Answer(NamedTuple):
+    """A worker's answer: a small header, and a body that is already JSON."""
+
+    header: Mapping[str, Any]
+    body: bytes
 
 
 class Worker:
@@ -50,8 +81,6 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
         self._activity: ActivityPage | None = None
-        self._running: deque[tuple[int, EpisodeHistory | None]] = deque()
-        self._sent = 0
         self._overdue = False
         self._starting = asyncio.Lock()
         self.generation = -1
@@ -70,8 +99,6 @@ class Worker:
         os.close(page)
         ours.setblocking(False)
         self._connection = Connection()
-        self._running.clear()
-        self._sent = 0
         self._overdue = False
         self.generation += 1
         await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
@@ -87,16 +114,10 @@ class Worker:
     async def request(self, op: str, history: EpisodeHistory | None, arguments: Mapping[str, Any]) -> Answer:
         """Send one request; RequestRefused with the worker's reason, WorkerGone when the process ended first."""
         payload = encode([op, history.id if history else "", arguments])
-        connection = self._connection
-        answered = connection.send(payload)
-        self._sent += 1
-        number = self._sent
-        self._running.append((number, history))
-        answer = read_answer(await answered)
-        while connection is self._connection and self._running and self._running[0][0] <= number:
-            self._running.popleft()
+        header, _, body = (await self._connection.send(payload, history)).partition(b"\n")
+        answer = Answer(orjson.loads(header), body)
         if not answer.header["ok"]:
-            raise RequestRefused(answer.body.decode("utf-8", "replace"))
+            raise RequestRefused(body.decode("utf-8", "replace"))
         return answer
 
     @property
@@ -105,27 +126,21 @@ class Worker:
         return self._connection.busy
 
     def kill_if_overdue(self) -> None:
-        """Kill the process when it is past a deadline; pending requests get WorkerGone."""
-        if self._process is not None and self._is_overdue():
-            self._overdue = True
-            self._process.kill()
-
-    def _is_overdue(self) -> bool:
-        """Whether the current call or request has run past its deadline.
+        """Kill the process when its call or request is past its deadline; pending requests get WorkerGone.
 
         Deadlines count the worker's processor time, so that a busy machine is not
         mistaken for a slow call; a call that waits instead gets six times as long.
         """
-        if self._activity is None or not self.busy:
-            return False
+        if self._process is None or self._activity is None or not self.busy:
+            return
         now = self._activity.read()
-        if not now.request_began:
-            return False
         limit = self._deadline(now)
         elapsed = time.monotonic() - (now.call_began or now.request_began)
-        if elapsed <= limit:
-            return False
-        return elapsed > _WAITING_FACTOR * limit or self._processor_seconds() - now.processor_seconds > limit
+        if not now.request_began or elapsed <= limit:
+            return
+        if elapsed > _WAITING_FACTOR * limit or self._processor_seconds() - now.processor_seconds > limit:
+            self._overdue = True
+            self._process.kill()
 
     def _deadline(self, activity: Activity) -> float:
         return self._settings.call_seconds if activity.call_began else self._settings.request_seconds
@@ -133,10 +148,10 @@ class Worker:
     def _processor_seconds(self) -> float:
         assert self._process is not None
         try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        except OSError:  # it has just ended; pending requests learn that from the connection
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.NoSuchProcess:  # it has just ended; pending requests learn that from the connection
             return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return times.user + times.system
 
     async def replace(self, generation: int) -> None:
         """Start a new process, unless that has happened since `generation`; record what ended the old one."""
@@ -157,7 +172,7 @@ class Worker:
         """
         assert self._activity is not None and self._process is not None
         last = self._activity.read()
-        history = next((history for sent, history in self._running if sent == last.request), None)
+        history = self._connection.unanswered(last.request)
         if history is None or not last.request_began:
             return
         position = (last.step, last.call) if last.call_began else (-1, -1)

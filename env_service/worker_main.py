@@ -4,9 +4,6 @@
 TASK_FILE...`; the first two are inherited file descriptors. It ends when the socket closes.
 """
 
-from __future__ import annotations
-
-import ctypes
 import itertools
 import json
 import os
@@ -17,38 +14,31 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
+import psutil
 
-from env_service.activity import ActivityPage
+from env_service.channel import ActivityPage, FrameBuffer, frame
 from env_service.environments import base
-from env_service.frames import FrameBuffer, frame
 from env_service.host import Host
+from seal.processes import end_with_parent
 
 OUT_OF_MEMORY = 70
 """Exit code of a worker whose call ran out of memory."""
 _RECEIVE_BYTES = 2**18
 _GATHER_SECONDS = 0.002
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent() -> None:
-    """Have the kernel end this process when the service ends, even in the middle of a call."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+_DONE = object()
 
 
 def limit_memory(megabytes: int) -> None:
     """Let the address space grow by `megabytes` from now on; beyond that, calls raise MemoryError."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + megabytes * 2**20
+    limit = psutil.Process().memory_info().vms + megabytes * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _receive(connection: socket.socket, preparation: Iterator[None]) -> bytes:
-    done = object()
     while not select.select((connection,), (), (), 0)[0]:
-        if next(preparation, done) is done:
+        if next(preparation, _DONE) is _DONE:
             break
     return connection.recv(_RECEIVE_BYTES)
 
@@ -79,7 +69,7 @@ def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterat
 def main(arguments: list[str]) -> None:
     """Run one worker."""
     socket_descriptor, page_descriptor, megabytes, environments, *task_files = arguments
-    end_with_parent()
+    end_with_parent(signal.SIGKILL)  # even in the middle of a call
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
     locations = json.loads(environments)
     for name, location in locations.items():

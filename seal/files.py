@@ -1,7 +1,5 @@
 """Files that are written completely or not at all, and their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

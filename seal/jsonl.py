@@ -1,7 +1,5 @@
 """Logs with one JSON object per line, read so that no bad line goes unnoticed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,10 +74,8 @@ def read_records(
             continue
         try:
             records.append(parse(line.value))
-        except ValidationError as error:
-            bad.append(line.bad(_explained(error)))
         except ValueError as error:
-            bad.append(line.bad(str(error)))
+            bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else str(error)))
     return tuple(records), tuple(bad)
 
 

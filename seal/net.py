@@ -1,7 +1,5 @@
 """Network addresses: which of them only this machine reaches, and a free port."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 

@@ -1,7 +1,5 @@
 """Child processes that never outlive the launcher."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -42,14 +40,14 @@ def start(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=tuple(keep),
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
 
 
-def _end_with_parent() -> None:
-    """Runs in the child before the command (Linux)."""
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Have the kernel send this process a signal when its parent dies, however it dies (Linux)."""
     if sys.platform == "linux":
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def stop_tree(process: subprocess.Popen, grace_s: float) -> None:

@@ -1,7 +1,5 @@
 """The environment service as a process: find one that runs, check it, start one, stop it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -17,28 +15,19 @@ from omegaconf import DictConfig
 
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.protocol import PROTOCOL
-from seal import net
 from seal.errors import LaunchError
+from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.rollout.service_probe import TokenRequired, served_tasks, service_version
+from seal.rollout.service_probe import served_tasks
+from seal.rollout.service_probe import service_version as probe
 from seal.rollout.services import addresses
+from seal.text import last_line
 
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
-
-
-def probe(url: str) -> dict | None:
-    """What answers at `url`: the service's version answer, {} for another HTTP server, None for nothing.
-
-    LaunchError if the service asks for a token that BFCL_TOKEN does not hold here.
-    """
-    try:
-        return service_version(url)
-    except TokenRequired as error:
-        raise LaunchError(str(error)) from error
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
@@ -62,24 +51,18 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
     return urls
 
 
-def is_loopback(url: str) -> bool:
-    """Whether only this machine can reach an address."""
-    return net.is_loopback(urlsplit(url).hostname or "")
-
-
 def require_services(urls: Sequence[str]) -> dict:
     """The version answer that all running services give; LaunchError if one is missing or differs."""
     first, *others = urls
     version = require_service(first)
     for url in others:
         other = require_service(url)
-        differing = [key for key in version if other.get(key) != version[key]]
-        if differing:
-            key = differing[0]
-            raise LaunchError(
-                f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
-                "same version of both, or remove one from env_service.env_url."
-            )
+        for key in version:
+            if other.get(key) != version[key]:
+                raise LaunchError(
+                    f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
+                    "same version of both, or remove one from env_service.env_url."
+                )
     return version
 
 
@@ -151,7 +134,7 @@ class Service:
         if probe(self.url) is not None:
             require_service(self.url)
             return False
-        if not is_loopback(self.url):
+        if not is_loopback(urlsplit(self.url).hostname or ""):
             raise LaunchError(
                 f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
                 "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
@@ -162,22 +145,20 @@ class Service:
     def _launch(self) -> None:
         """Start the process and wait until it is healthy."""
         address = urlsplit(self.url)
-        env = {"BFCL_HOST": address.hostname or "127.0.0.1", "BFCL_PORT": str(address.port or 80)}
+        env = {"BFCL_HOST": address.hostname or LOOPBACK, "BFCL_PORT": str(address.port or 80)}
         if self._task_files:
             # The script of BFCL_SCRIPT starts in another folder.
             env["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in self._task_files)
-        script = os.environ.get("BFCL_SCRIPT")
-        if script:
+        command, cwd = [sys.executable, "-m", "env_service"], HOME
+        if script := os.environ.get("BFCL_SCRIPT"):
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
-        else:
-            command, cwd = [sys.executable, "-m", "env_service"], HOME
         self._process = start(command, log=self._log, cwd=cwd, env=env)
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise LaunchError(
                     f"The environment service ended with code {self._process.returncode} before it was ready: "
-                    f"{last_line(self._log)} (log: {self._log})"
+                    f"{last_output(self._log)} (log: {self._log})"
                 )
             if probe(self.url):
                 return
@@ -192,7 +173,7 @@ class Service:
         """
         if self._process is None or self._process.poll() is None:
             return None
-        ended = f"The environment service ended with code {self._process.returncode}: {last_line(self._log)}"
+        ended = f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
         if self._restarts == MAX_RESTARTS:
             raise LaunchError(f"{ended} It was started again {MAX_RESTARTS} times already (log: {self._log})")
         self._restarts += 1
@@ -207,9 +188,6 @@ class Service:
             self._process = None
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log that is not empty, or a note that there is none."""
-    if not log.is_file():
-        return "no output"
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"
+def last_output(log: Path) -> str:
+    """The last line of a process's log."""
+    return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")

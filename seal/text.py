@@ -1,7 +1,5 @@
 """The line of a longer text that says what it is about."""
 
-from __future__ import annotations
-
 
 def first_line(text: str, default: str = "") -> str:
     """The first line that is not blank, stripped; `default` if there is none."""

@@ -8,8 +8,6 @@ sync, and the peak memory. On CUDA it uses exp/gpu_smoke.yaml with the committed
 policy grown to 100M parameters (`seal.policy.grow`); on the CPU exp/quickstart.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -20,23 +18,24 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import psutil
 from rich.console import Console
 
 from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
-from seal.evaluation.serving import free_port
+from seal.launch.doctor import installed
 from seal.launch.selfcheck import built_for
+from seal.net import free_port
+from seal.paths import HOME
 from seal.processes import stop_tree
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.validation import read_log
 
-ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
 RUN_DEADLINE_S = 2 * 3600
@@ -58,8 +57,7 @@ STAGES = {
 ALLOCATED = re.compile(r"actor/perf/max_memory_allocated_gb:([\d.]+)")
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(NamedTuple):
     """A finished run: its steps as logged, the tokens that each sampled, and its peak memory.
 
     trainer_gib: the trainer's own peak that verl logged, None if it logged none.
@@ -73,7 +71,7 @@ class Arm:
     trainer_gib: float | None
 
     @classmethod
-    def read(cls, name: str, run_dir: Path) -> Arm:
+    def read(cls, name: str, run_dir: Path) -> Self:
         folder = RunFolder(run_dir)
         steps, _ = read_steps(folder.steps)
         files = [folder.trajectories / f"{step.step}.jsonl" for step in steps]
@@ -107,12 +105,12 @@ class Arm:
 def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console) -> Arm:
     """Train through the launcher, as a user would; SystemExit with one sentence if that fails."""
     experiment = f"gpu_smoke-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    run_dir = ROOT / "experiments" / experiment
+    run_dir = HOME / "experiments" / experiment
     command = [sys.executable, "launcher.py", "--conf", RECIPES[backend], "--with-bfcl", "--resume", "never", "--"]
     command += [f"trainer.experiment_name={experiment}", f"env_service.env_url=http://127.0.0.1:{free_port()}"]
     command += [*overrides, *ARMS[name]]
     console.print(f"{name}: {' '.join(command[1:])}", highlight=False, soft_wrap=True, markup=False)
-    process = subprocess.Popen(command, cwd=ROOT)
+    process = subprocess.Popen(command, cwd=HOME)
     try:
         with PeakMemory(process.pid, backend) as watch:
             code = process.wait(RUN_DEADLINE_S)
@@ -129,7 +127,7 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
 def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
     """vLLM's offline throughput on a step's prompts, in a separate process so that its memory is freed."""
     command = [sys.executable, "-m", "benchmarks.gpu.offline", RECIPES[backend], str(trajectories), *overrides]
-    options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": OFFLINE_DEADLINE_S}
+    options = {"cwd": HOME, "capture_output": True, "text": True, "timeout": OFFLINE_DEADLINE_S}
     try:
         done = subprocess.run(command, check=False, **options)
     except subprocess.TimeoutExpired:
@@ -141,7 +139,8 @@ def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> d
 
 def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline: dict[str, float]) -> str:
     """The figures as Markdown."""
-    names = [arm.name for arm in arms]
+    head = f" | {' | '.join(arm.name for arm in arms)} |"
+    rule = "| --- |" + " --- |" * len(arms)
     lines = ["# A training step on a GPU, as measured", ""]
     if backend == "cpu":
         lines += [
@@ -158,20 +157,17 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         "",
         f"Seconds per step by stage ({counted}; {arms[0].steps[-1].trajectories} trajectories per step):",
         "",
-        _row("stage", *names),
-        _row("---", *("---" for _ in names)),
-    ]
-    for stage, words in STAGES.items():
-        lines.append(_row(words, *(_or_dash(arm.seconds(stage), ".2f") for arm in arms)))
-    lines += [
+        f"| stage{head}",
+        rule,
+        *(_row(words, (arm.seconds(stage) for arm in arms), ".2f") for stage, words in STAGES.items()),
         "",
-        _row("", *names),
-        _row("---", *("---" for _ in names)),
-        _row("sampled tokens per step", *(f"{statistics.mean(arm.tokens):.0f}" for arm in arms)),
-        _row("rollout, tokens/s, environment included", *(f"{arm.tokens_per_s:.0f}" for arm in arms)),
-        _row("largest log-prob difference after a sync", *(f"{max(arm.differences):.1e}" for arm in arms)),
-        _row("peak memory, GiB", *(_or_dash(arm.peak.gib, ".1f") for arm in arms)),
-        _row("the trainer's own peak, as verl logs it, GiB", *(_or_dash(arm.trainer_gib, ".1f") for arm in arms)),
+        f"| {head}",
+        rule,
+        _row("sampled tokens per step", (statistics.mean(arm.tokens) for arm in arms), ".0f"),
+        _row("rollout, tokens/s, environment included", (arm.tokens_per_s for arm in arms), ".0f"),
+        _row("largest log-prob difference after a sync", (max(arm.differences) for arm in arms), ".1e"),
+        _row("peak memory, GiB", (arm.peak.gib for arm in arms), ".1f"),
+        _row("the trainer's own peak, as verl logs it, GiB", (arm.trainer_gib for arm in arms), ".1f"),
         "",
         f"vLLM offline, with the prompts and lengths of SEAL's last step ({offline['requests']} requests at once): "
         f"{offline['tokens_per_s']:.0f} tokens/s.",
@@ -193,25 +189,16 @@ def gpu_names() -> dict[str, str]:
 
 def machine(gpus: Sequence[str]) -> str:
     """The machine and the versions behind the figures."""
-    packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "verl", "vllm", "ray", "flash-attn"))
+    packages = ", ".join(
+        f"{name} {installed(name) or 'not installed'}" for name in ("torch", "verl", "vllm", "ray", "flash-attn")
+    )
     memory = psutil.virtual_memory().total / GIB
     host = f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}; {packages}"
     return f"{'; '.join(gpus) or 'no GPU'}, {host}"
 
 
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def _row(what: str, values: Iterable[float | None], form: str) -> str:
+    return f"| {what} | {' | '.join('-' if value is None else format(value, form) for value in values)} |"
 
 
 def benchmark(options: argparse.Namespace, console: Console) -> None:
@@ -228,8 +215,8 @@ def benchmark(options: argparse.Namespace, console: Console) -> None:
         # Deferred: it imports torch.
         from seal.policy.grow import grow
 
-        policy = ROOT / "experiments" / "gpu_smoke_policy"
-        parameters = grow(ROOT / "data" / "quickstart_policy", policy)
+        policy = HOME / "experiments" / "gpu_smoke_policy"
+        parameters = grow(HOME / "data" / "quickstart_policy", policy)
         console.print(f"policy of {parameters / 1e6:.0f}M parameters in {policy}", highlight=False)
     overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
     overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", f"seal.stop_grace_s={STOP_GRACE_S}"]
@@ -246,7 +233,7 @@ def benchmark(options: argparse.Namespace, console: Console) -> None:
     used = {gpu for arm in arms for gpu in arm.peak.gpus} or names
     text = page(options.backend, command, machine([names[gpu] for gpu in names if gpu in used]), arms, offline)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    out = options.out or (ROOT / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
+    out = options.out or (HOME / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
     if out:
         out.write_text(text, encoding="utf-8")
         console.print(f"written to {out}", highlight=False)

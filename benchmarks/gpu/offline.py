@@ -8,8 +8,6 @@ once: with no environment to wait for and in any order. The rollout's tokens per
 second are compared with this. Prints one JSON line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ cost of one verdict with its labels. Processor time is valid on a busy machine
 too; the other figures need a quiet one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -30,6 +28,7 @@ from rich.table import Table
 
 from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
+from env_service.channel import ActivityPage
 from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.dialogue import BfclEpisode
@@ -40,10 +39,10 @@ from env_service.environments.bfcl.verifier import Played, verify
 from env_service.host import EpisodeGuard, Host
 from seal import labels
 from seal.diagnosis.rules import diagnose
+from seal.paths import HOME
 
 MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20
-ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[str, list[str]]
 
 
@@ -64,9 +63,9 @@ def reference_runs(prompt_mode: str) -> list[Run]:
 @contextlib.contextmanager
 def running_service(workers: int) -> Iterator[tuple[int, int]]:
     """A service on a free port: (port, pid)."""
-    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(HOME)}
     command = [sys.executable, "-m", "env_service"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=HOME, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         if "http://" not in line:
@@ -109,17 +108,9 @@ async def replay(port: int, runs: Iterator[Run], concurrency: int, prompt_mode: 
     return seconds
 
 
-class _NoWatch:
-    def begin(self, position: tuple[int, int]) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
 def in_process(runs: list[Run], prompt_mode: str) -> float:
     """Episodes per second of the same requests in one process, with answers encoded, without HTTP."""
-    host = Host(_NoWatch())
+    host = Host(ActivityPage(ActivityPage.allocate()))
     began = time.perf_counter()
     for task_id, messages in runs:
         arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": prompt_mode}}
@@ -137,12 +128,13 @@ def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
     Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
     half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
     """
+    activity = ActivityPage(ActivityPage.allocate())
     render, spent = get_format(prompt_mode).render_call, []
     for task in load_tasks().values():
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
         first = next(index for index, turn in enumerate(reference) if turn)
         for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(_NoWatch(), {}))
+            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(activity, {}))
             for calls in turns:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)
@@ -214,15 +206,8 @@ def main() -> None:
             spent = (processor_seconds(pid) - used, time.process_time() - own)
             cost = " / ".join(f"{1000 * each / options.episodes:.2f}" for each in spent)
             latencies = [f"{_percentile(seconds[v], 0.5):.1f} / {_percentile(seconds[v], 0.99):.1f}" for v in verbs]
-            row = (
-                str(concurrency),
-                f"{rate:.0f}",
-                f"{rate / ceiling:.0%}",
-                cost,
-                *latencies,
-                f"{watch.peak.bytes / MB:.0f}",
-            )
-            table.add_row(*row)
+            rates = f"{rate:.0f}", f"{rate / ceiling:.0%}"
+            table.add_row(str(concurrency), *rates, cost, *latencies, f"{watch.peak.bytes / MB:.0f}")
     console.print(table)
     if options.soak:
         _soak(options.soak, runs, options.prompt_mode, options.workers, console)

@@ -1,7 +1,5 @@
 """The leanest client of the service: one kept-alive connection, JSON in and out."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

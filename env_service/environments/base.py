@@ -16,9 +16,7 @@ make the rest work:
 - bad input raises ValueError with one sentence that says how to fix it.
 """
 
-from __future__ import annotations
-
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -97,6 +95,5 @@ def get_environment(name: str) -> Environment:
     if name not in _LOADED:
         if name not in _LOCATIONS:
             raise ValueError(f"env_type {name!r} is unknown; choose one of {', '.join(sorted(_LOCATIONS))}.")
-        module, _, attribute = _LOCATIONS[name].partition(":")
-        _LOADED[name] = getattr(importlib.import_module(module), attribute)()
+        _LOADED[name] = pkgutil.resolve_name(_LOCATIONS[name])()
     return _LOADED[name]

@@ -1,7 +1,5 @@
 """verl's FSDP2 language-model engine, registered for device `cpu`."""
 
-from __future__ import annotations
-
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 

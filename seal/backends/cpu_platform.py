@@ -6,24 +6,25 @@ the same trainer on a CPU. Memory figures are those of the process, because a
 CPU has no device memory.
 """
 
-from __future__ import annotations
-
 import os
 import resource
-from contextlib import contextmanager
+from contextlib import nullcontext
 
+import psutil
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
 
-def _resident_bytes() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
+def _nothing(*_args, **_arguments) -> None:
+    """Stands for what a CPU need not do."""
 
 
 class CPUDeviceModule:
     """`torch.cpu` with the memory and generator calls that verl makes on a device module."""
+
+    set_device = synchronize = empty_cache = reset_peak_memory_stats = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def __getattr__(self, name):
         return getattr(torch.cpu, name)
@@ -37,17 +38,8 @@ class CPUDeviceModule:
     def current_device(self):
         return "cpu"
 
-    def set_device(self, *_):
-        return None
-
-    def synchronize(self, *_):
-        return None
-
-    def empty_cache(self):
-        return None
-
     def memory_allocated(self, *_):
-        return _resident_bytes()
+        return psutil.Process().memory_info().rss
 
     memory_reserved = memory_allocated
 
@@ -59,9 +51,6 @@ class CPUDeviceModule:
     def mem_get_info(self, *_):
         return 0, 0
 
-    def reset_peak_memory_stats(self, *_):
-        return None
-
     def get_device_name(self, *_):
         return "CPU"
 
@@ -71,14 +60,6 @@ class CPUDeviceModule:
     def set_rng_state(self, state, *_):
         torch.set_rng_state(state)
 
-    def manual_seed(self, seed):
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
-
-
-_DEVICE_MODULE = CPUDeviceModule()
-
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
@@ -86,7 +67,11 @@ class PlatformCPU(PlatformBase):
 
     device_name = "cpu"
     vendor_name = "generic"
-    device_module = _DEVICE_MODULE
+    device_module = CPUDeviceModule()
+
+    set_device = synchronize = empty_cache = set_allocator_settings = staticmethod(_nothing)
+    profiler_start = profiler_stop = cudart = staticmethod(_nothing)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def is_available(self):
         return True
@@ -95,29 +80,14 @@ class PlatformCPU(PlatformBase):
         # Never detected automatically: a machine with an accelerator must not fall back silently.
         return False
 
+    def is_ipc_supported(self):
+        return False
+
     def current_device(self):
         return "cpu"
 
     def device_count(self):
         return 1
-
-    def set_device(self, device_index):
-        return None
-
-    def synchronize(self, device_index=None):
-        return None
-
-    def manual_seed(self, seed):
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed):
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings):
-        return None
-
-    def empty_cache(self):
-        return None
 
     def get_device_capability(self, device_index=0):
         return None, None
@@ -128,15 +98,8 @@ class PlatformCPU(PlatformBase):
     def visible_devices_envvar(self):
         return "CUDA_VISIBLE_DEVICES"
 
-    @contextmanager
     def nvtx_range(self, msg):
-        yield
-
-    def profiler_start(self):
-        return None
-
-    def profiler_stop(self):
-        return None
+        return nullcontext()
 
     def ray_resource_name(self):
         # verl counts only GPU and NPU resources; the recipe tells Ray that one GPU exists.
@@ -152,9 +115,3 @@ class PlatformCPU(PlatformBase):
             "TORCH_COMPILE_DISABLE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
         }
-
-    def is_ipc_supported(self):
-        return False
-
-    def cudart(self):
-        return None

@@ -4,8 +4,6 @@ docs/engines.md gives the reason for each, and lists every other private name
 that SEAL overrides, calls or relies on.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

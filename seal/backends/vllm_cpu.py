@@ -1,14 +1,11 @@
 """Entry point of `vllm.general_plugins`; vLLM runs it in the API process, the engine and every worker."""
 
-from __future__ import annotations
-
 
 def register() -> None:
     """Prepare vLLM's CPU build for weight updates; does nothing on other devices."""
     from vllm.platforms import current_platform
 
-    if not current_platform.is_cpu():
-        return
-    from seal.backends.patches import plain_linear
+    if current_platform.is_cpu():
+        from seal.backends.patches import plain_linear
 
-    plain_linear()
+        plain_linear()

@@ -1,7 +1,5 @@
 """What the commands share: options with several values, and refusals in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +9,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from seal import exits
+from seal.errors import LaunchError
 
 
 class ListCommand(TyperCommand):
@@ -31,11 +30,11 @@ class ListCommand(TyperCommand):
 
 
 @contextmanager
-def refusing(command: str) -> Iterator[None]:
-    """Turn ValueError and OSError in the block into one sentence on stderr and exit code 2."""
+def refusing(command: str, *more: type[Exception]) -> Iterator[None]:
+    """Turn an error in the block that a user can fix into one sentence on stderr and exit code 2."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, LaunchError, *more) as error:
         Console(stderr=True, soft_wrap=True).print(f"{command}: {error}", markup=False)
         raise typer.Exit(exits.USAGE) from None
 

@@ -1,7 +1,5 @@
 """`seal data`: make, check and select the benchmark's tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -96,10 +94,10 @@ def band(
 
     with refusing("seal data band"):
         found = find_band(log, low, high)
-        write_json(found.to_json(), out)
-    samples = sum(task.samples for task in found.tasks)
-    mean = sum(task.passed for task in found.tasks) / samples
+        write_json(found, out)
+    samples = sum(task["n"] for task in found["tasks"])
+    mean = sum(task["passed"] for task in found["tasks"]) / samples
     typer.echo(
-        f"{out}: {len(found.tasks)} of {found.measured} tasks have a pass rate between {low:g} and {high:g} "
+        f"{out}: {len(found['tasks'])} of {found['measured']} tasks have a pass rate between {low:g} and {high:g} "
         f"(mean {mean:.3f} over {samples} samples)"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -56,23 +55,19 @@ def validate(
     from env_service.environments.bfcl.catalog import load_tasks
     from env_service.environments.bfcl.validation import validate as judge
     from seal.diagnosis.confusion import Confusion
+    from seal.files import write_jsonl
+    from seal.labels import PAPER
 
     judged = list(judge(list(load_tasks().values())[::every], seed))
     matrix, wrong = Confusion.of(judged), [turn for turn in judged if turn.expected != turn.found]
-    labels = _in_order(matrix)
+    labels = matrix.labels(PAPER)
     _show_matrix(matrix, labels, judged, Console(width=180))
     if picture is not None:
         _draw(matrix, labels, picture)
     if disagreements is not None:
-        disagreements.write_text("".join(json.dumps(asdict(turn)) + "\n" for turn in wrong), encoding="utf-8")
+        write_jsonl(map(asdict, wrong), disagreements)
     low = [label for label in labels if min(matrix.precision(label), matrix.recall(label)) < REQUIRED]
     raise typer.Exit(int(bool(low)))
-
-
-def _in_order(matrix: Confusion) -> tuple[str, ...]:
-    from seal import labels
-
-    return matrix.labels(labels.PAPER)
 
 
 def _show_matrix(matrix: Confusion, labels: Sequence[str], judged: Sequence[Judged], console: Console) -> None:

@@ -1,7 +1,5 @@
 """`seal doctor [RECIPE] [key=value ...]`, also `launcher.py doctor`."""
 
-from __future__ import annotations
-
 import typer
 
 from seal.cli.train import Arguments, Conf, console, split

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from typer.core import TyperCommand
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from seal import exits
+from seal.cli.commands import ListCommand, option, refusing
+from seal.settings import EnvServiceSettings
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
@@ -22,10 +25,7 @@ if TYPE_CHECKING:
     from seal.records.trajectory import TrajectoryRecord
 
 FAILED = 1
-REFUSED = 2
-INTERRUPTED = 130
-SERVICE_URL = "http://127.0.0.1:8082"
-PROMPT_MODE = "bfcl_qwen_fc"
+SERVICE = EnvServiceSettings()
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 
 app = typer.Typer(
@@ -33,31 +33,9 @@ app = typer.Typer(
 )
 
 
-class ListCommand(TyperCommand):
-    """A command whose list options take several values: ``--categories base miss_func``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values."""
-        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        spread: list[str] = []
-        current = None
-        for argument in args:
-            if argument.startswith("--"):
-                current = argument if argument in lists else None
-            elif current and spread[-1] != current:
-                spread.append(current)
-            spread.append(argument)
-        return super().parse_args(ctx, spread)
-
-
-def option(panel: str, text: str, **more: Any) -> Any:
-    """An option under a heading of the help."""
-    return typer.Option(help=text, rich_help_panel=panel, **more)
-
-
-_model = partial(option, "The model")
-_tasks = partial(option, "The tasks")
-_how = partial(option, "How")
+_model = partial(option, panel="The model")
+_tasks = partial(option, panel="The tasks")
+_how = partial(option, panel="How")
 
 
 @app.command(cls=ListCommand)
@@ -73,8 +51,8 @@ def bfcl(
     task_file: Annotated[str | None, _tasks("A list of task ids.")] = None,
     limit: Annotated[int | None, _tasks("At most this many tasks of each category.")] = None,
     samples: Annotated[int, _tasks("Rollouts per task (avg@k, pass@k).")] = 1,
-    prompt_mode: Annotated[str, _how("Prompt and parser.")] = PROMPT_MODE,
-    temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.", show_default=False)] = None,
+    prompt_mode: Annotated[str, _how("Prompt and parser.")] = SERVICE.prompt_mode,
+    temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.")] = None,
     top_p: Annotated[float, _how("Share of the probability that is sampled from.")] = 1.0,
     max_tokens: Annotated[int, _how("Of one assistant message, or what the context leaves.")] = 4096,
     max_steps: Annotated[int, _how("Messages with calls per user turn, like the official tool.")] = 20,
@@ -82,8 +60,8 @@ def bfcl(
     concurrency: Annotated[int, _how("Rollouts at once.")] = 32,
     timeout: Annotated[float, _how("Seconds for one request.")] = 600.0,
     deadline: Annotated[float, _how("Seconds for one rollout.")] = 1800.0,
-    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE_URL,
-    out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).", show_default=False)] = None,
+    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE.env_url,
+    out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
     """Evaluate a model; exit code 1 if rollouts failed for reasons other than the policy."""
     with one_sentence("seal evaluate bfcl"):
@@ -121,12 +99,10 @@ def bfcl(
 @app.command()
 def export_bfcl(
     run_or_log: Annotated[Path, typer.Argument(metavar="RUN", help="A run, or one <step>.jsonl.")],
-    out: Annotated[Path, typer.Option(help="A folder, the official tool's BFCL_PROJECT_ROOT.")],
-    step: Annotated[
-        int | None, typer.Option(help="Of a run: this validation (default: the last).", show_default=False)
-    ] = None,
-    sample: Annotated[int, typer.Option(help="Which of several samples.")] = 0,
-    model: Annotated[str, typer.Option(help="A model that the official tool knows.")] = OFFICIAL_MODEL,
+    out: Annotated[Path, option("A folder, the official tool's BFCL_PROJECT_ROOT.")],
+    step: Annotated[int | None, option("Of a run: this validation (default: the last).")] = None,
+    sample: Annotated[int, option("Which of several samples.")] = 0,
+    model: Annotated[str, option("A model that the official tool knows.")] = OFFICIAL_MODEL,
 ) -> None:
     """Write a validation as the official tool's result files."""
     with one_sentence("seal evaluate export-bfcl"):
@@ -149,20 +125,16 @@ def export_bfcl(
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
-    from seal.errors import LaunchError
     from seal.evaluation.endpoint import EndpointRefused
     from seal.rollout.env_client import EnvironmentFault
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    errors = Console(stderr=True, soft_wrap=True)
     try:
-        yield
-    except (ValueError, OSError, LaunchError, EndpointRefused, EnvironmentFault) as error:
-        errors.print(f"{command}: {error}", markup=False)
-        raise typer.Exit(REFUSED) from None
+        with refusing(command, EndpointRefused, EnvironmentFault):
+            yield
     except KeyboardInterrupt:
-        errors.print("Interrupted; the same command resumes.")
-        raise typer.Exit(INTERRUPTED) from None
+        typer.echo("Interrupted; the same command resumes.", err=True)
+        raise typer.Exit(exits.INTERRUPTED) from None
 
 
 def select(split: str, **filters: Any) -> tuple[TaskRow, ...]:
@@ -177,13 +149,7 @@ def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
     """Run an evaluation under a progress bar."""
     from seal.evaluation.benchmark import evaluate
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     passed = failed = 0
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
@@ -197,9 +163,8 @@ def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
             nonlocal passed, failed
             passed += bool(record.score)
             failed += record.infra is not None
-            progress.update(
-                bar, advance=1, description=f"{title}: {passed} passed" + (f", {failed} failed" if failed else "")
-            )
+            lost = f", {failed} failed" if failed else ""
+            progress.update(bar, advance=1, description=f"{title}: {passed} passed{lost}")
 
         return evaluate(evaluation, on_start, on_rollout)
 

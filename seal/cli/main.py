@@ -4,13 +4,10 @@ A module `seal.cli.NAME` has an `app`, a typer.Typer without completion of its o
 command, or several as a group. Exit code 2: the command line cannot be read.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from dotenv import load_dotenv
@@ -21,8 +18,7 @@ from seal import __version__, exits
 from seal.paths import HOME
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """How the help lists a command: its section and one sentence."""
 
     section: str
@@ -108,7 +104,3 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
 def main() -> int:
     """The entry point of the script `seal`."""
     return execute(typer.main.get_command(app), sys.argv[1:], "seal")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

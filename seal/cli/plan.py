@@ -1,7 +1,5 @@
 """`seal plan RECIPE [key=value ...]`."""
 
-from __future__ import annotations
-
 import typer
 
 from seal.cli.train import Arguments, Conf, console, split

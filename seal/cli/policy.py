@@ -5,13 +5,9 @@ seal policy make --out big --size 100m --device cuda --tokens 20e6 --variants ba
 seal policy measure --policy data/quickstart_policy --turns 1 --samples 16
 """
 
-from __future__ import annotations
-
 import json
-import logging
 import os
 import sys
-from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +17,8 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from seal.cli.evaluate import FAILED, one_sentence, option, play, select
+from seal.cli.commands import option
+from seal.cli.evaluate import FAILED, one_sentence, play, select
 
 SIDES = {"train": "train", "evaluation": "eval"}
 LONGEST_MESSAGE = 128
@@ -29,23 +26,22 @@ MOST_MESSAGES = 10
 CONCURRENCY = 128
 
 app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True, add_completion=False)
-_network = partial(option, "Network")
-_data = partial(option, "Data (training scenarios only)")
-_training = partial(option, "Warm start")
+_network = partial(option, panel="Network")
+_data = partial(option, panel="Data (training scenarios only)")
+_training = partial(option, panel="Warm start")
 
 
 @app.command()
 def make(
-    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    out: Annotated[Path, option("Folder to write.")],
     seed: int = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads; one is best beside other work.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
+    device: Annotated[str, option("cpu or cuda.")] = "cpu",
     size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
     vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 2048,
     context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
     variants: Annotated[
-        str,
-        _data("Verified variants per task by category, as base=25,miss_func=8; a category left out is not used."),
+        str, _data("Verified variants per task by category, as base=25,miss_func=8; others are not used.")
     ] = "base=25",
     cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.5,
     slip_share: Annotated[float, _data("Share of those with a mistake.")] = 0.5,
@@ -59,6 +55,7 @@ def make(
     with one_sentence("seal policy make"):
         import torch
 
+        from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
         from seal.policy.corpus import CorpusSettings, read_variants
         from seal.policy.make import RECORD, Plan
         from seal.policy.make import make as make_policy
@@ -72,15 +69,9 @@ def make(
             size=size,
             vocab_size=vocab,
             context=context,
-            corpus=CorpusSettings(
-                variants=read_variants(variants),
-                cue_share=cue_share,
-                slip_share=slip_share,
-                first_turn_share=first_turn_share,
-            ),
-            training=WarmStartSettings(tokens=int(tokens), batch_tokens=batch_tokens, muon_lr=muon_lr, adam_lr=adam_lr),
+            corpus=CorpusSettings(TRAIN_SCENARIOS, read_variants(variants), cue_share, slip_share, first_turn_share),
+            training=WarmStartSettings(int(tokens), batch_tokens, muon_lr, adam_lr),
         )
-        logging.getLogger("seal.policy").setLevel(logging.INFO)
         console = Console()
         record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
     megabytes = (out / "model.safetensors").stat().st_size / 1e6
@@ -92,18 +83,18 @@ def make(
 
 @app.command()
 def measure(
-    policy: Annotated[Path, typer.Option(help="The folder that make wrote, or any like it.")],
-    turns: Annotated[int, typer.Option(help="First turns to play; 0 for whole tasks.")] = 1,
-    samples: Annotated[int, typer.Option(help="Rollouts per task at temperature 1.")] = 16,
-    category: Annotated[str, typer.Option(help="Category of the tasks.")] = "base",
+    policy: Annotated[Path, option("The folder that make wrote, or any like it.")],
+    turns: Annotated[int, option("First turns to play; 0 for whole tasks.")] = 1,
+    samples: Annotated[int, option("Rollouts per task at temperature 1.")] = 16,
+    category: Annotated[str, option("Category of the tasks.")] = "base",
     cues: Annotated[
         Literal["none", "empty", "all"],
-        typer.Option(help="none: plain episodes; empty, all: training episodes with no cue, with every cue."),
+        option("none: plain episodes; empty, all: training episodes with no cue, with every cue."),
     ] = "none",
-    sets: Annotated[str, typer.Option(help=f"Any of {', '.join(SIDES)}.")] = "train,evaluation",
+    sets: Annotated[str, option(f"Any of {', '.join(SIDES)}.")] = "train,evaluation",
     seed: int = 0,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Keep the logs in this folder, and resume from them.")] = None,
+    threads: Annotated[int, option("CPU threads.")] = 1,
+    out: Annotated[Path | None, option("Keep the logs in this folder, and resume from them.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also append the figures to this file.")] = None,
 ) -> None:
     """Sample how often a policy passes, greedily and at temperature 1; exit code 1 if rollouts failed."""
@@ -112,11 +103,12 @@ def measure(
         from seal.evaluation.benchmark import Evaluation
         from seal.evaluation.endpoint import Sampling
         from seal.evaluation.episode import EpisodeSettings
-        from seal.evaluation.serving import free_port, served_checkpoint
+        from seal.evaluation.serving import served_checkpoint
         from seal.evaluation.summary import informative, summarise
         from seal.evaluation.tables import console as wide_console
         from seal.evaluation.tables import summary_record, summary_table
         from seal.interface.cues import Omega, catalogue
+        from seal.net import free_port
         from seal.policy.dialogue import PROMPT_MODE
         from seal.records.validation import read_log
 
@@ -152,11 +144,8 @@ def measure(
                 failed += outcome.failed
                 log = read_log(outcome.log)
                 (row,) = informative(summarise(log))
-                passed: dict[str, set[bool]] = defaultdict(set)
-                for line in log.lines:
-                    if line.infra is None:
-                        passed[line.task_id].add(line.passed)
-                band = sum(len(found) == 2 for found in passed.values())
+                outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
+                band = sum((task, False) in outcomes for task, passed in outcomes if passed)
                 console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
                 console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
                 if json_file:

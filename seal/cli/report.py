@@ -1,7 +1,5 @@
 """`seal report`: what a run has shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

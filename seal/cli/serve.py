@@ -1,7 +1,5 @@
 """`seal serve`: the environment service, with the settings of its BFCL_* variables as options."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`seal settings`: what every key of `seal` and `env_service` means and may be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

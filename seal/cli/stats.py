@@ -1,7 +1,5 @@
 """`seal stats`: statistics of BFCL validation logs."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated

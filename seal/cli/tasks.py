@@ -1,7 +1,5 @@
 """`seal tasks`: synthesise, show and check tasks."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated

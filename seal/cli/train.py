@@ -1,7 +1,5 @@
 """`seal train RECIPE [key=value ...]`, which is `launcher.py --conf RECIPE -- key=value ...`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Rows of several sources in given proportions, spread evenly over the file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Parquet files of task rows, in verl's format; the same rows give the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,26 +9,16 @@ import pyarrow.parquet as pq
 from seal.data.rows import TaskRow
 from seal.files import json_hash, replacing
 
+TEXT, NUMBER = pa.string(), pa.int64()
+TASK = {"task_id": TEXT, "category": TEXT, "scenario": NUMBER, "split": TEXT, "turns": NUMBER}
 SCHEMA = pa.schema(
-    [
-        ("data_source", pa.string()),
-        ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
-        ("agent_name", pa.string()),
-        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
-        (
-            "extra_info",
-            pa.struct(
-                [
-                    ("index", pa.int64()),
-                    ("task_id", pa.string()),
-                    ("category", pa.string()),
-                    ("scenario", pa.int64()),
-                    ("split", pa.string()),
-                    ("turns", pa.int64()),
-                ]
-            ),
-        ),
-    ]
+    {
+        "data_source": TEXT,
+        "prompt": pa.list_(pa.struct({"role": TEXT, "content": TEXT})),
+        "agent_name": TEXT,
+        "reward_model": pa.struct({"style": TEXT, "ground_truth": TEXT}),
+        "extra_info": pa.struct({"index": NUMBER, **TASK}),
+    }
 )
 
 
@@ -61,10 +49,10 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
         )
     rows = []
     for number, extra in enumerate(table.column("extra_info").to_pylist()):
-        missing = {"task_id", "category", "scenario", "split", "turns"} - set(extra or {})
+        missing = TASK.keys() - set(extra or {})
         if missing:
             raise ValueError(f"{path}, row {number}: extra_info lacks {', '.join(sorted(missing))}: make it again.")
-        rows.append(TaskRow(extra["task_id"], extra["category"], extra["scenario"], extra["split"], extra["turns"]))
+        rows.append(TaskRow(**{name: extra[name] for name in TASK}))
     return tuple(rows)
 
 

@@ -5,8 +5,6 @@ made on each machine (``install.sh`` calls this). The JSON files are part of the
 repository, so that a changed package or split does not go unnoticed.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from importlib.metadata import version
@@ -104,7 +102,13 @@ def check(out: Path | str) -> list[str]:
     for name, facts in made["splits"].items():
         if recorded["splits"].get(name) != facts:
             problems.append(f"The split {name} differs from the one that {out / MANIFEST} records: run prepare again.")
-    problems += _catalog_problems()
+    counts = Counter(parse_task_id(task)[0] for task in load_tasks())
+    for category in CATEGORIES:
+        if counts[category] != 200:
+            problems.append(
+                f"The installed package has {counts[category]} multi-turn tasks in {category} instead of 200: "
+                "install the pinned bfcl-eval."
+            )
     sides = {}
     for key, file in FILES.items():
         try:
@@ -141,16 +145,6 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: restore it from the repository.")
     return value
-
-
-def _catalog_problems() -> list[str]:
-    counts = Counter(parse_task_id(task)[0] for task in load_tasks())
-    return [
-        f"The installed package has {counts[category]} multi-turn tasks in {category} instead of 200: "
-        "install the pinned bfcl-eval."
-        for category in CATEGORIES
-        if counts[category] != 200
-    ]
 
 
 def _changed(out: Path, recorded: dict[str, str], made: dict[str, str]) -> str:

@@ -4,10 +4,8 @@ The environment service makes the prompt that the policy sees from the task id,
 so the row's own prompt holds only the id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
@@ -38,14 +36,7 @@ class TaskRow:
             "prompt": [{"role": "user", "content": self.task_id}],
             "agent_name": AGENT_NAME,
             "reward_model": {"style": "rule", "ground_truth": ""},
-            "extra_info": {
-                "index": index,
-                "task_id": self.task_id,
-                "category": self.category,
-                "scenario": self.scenario,
-                "split": self.split,
-                "turns": self.turns,
-            },
+            "extra_info": {"index": index, **asdict(self)},
         }
 
 

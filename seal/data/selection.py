@@ -4,8 +4,6 @@ Filters narrow the tasks of one side of one split; ``prefix_turns`` turns each
 into tasks of its first user turns. Every filter that leaves nothing says so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

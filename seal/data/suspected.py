@@ -4,29 +4,39 @@
 Figures are printed with and without them; nothing else treats them differently.
 """
 
-from __future__ import annotations
-
-import json
-from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
 from env_service.environments.bfcl.splits import parse_task_id
+from seal.paths import HOME
 
-DEFAULT_PATH = Path(__file__).resolve().parents[2] / "data" / "suspected_items.json"
+DEFAULT_PATH = HOME / "data" / "suspected_items.json"
 
 
-@dataclass(frozen=True)
-class SuspectedItem:
+class SuspectedItem(BaseModel):
     """One item, why it is suspected, and where it was reported; turn (from 0) is the one at fault."""
+
+    model_config = ConfigDict(frozen=True)
 
     task_id: str
     turn: int
     reason: str
     link: str | None = None
 
+    @field_validator("task_id")
+    @classmethod
+    def _names_a_task(cls, task_id: str) -> str:
+        parse_task_id(task_id)
+        return task_id
+
     def concerns(self, prefix: int) -> bool:
         """Whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
         return prefix < 0 or prefix > self.turn
+
+
+class _Items(BaseModel):
+    items: tuple[SuspectedItem, ...]
 
 
 def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]:
@@ -35,14 +45,8 @@ def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]
     if not path.is_file():
         raise ValueError(f"{path} does not exist: name a file like data/suspected_items.json.")
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["items"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not an object with a list 'items' ({error!r}).") from error
-    items = []
-    for number, entry in enumerate(entries):
-        try:
-            items.append(SuspectedItem(entry["task_id"], int(entry["turn"]), entry["reason"], entry.get("link")))
-            parse_task_id(entry["task_id"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}, item {number}: needs task_id, turn and reason ({error}).") from error
-    return tuple(items)
+        return _Items.model_validate_json(path.read_bytes()).items
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path} is not a list of suspected items ({place}: {first['msg']}).") from error

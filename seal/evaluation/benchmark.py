@@ -7,28 +7,24 @@ policy, and nothing else. A restart of the service costs nothing: episodes are
 rebuilt, as in training.
 """
 
-from __future__ import annotations
-
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seal.data.rows import TaskRow
 from seal.evaluation.endpoint import ChatEndpoint, Sampling
 from seal.evaluation.episode import STEP, EpisodeSettings, play
 from seal.evaluation.journal import Journal
 from seal.evaluation.serving import environment_service, keep_running, served_checkpoint
-from seal.files import json_hash, write_text
+from seal.files import json_hash, write_jsonl
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import EnvironmentClient
 from seal.rollout.services import Services
 from seal.service import Service
 
-SERVICE_URL = "http://127.0.0.1:8082"
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
 """How long an episode waits for its service to answer again."""
@@ -47,13 +43,13 @@ class Evaluation:
     rows: Sequence[TaskRow]
     model: str
     out: Path
+    env_url: str
     base_url: str | None = None
     checkpoint: Path | None = None
     serve_args: str = ""
     samples: int = 1
     sampling: Sampling = field(default_factory=Sampling)
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
-    env_url: str = SERVICE_URL
     concurrency: int = 32
     timeout_s: float = 600.0
 
@@ -68,9 +64,7 @@ class Evaluation:
         return {
             "model": self.model if self.base_url else str(self.checkpoint.resolve()),
             "prompt_mode": self.episode.prompt_mode,
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
-            "max_tokens": self.sampling.max_tokens,
+            **asdict(self.sampling),
             "max_steps": self.episode.max_steps,
             "seed": self.episode.seed,
             "samples": self.samples,
@@ -82,8 +76,7 @@ class Evaluation:
         }
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The log of an evaluation, and how many rollouts were played now, kept from before, and failed."""
 
     log: Path
@@ -93,9 +86,7 @@ class Outcome:
 
 
 def evaluate(
-    evaluation: Evaluation,
-    on_start: Callable[[Journal], None],
-    on_rollout: Callable[[TrajectoryRecord], None],
+    evaluation: Evaluation, on_start: Callable[[Journal], None], on_rollout: Callable[[TrajectoryRecord], None]
 ) -> Outcome:
     """Start what is not running yet, play every row `samples` times, and write the log.
 
@@ -122,7 +113,7 @@ def evaluate(
         asyncio.run(_play_all(evaluation, base_url, queue, service, on_record))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
     log = out / "validation_log" / f"{STEP}.jsonl"
-    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in ordered), log)
+    write_jsonl(ordered, log)
     failed = sum(line.get("infra") is not None for line in ordered)
     return Outcome(log, len(queue), len(wanted) - len(queue), failed)
 

@@ -1,10 +1,9 @@
 """Paired differences between runs, groups of seeds, or two steps of one run."""
 
-from __future__ import annotations
-
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import pandas as pd
 
 from seal.evaluation.statistics import PairedDifference, paired_difference
 from seal.evaluation.summary import AVERAGE, Task
@@ -12,8 +11,7 @@ from seal.records.source import ALL_CATEGORIES, averaged, data_source
 from seal.records.trajectory import TrajectoryRecord
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """One side of a comparison: its name and the lines of each run (or seed) in it."""
 
     name: str
@@ -25,8 +23,7 @@ class Side:
         return tuple(line for run in self.runs for line in run)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The difference b - a in one category or over all; unpaired counts tasks that only one side has."""
 
     a: str
@@ -84,7 +81,4 @@ def _compare(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[Tr
 
 def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Each task's mean over its samples and seeds."""
-    by_task: dict[str, list[float]] = defaultdict(list)
-    for task, value in values:
-        by_task[task].append(value)
-    return {task: sum(each) / len(each) for task, each in by_task.items()}
+    return pd.DataFrame(values, columns=["task", "value"]).groupby("task")["value"].mean().to_dict()

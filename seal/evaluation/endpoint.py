@@ -6,11 +6,10 @@ are never passed as such, so the endpoint must not parse tool calls itself. The
 wrong key, an unknown model) ends the evaluation at once.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from openai import (
     NOT_GIVEN,
@@ -25,8 +24,6 @@ from openai.types.chat import ChatCompletion
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""
-NO_KEY = "none"
-"""What a local server without a key is sent."""
 
 
 class EndpointFault(RuntimeError):
@@ -54,8 +51,7 @@ class Sampling:
     max_tokens: int = 4096
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """One assistant message; truncated if a length limit cut it. tokens is the endpoint's own count, or 0."""
 
     text: str
@@ -70,10 +66,9 @@ class ChatEndpoint:
         self._url = base_url.rstrip("/")
         self._model = model
         self._sampling = sampling
-        key = os.environ.get("OPENAI_API_KEY") or NO_KEY
         self._client = AsyncOpenAI(
             base_url=self._url,
-            api_key=key,
+            api_key=os.environ.get("OPENAI_API_KEY") or "none",  # a local server needs none
             timeout=timeout_s,
             max_retries=attempts - 1,
             http_client=DefaultAsyncHttpxClient(trust_env=False),  # no proxy, like the service's client

@@ -1,7 +1,5 @@
 """One task of the benchmark, played by an endpoint against the environment service."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Whether a run validates on what it trains on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The finished rollouts of an evaluation, written as they finish, so that it resumes after an interruption."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seal.files import write_json
-from seal.jsonl import BadLine, read_jsonl
+from seal.jsonl import read_records
 from seal.records.source import parse_data_source
 
 JOURNAL = "journal.jsonl"
@@ -36,21 +34,13 @@ class Journal:
         else:
             write_json(dict(settings), known)
         self._path = folder / JOURNAL
-        self.lines: dict[Key, dict[str, Any]] = {}
-        self._recover()
-
-    def _recover(self) -> None:
-        """Read the lines; cut off a half-written last one, whose rollout will be played again."""
-        if not self._path.is_file():
-            return
-        raw = self._path.read_bytes()
-        whole = raw[: raw.rfind(b"\n") + 1]
-        if len(whole) != len(raw):
-            os.truncate(self._path, len(whole))
-        for line in read_jsonl(self._path):
-            if isinstance(line, BadLine):
-                raise ValueError(f"The journal is damaged: {line}")
-            self.lines[_key(line.value)] = dict(line.value)
+        self._path.touch()
+        # A half-written last line is cut off: its rollout will be played again.
+        os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
+        lines, bad = read_records(self._path, dict)
+        if bad:
+            raise ValueError(f"The journal is damaged: {bad[0]}")
+        self.lines: dict[Key, dict[str, Any]] = {_key(line): line for line in lines}
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append one finished rollout."""

@@ -1,7 +1,5 @@
 """Curves of validation results over training steps, as PNG or as one HTML page."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,17 +34,10 @@ def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None
         steps = [row.step for row in line]
         colour = COLOURS[name.partition("@")[0]]
         average = line[0].is_average
-        axes.plot(
-            steps,
-            [100 * rate.rate for rate in rates],
-            color=colour,
-            linewidth=2.4 if average else 1.3,
-            marker="o",
-            markersize=4 if average else 3,
-            linestyle="--" if line[0].prefix > 0 and len({row.prefix for row in chosen}) > 1 else "-",
-            label=name.replace("_", " "),
-            zorder=3 if average else 2,
-        )
+        style = {"linewidth": 2.4, "markersize": 4, "zorder": 3} if average else {"linewidth": 1.3, "markersize": 3}
+        style["linestyle"] = "--" if line[0].prefix > 0 and len({row.prefix for row in chosen}) > 1 else "-"
+        shares = [100 * rate.rate for rate in rates]
+        axes.plot(steps, shares, color=colour, marker="o", label=name.replace("_", " "), **style)
         if average or len({row.name for row in chosen}) == 1:
             low, high = [100 * rate.low for rate in rates], [100 * rate.high for rate in rates]
             if len(steps) > 1:

@@ -1,7 +1,5 @@
 """The processes that an evaluation starts: the environment service, and vLLM for a checkpoint."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shlex
@@ -15,7 +13,7 @@ from pathlib import Path
 from seal.net import free_port
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
-from seal.service import Service, last_line, require_service
+from seal.service import Service, last_output, require_service
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
         deadline = time.monotonic() + MODEL_DEADLINE_S
         while not is_healthy(f"http://127.0.0.1:{port}/health"):
             if process.poll() is not None:
-                raise ValueError(f"vLLM ended with code {process.returncode}: {last_line(log)} (log: {log})")
+                raise ValueError(f"vLLM ended with code {process.returncode}: {last_output(log)} (log: {log})")
             if time.monotonic() > deadline:
                 raise ValueError(f"vLLM was not ready within {MODEL_DEADLINE_S:.0f} s; see {log}.")
             time.sleep(POLL_S)

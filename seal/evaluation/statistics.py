@@ -6,12 +6,11 @@ interval and test here therefore counts by cluster (the scenario); with one
 observation per cluster it is the textbook one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,8 +20,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """`numerator` of `denominator` succeeded: 1 or 0 of 1 for a task, k of n for its turns."""
 
     cluster: Hashable
@@ -30,8 +28,7 @@ class Observation:
     denominator: float = 1.0
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A rate with its Wilson interval; effective_n independent observations would give the same interval."""
 
     rate: float

@@ -4,20 +4,17 @@ One run: rates by step and category with intervals, label shares, with and
 without the suspected items. Several runs: paired differences on the same tasks.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.data.parquet import read_rows
 from seal.data.suspected import SuspectedItem
-from seal.evaluation.comparison import Comparison, Side, compare
+from seal.evaluation.comparison import Side, compare
 from seal.evaluation.heldout import not_held_out
 from seal.evaluation.summary import Summary, Task, missing_tasks, summarise, suspected_tasks
 from seal.evaluation.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
@@ -35,8 +32,7 @@ ABOUT_COMPARISONS = (
 )
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(NamedTuple):
     """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
 
     kind names the records in files: summaries or comparisons.
@@ -70,6 +66,7 @@ def summarise_run(
     ValueError if there is nothing to read, or no such step.
     """
     log = read_validation_dir(folder)
+    run = folder.parent if folder.name == RunFolder(folder).validations.name else folder
     if step is not None:
         log = Log(log.at(step), log.bad)
     suspected = suspected_tasks(log.lines, items)
@@ -87,7 +84,7 @@ def summarise_run(
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
-        warning=not_held_out(_run_of(folder), log.lines),
+        warning=not_held_out(run, log.lines),
     )
 
 
@@ -115,7 +112,8 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
             averages = [row for row in less if row.is_average]
             tables.append(comparison_table(averages, f"the same without {len(suspected)} suspected items"))
             records += [comparison_record(row, "without") for row in less]
-        tables += _unpaired(rows)
+        unpaired = rows[-1].unpaired
+        tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
     return Findings(
         kind="comparisons",
@@ -167,11 +165,6 @@ def _require_comparable(a: Side, b: Side) -> None:
             )
 
 
-def _unpaired(rows: Sequence[Comparison]) -> list[str]:
-    unpaired = rows[-1].unpaired
-    return [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
-
-
 def _seeds(side: Side) -> str:
     scored = [[line.passed for line in run if line.infra is None] for run in side.runs]
     means = [100 * sum(run) / len(run) for run in scored if run]
@@ -180,11 +173,6 @@ def _seeds(side: Side) -> str:
         f"{side.name}: pass rate by run {', '.join(f'{mean:.1f}' for mean in means)}{deviation}; intervals and "
         "p-values cover the choice of tasks, not of seeds."
     )
-
-
-def _run_of(folder: Path) -> Path:
-    """The run that a folder of validation logs belongs to."""
-    return folder.parent if folder.name == RunFolder(folder).validations.name else folder
 
 
 def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:

@@ -1,10 +1,8 @@
 """What a validation log says: rates by step and category, label shares, missing tasks."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from seal.data.suspected import SuspectedItem
 from seal.evaluation.statistics import Estimate, Observation, estimate, pass_at_k
@@ -18,8 +16,7 @@ Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out the lines whose rollout failed for reasons other than the

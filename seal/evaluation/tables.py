@@ -1,7 +1,5 @@
 """Tables for people (rich) and for programs (CSV, JSON) of summaries and comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any

@@ -4,24 +4,27 @@
 one only for the run. A joined cluster is left running.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from seal.errors import LaunchError
 from seal.paths import HOME
+from seal.text import last_line
+from seal.training.cluster import QUEUE_CONTROLLER, QUEUE_NAMESPACE
 
 KEY = "ray_kwargs.ray_init.address"
 AUTHENTICATION = "RAY_AUTH_MODE"
 CLUSTER_DEADLINE_S = 60.0
 TORCH_DEADLINE_S = 600
 FLASH_ATTN_DEADLINE_S = 120
+TIMED_OUT = 124
+NO_OUTPUT = "no output"
+FIX = f"start one with `ray start --head`, correct {KEY} or RAY_ADDRESS, or set {KEY}=local."
 TORCH_FACTS = """
 import json, torch
 gpus = range(torch.cuda.device_count()) if torch.version.cuda else ()
@@ -30,8 +33,7 @@ print(json.dumps({"cuda": torch.version.cuda, "gpus": [[p.name, p.total_memory] 
 """
 
 
-@dataclass(frozen=True)
-class Torch:
+class Torch(NamedTuple):
     """What torch reports: the CUDA it was built for, and (name, bytes) of each GPU. problem: why it cannot report."""
 
     cuda: str | None = None
@@ -39,11 +41,11 @@ class Torch:
     problem: str = ""
 
     @classmethod
-    def probe(cls) -> Torch:
+    def probe(cls) -> Self:
         """Ask torch in a process of its own: a damaged installation can end the one that imports it."""
         done = run_python("-W", "ignore", "-c", TORCH_FACTS, timeout=TORCH_DEADLINE_S)
         if done.returncode != 0:
-            return cls(problem=last_line(done.stderr))
+            return cls(problem=last_line(done.stderr, NO_OUTPUT))
         facts = json.loads(done.stdout.splitlines()[-1])
         return cls(cuda=facts["cuda"], gpus=tuple((name, size) for name, size in facts["gpus"]))
 
@@ -52,25 +54,20 @@ def flash_attn_problem() -> str | None:
     """Why flash-attn cannot be used, as a sentence; None if it imports (in a process of its own, like torch)."""
     modules = "import flash_attn, flash_attn.bert_padding, flash_attn_2_cuda"
     done = run_python("-c", modules, timeout=FLASH_ATTN_DEADLINE_S)
-    return f"flash-attn cannot be imported ({last_line(done.stderr)})." if done.returncode else None
+    return f"flash-attn cannot be imported ({last_line(done.stderr, NO_OUTPUT)})." if done.returncode else None
 
 
-def run_python(*arguments: str, timeout: float) -> subprocess.CompletedProcess:
-    """Run this interpreter in the repository; exit code 1 and a sentence on stderr if it exceeds `timeout` seconds."""
+def run_python(*arguments: str, timeout: float, **env: str) -> subprocess.CompletedProcess:
+    """Run this interpreter in the repository with `env` added; its code is TIMED_OUT after `timeout` seconds."""
     command = [sys.executable, *arguments]
+    options = {"cwd": HOME, "env": {**os.environ, **env}, "capture_output": True, "text": True, "timeout": timeout}
     try:
-        return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=timeout, check=False)
+        return subprocess.run(command, check=False, **options)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {timeout:.0f} s")
+        return subprocess.CompletedProcess(command, TIMED_OUT, "", f"no answer within {timeout:.0f} s")
 
 
-def last_line(text: str) -> str:
-    """The last line of a process's output, or a note that there is none."""
-    return (text.strip().splitlines() or ["no output"])[-1]
-
-
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One machine of a cluster: its address and the processors and GPUs that Ray counts there."""
 
     ip: str
@@ -78,8 +75,7 @@ class Node:
     gpus: float
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(NamedTuple):
     """A Ray cluster and how to join it.
 
     in_use: another run is using it (verl keeps one queue of trajectories per
@@ -110,40 +106,15 @@ def inspect_cluster(address: str) -> Cluster:
         )
     reasons = []
     for mode in authentication_modes():
-        try:
-            found = _ask(address, mode)
-        except subprocess.TimeoutExpired as error:
-            raise LaunchError(
-                f"No Ray cluster answered at {address} within {CLUSTER_DEADLINE_S:.0f} s: {_fix()}"
-            ) from error
-        except _NotJoined as error:
-            reasons.append(f"{AUTHENTICATION}={mode}: {error}")
-        else:
-            return Cluster(tuple(Node(**node) for node in found["nodes"]), found["in_use"], mode)
-    raise LaunchError(f"No Ray cluster can be joined at {address} ({'; '.join(reasons)}): {_fix()}")
-
-
-class _NotJoined(Exception):
-    """A process could not join; the message is the last line that it wrote."""
-
-
-def _ask(address: str, mode: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-m", "seal.launch.devices", address],
-        cwd=HOME,
-        env={**os.environ, AUTHENTICATION: mode},
-        capture_output=True,
-        text=True,
-        timeout=CLUSTER_DEADLINE_S,
-        check=False,
-    )
-    if done.returncode:
-        raise _NotJoined(last_line(done.stderr).rstrip("."))
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def _fix() -> str:
-    return f"start one with `ray start --head`, correct {KEY} or RAY_ADDRESS, or set {KEY}=local."
+        module = ("-m", "seal.launch.devices", address)
+        done = run_python(*module, timeout=CLUSTER_DEADLINE_S, **{AUTHENTICATION: mode})
+        if done.returncode == 0:
+            found = json.loads(done.stdout.splitlines()[-1])
+            return Cluster(tuple(Node(*node) for node in found["nodes"]), found["in_use"], mode)
+        if done.returncode == TIMED_OUT:
+            raise LaunchError(f"No Ray cluster answered at {address} within {CLUSTER_DEADLINE_S:.0f} s: {FIX}")
+        reasons.append(f"{AUTHENTICATION}={mode}: {last_line(done.stderr, NO_OUTPUT).rstrip('.')}")
+    raise LaunchError(f"No Ray cluster can be joined at {address} ({'; '.join(reasons)}): {FIX}")
 
 
 def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -179,11 +150,11 @@ def main() -> int:
         if node["Alive"]
     ]
     try:
-        ray.get_actor("TransferQueueController", namespace="transfer_queue")
+        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
         in_use = True
     except ValueError:
         in_use = False
-    sys.stdout.write(json.dumps({"nodes": [asdict(node) for node in nodes], "in_use": in_use}) + "\n")
+    sys.stdout.write(json.dumps({"nodes": nodes, "in_use": in_use}) + "\n")
     return 0
 
 

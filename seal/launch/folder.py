@@ -1,7 +1,5 @@
 """An experiment folder: which launcher works in it, and where a run in it starts (anew, or from a checkpoint)."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -18,6 +16,7 @@ from omegaconf import DictConfig
 from seal import exits
 from seal.errors import LaunchError
 from seal.paths import HOME
+from seal.records.folder import RunFolder
 from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
 
 LOCK_FILE = "launcher.lock"
@@ -36,9 +35,8 @@ def locked(run_dir: Path) -> Iterator[int]:
         run_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise LaunchError(
-            f"{path} cannot be written ({error.strerror}): set seal.run_dir to another folder."
-        ) from error
+        reason = f"{path} cannot be written ({error.strerror})"
+        raise LaunchError(f"{reason}: set seal.run_dir to another folder.") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +93,7 @@ def find_start(config: DictConfig, mode: str, last: int) -> Start:
     checkpoints = HOME / config.trainer.default_local_dir
     run_dir = HOME / config.seal.run_dir
     if mode == "never":
-        if last_step(checkpoints) is not None or (run_dir / "seal_log" / "steps.jsonl").exists():
+        if last_step(checkpoints) is not None or RunFolder(run_dir).steps.exists():
             raise LaunchError(
                 f"{run_dir} already holds a run: remove it, set another trainer.experiment_name, or resume it with "
                 "--resume auto."
@@ -134,7 +132,7 @@ def _continued(config: DictConfig, step: int, last: int, notice: str, settings: 
     trainer = config.trainer
     ended = step >= last
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
-    lacking = due and not (HOME / config.seal.run_dir / "validation_log" / f"{step}.jsonl").exists()
+    lacking = due and not (RunFolder(HOME / config.seal.run_dir).validations / f"{step}.jsonl").exists()
     if trainer.val_only:
         return Start(step, notice=notice, settings=settings)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}

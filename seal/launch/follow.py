@@ -1,37 +1,37 @@
 """The training process from start to end: one line per step, Ctrl-C and SIGTERM, and the reason when it fails."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from seal import exits
 from seal.errors import LaunchError
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
 from seal.paths import HOME
 from seal.processes import start, stop_tree
+from seal.records.folder import RunFolder
+from seal.records.step import StepRecord
 from seal.service import Service
 from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
 from seal.training.stop import StopRequest
 
 POLL_S = 0.5
+ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
 STAGES = {
-    "validate": "validation: the trainer waits for the agent-loop workers, which wait for the rollout engine or the "
-    "environment service",
-    "train": "rollouts: the trainer waits for the agent-loop workers, which wait for the rollout engine or the "
-    "environment service",
+    "validate": f"validation: {ROLLOUT}",
+    "train": f"rollouts: {ROLLOUT}",
     "update": "log-probs and update: the trainer waits for the training workers",
     "save": "saving a checkpoint: the trainer waits for the training workers, which wait for the disk",
     "sync": "the weight sync: the training workers wait for the rollout engine to take the new weights",
@@ -41,23 +41,29 @@ EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Failure|Exc
 SHOWN_LABELS = 3
 
 
+def tell(console: Console, text: str) -> None:
+    """Print a sentence on one line."""
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 class JsonlTail:
     """The lines appended to a JSONL file since the last call."""
 
     def __init__(self, path: Path):
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = _size(path)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            chunk = file.read()
-        end = chunk.rfind(b"\n") + 1
-        self._offset += end
-        for line in chunk[:end].splitlines():
-            yield json.loads(line)
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                lines, newline, _ = file.read().rpartition(b"\n")
+            self._offset += len(lines) + len(newline)
+            yield from map(json.loads, lines.splitlines())
 
 
 class Deadline:
@@ -92,11 +98,9 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
 
     Raises LaunchError if no stage begins and no step ends for `deadline_s` seconds.
     """
-    stages = JsonlTail(run_dir / "seal_log" / "stages.jsonl")
-    steps = JsonlTail(run_dir / "seal_log" / "steps.jsonl")
-    deadline = Deadline(deadline_s)
-    description = TextColumn("{task.description}")
-    columns = (SpinnerColumn(), description, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    folder = RunFolder(run_dir)
+    stages, steps, deadline = JsonlTail(folder.stages), JsonlTail(folder.steps), Deadline(deadline_s)
+    columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting Ray, the trainer and the rollout engine", total=None)
         ended = False
@@ -109,10 +113,10 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
                 else:
                     description = f"step {stage['step']}: {stage['stage']}"
                     progress.update(bar, description=description, total=stage["of"], completed=stage["step"] - 1)
-            for step in steps:
+            for step in map(StepRecord.from_line, steps):
                 deadline.restart()
                 console.print(step_line(step), highlight=False)
-                progress.update(bar, completed=step["step"])
+                progress.update(bar, completed=step.step)
             if ended:
                 return
             ended = not running()
@@ -121,21 +125,19 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
             time.sleep(POLL_S)
 
 
-def step_line(step: Mapping[str, Any]) -> str:
+def step_line(step: StepRecord) -> str:
     """One step for the console: reward, groups with signal, commonest labels, w, cues and seconds."""
-    shares = sorted(step["label_shares"].items(), key=lambda item: -item[1])[:SHOWN_LABELS]
+    shares = sorted(step.label_shares.items(), key=lambda item: -item[1])[:SHOWN_LABELS]
     labels = " ".join(f"{label} {share:.0%}" for label, share in shares)
-    reward = "-" if step["reward_mean"] is None else f"{step['reward_mean']:.3f}"
-    weight = f"w {step['w']['mean']:.2f}" if step["w"] else "w -"
-    cues = f"cues {len(step['omega']['cues'])}" if step["omega"] else "no Omega"
-    seconds = step["seconds"]
-    stages = " ".join(
-        f"{name} {seconds[key]:.0f}" for name, key in (("gen", "gen"), ("update", "update_actor")) if key in seconds
-    )
-    lost = f" [red]infra {sum(step['infra'].values())}[/red]" if step["infra"] else ""
+    reward = "-" if step.reward_mean is None else f"{step.reward_mean:.3f}"
+    weight = f"w {step.w.mean:.2f}" if step.w else "w -"
+    cues = f"cues {len(step.cues)}" if step.omega else "no Omega"
+    named = {"gen": step.seconds.get("gen"), "update": step.seconds.get("update_actor")}
+    stages = " ".join(f"{name} {seconds:.0f}" for name, seconds in named.items() if seconds is not None)
+    lost = f" [red]infra {sum(step.infra.values())}[/red]" if step.infra else ""
     return (
-        f"step {step['step']:>4}  reward {reward}  {step['groups_with_spread']} groups with signal  {labels}  "
-        f"{weight}  {cues}  {seconds.get('step', 0):.0f} s ({stages}){lost}"
+        f"step {step.step:>4}  reward {reward}  {step.groups_with_spread} groups with signal  {labels}  {weight}  "
+        f"{cues}  {step.total_seconds:.0f} s ({stages}){lost}"
     )
 
 
@@ -157,23 +159,20 @@ class Interrupt:
     """How the launcher answers Ctrl-C and SIGTERM.
 
     The first one asks the trainer to save and end, a second Ctrl-C ends everything
-    at once. Before `defer` is called, and after the grace, a signal raises
+    at once. Before `deferred` is set, and after the grace, a signal raises
     KeyboardInterrupt wherever the launcher is, and it cleans up.
     """
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self._deferred = False
+        self.deferred = False
+        """Whether there is a training process that can save."""
         self._deadline: float | None = None
 
     def install(self) -> None:
         """Take over both signals."""
         signal.signal(signal.SIGINT, self._handle)
         signal.signal(signal.SIGTERM, self._handle)
-
-    def defer(self) -> None:
-        """From now on there is a training process that can save."""
-        self._deferred = True
 
     @property
     def exit_code(self) -> int:
@@ -194,13 +193,12 @@ class Interrupt:
             tell(f"no checkpoint was saved within seal.stop_grace_s={grace_s:.0f} s")
             raise KeyboardInterrupt
 
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        del frame
+    def _handle(self, signum: int, _frame: FrameType | None) -> None:
         first = self.signum is None
         if first:
             self.signum = signum
         # A scheduler may send SIGTERM to every process of a job, and more than once.
-        if not self._deferred or (not first and signum == signal.SIGINT):
+        if not self.deferred or (not first and signum == signal.SIGINT):
             raise KeyboardInterrupt
 
 
@@ -213,11 +211,11 @@ def train(
     lock, which the process holds too. Raises LaunchError if the process fails and
     KeyboardInterrupt if it was interrupted.
     """
-    run_dir = HOME / config.seal.run_dir
-    log, stages = run_dir / "train.log", run_dir / "seal_log" / "stages.jsonl"
+    folder = RunFolder(HOME / config.seal.run_dir)
+    log = folder.train_log
     log.unlink(missing_ok=True)
-    before = stages.stat().st_size if stages.exists() else 0
-    request = StopRequest(run_dir)
+    before = _size(folder.stages)
+    request = StopRequest(folder.path)
     request.withdraw()
     environment = {key: str(value) for key, value in config.seal.process_env.items()}
     if uses_existing_cluster(config):
@@ -226,24 +224,21 @@ def train(
     command = [sys.executable, "-m", "seal.training.main", str(resolved)]
     trainer = start(command, log=log, cwd=HOME, env=environment, keep=[lock])
 
-    def tell(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
-
     def running() -> bool:
-        training = stages.exists() and stages.stat().st_size > before
-        interrupt.forward(request, config.seal.stop_grace_s, training, tell)
+        training = _size(folder.stages) > before
+        interrupt.forward(request, config.seal.stop_grace_s, training, partial(tell, console))
         if notice := service.ensure_running():
-            tell(f"[yellow]warning:[/yellow] {notice}")
+            tell(console, f"[yellow]warning:[/yellow] {notice}")
         return trainer.poll() is None
 
     try:
-        interrupt.defer()
-        follow(run_dir, log, running, deadline_s=config.seal.step_deadline_s, console=console)
+        interrupt.deferred = True
+        follow(folder.path, log, running, deadline_s=config.seal.step_deadline_s, console=console)
     finally:
         stop_tree(trainer, grace_s=20)
         request.withdraw()
     if trainer.returncode == exits.STOPPED:
-        tell(failure_reason(log))
+        tell(console, failure_reason(log))
         raise KeyboardInterrupt
     if trainer.returncode != exits.FINISHED:
         raise _ending(trainer.returncode, log)

@@ -5,17 +5,17 @@ not divide, and budgets that contradict each other, are refused here in one sent
 the launcher's checks, `seal plan` and the tests share it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
+
+from seal.errors import LaunchError
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-class PlanError(ValueError):
+class PlanError(LaunchError):
     """A step that cannot be divided as the recipe says; the text names the keys and the fix."""
 
 
@@ -59,35 +59,26 @@ class StepPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """The plan for people: what, and how much of it."""
-        micro = (
-            f"of {self.rows_per_micro_batch} rows: {self.most_micro_batches} on each rank"
-            if self.packed is None
-            else f"of {self.packed:,} tokens: at most {self.most_micro_batches} on each rank"
-        )
+        size = f"{self.packed:,} tokens: at most" if self.packed else f"{self.rows_per_micro_batch} rows:"
         waiting = "" if self.in_flight == self.rows else f" of {self.rows}"
-        per_engine = -(-self.in_flight // self.engines)
+        each = f"{-(-self.in_flight // self.engines)} per engine, which runs {self.engine_slots} at a time"
+        cut = ""
+        if self.packed is not None and self.longest == self.packed < min(self.prompt + self.response, self.model):
+            cut = f" (cut there by {_ACTOR}.ppo_max_token_len_per_gpu)"
         return [
             ("trajectories", f"{self.prompts} prompts x {self.samples} samples = {self.rows}"),
             ("devices", f"{self.devices}: {self.ranks} data-parallel ranks, {self.engines} rollout engines"),
-            (
-                "in flight",
-                f"{self.in_flight}{waiting}, {per_engine} per engine, which runs {self.engine_slots} at a time",
-            ),
+            ("in flight", f"{self.in_flight}{waiting}, {each}"),
             ("mini-batches", f"{self.mini_batches} of {self.rows // self.mini_batches} trajectories"),
             ("optimizer steps", f"{self.optimizer_steps}"),
             ("rows per rank", f"{self.rows_per_rank * self.mini_batches}, {self.rows_per_rank} of each mini-batch"),
-            ("micro-batches", micro),
+            ("micro-batches", f"of {size} {self.most_micro_batches} on each rank"),
             ("tokens of a first prompt", f"{self.prompt:,}"),
             ("tokens of a message", f"{self.message:,}"),
             ("tokens after the prompt", f"{self.response:,}"),
             ("tokens of the engine", f"{self.model:,}"),
-            ("tokens of a training row", f"{self.longest:,}{self._cut()}"),
+            ("tokens of a training row", f"{self.longest:,}{cut}"),
         ]
-
-    def _cut(self) -> str:
-        if self.packed is not None and self.longest == self.packed < min(self.prompt + self.response, self.model):
-            return f" (cut there by {_ACTOR}.ppo_max_token_len_per_gpu)"
-        return ""
 
 
 def step_plan(config: DictConfig) -> StepPlan:

@@ -1,7 +1,5 @@
 """What is checked before anything starts: each fault is one sentence that names the key and the fix."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -9,6 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from huggingface_hub import constants, hf_hub_download
 from huggingface_hub import logging as hub_logging
@@ -24,10 +23,11 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.errors import LaunchError
 from seal.launch.devices import KEY, Cluster, Torch, flash_attn_problem, inspect_cluster
-from seal.launch.plan import PlanError, StepPlan, step_plan
+from seal.launch.plan import step_plan
 from seal.launch.recipe import require_valid
+from seal.net import is_loopback
 from seal.paths import HOME
-from seal.service import is_loopback, service_urls
+from seal.service import service_urls
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.data import Selection
 from seal.training.cluster import processors, uses_existing_cluster
@@ -38,17 +38,8 @@ FLASH, FALLBACK = "flash_attention_2", "sdpa"
 HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 GIB = 1 << 30
-LOGGERS = {
-    "console": None,
-    "file": None,
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "swanlab": "swanlab",
-    "trackio": "trackio",
-    "clearml": "clearml",
-}
-"""verl's experiment loggers and the package that each one needs; all log the same names."""
+LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trackio", "clearml")
+"""verl's experiment loggers; all but the first two need the package of their name."""
 
 
 def check(config: DictConfig) -> None:
@@ -60,7 +51,7 @@ def check(config: DictConfig) -> None:
 def plan_table(config: DictConfig) -> Table:
     """The step plan of a recipe for the console; LaunchError if the step cannot be divided."""
     table = Table(box=None, show_header=False, title=f"A training step of {config.trainer.experiment_name}")
-    for what, amount in _plan(config).lines():
+    for what, amount in step_plan(config).lines():
         table.add_row(what, amount)
     return table
 
@@ -74,9 +65,8 @@ def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
     whose time and memory grow with the square of the packed length. Raises LaunchError
     if sequence parallelism is asked for, which verl only splits in flash-attn's kernels.
     """
-    if config.trainer.device != "cuda" or OmegaConf.select(config, ATTENTION, default=FLASH) != FLASH:
-        return config, None
-    problem = flash_attn_problem()
+    wanted = config.trainer.device == "cuda" and OmegaConf.select(config, ATTENTION, default=FLASH) == FLASH
+    problem = flash_attn_problem() if wanted else None
     if problem is None:
         return config, None
     parallel = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
@@ -96,7 +86,7 @@ def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
     data = SealSettings.of(config).data
-    train = _training_rows(config)
+    train = _rows("seal.data.train", data.train)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
@@ -119,13 +109,10 @@ def task_files(config: DictConfig) -> tuple[str, ...]:
 def total_steps(config: DictConfig) -> int:
     """The step with which a run ends; verl drops the incomplete batch at the end of an epoch."""
     trainer = config.trainer
-    return trainer.total_training_steps or (
-        len(_training_rows(config)) // config.data.train_batch_size * trainer.total_epochs
-    )
-
-
-def _training_rows(config: DictConfig) -> tuple[TaskRow, ...]:
-    return _rows("seal.data.train", SealSettings.of(config).data.train)
+    if trainer.total_training_steps:
+        return trainer.total_training_steps
+    rows = _rows("seal.data.train", SealSettings.of(config).data.train)
+    return len(rows) // config.data.train_batch_size * trainer.total_epochs
 
 
 def _rows(key: str, selection: Selection) -> tuple[TaskRow, ...]:
@@ -161,13 +148,6 @@ def _prompt_mode(config: DictConfig) -> None:
         raise LaunchError(f"env_service.prompt_mode: {error}") from error
 
 
-def _plan(config: DictConfig) -> StepPlan:
-    try:
-        return step_plan(config)
-    except PlanError as error:
-        raise LaunchError(f"{error}") from error
-
-
 def _model(config: DictConfig) -> None:
     adapter = config.actor_rollout_ref.model.lora_adapter_path
     if adapter is not None and not (HOME / adapter).is_dir():
@@ -175,13 +155,11 @@ def _model(config: DictConfig) -> None:
             f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
         )
     path = config.actor_rollout_ref.model.path
-    local = Path(path).expanduser()
-    local = local if local.is_absolute() else HOME / local
+    local = HOME / Path(path).expanduser()
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
-        _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
-        return
+        return _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
@@ -206,14 +184,10 @@ def _hub_configuration(model: str) -> dict[str, Any]:
             f"or {folder}."
         ) from error
     except LocalEntryNotFoundError as error:
+        reason = f"{hub} does not answer: {folder}, or another endpoint with HF_ENDPOINT"
         if constants.HF_HUB_OFFLINE:
-            sentence = f"{MODEL}={model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or {folder}."
-        else:
-            sentence = (
-                f"{MODEL}={model} is not in the cache and {hub} does not answer: {folder}, or another endpoint with "
-                "HF_ENDPOINT."
-            )
-        raise LaunchError(sentence) from error
+            reason = f"HF_HUB_OFFLINE is set: unset it, or {folder}"
+        raise LaunchError(f"{MODEL}={model} is not in the cache and {reason}.") from error
     except (HfHubHTTPError, EntryNotFoundError) as error:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else "without one"
         raise LaunchError(
@@ -227,7 +201,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
     """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
     text = model.get("text_config", model)
     positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
-    length = _plan(config).model
+    length = step_plan(config).model
     if positions and length > positions:
         raise LaunchError(
             f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
@@ -245,8 +219,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
 def _devices(config: DictConfig) -> None:
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
     if uses_existing_cluster(config):
-        _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
-        return
+        return _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
     if nodes > 1:
         raise LaunchError(
             f"trainer.nnodes={nodes} needs a Ray cluster of that many machines: start one, and name its head with "
@@ -291,7 +264,7 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
             f"the run's processes need {needed.training} on each of {nodes} with GPUs and {needed.every} on any other: "
             f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
         )
-    loopback = [url for url in service_urls(config) if is_loopback(url)]
+    loopback = [url for url in service_urls(config) if is_loopback(urlsplit(url).hostname or "")]
     if cluster.machines > 1 and loopback:
         raise LaunchError(
             f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
@@ -328,11 +301,10 @@ def _loggers(config: DictConfig) -> None:
     for name in [names] if isinstance(names, str) else names:
         if name not in LOGGERS:
             raise LaunchError(f"trainer.logger names {name!r}; choose from {', '.join(LOGGERS)}.")
-        package = LOGGERS[name]
-        if package and find_spec(package) is None:
+        if name not in LOGGERS[:2] and find_spec(name) is None:
             raise LaunchError(
-                f"trainer.logger names {name}, but the package {package} is not installed: pip install {package}, or "
-                f"remove {name} from trainer.logger."
+                f"trainer.logger names {name}, but the package {name} is not installed: pip install {name}, or remove "
+                f"{name} from trainer.logger."
             )
 
 
@@ -341,7 +313,7 @@ CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "engines": _engines,
     "prompt mode": _prompt_mode,
     "task files": _task_files,
-    "step plan": _plan,
+    "step plan": step_plan,
     "model": _model,
     "service address": service_urls,
     "devices": _devices,

@@ -1,7 +1,5 @@
 """Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest
+from seal.text import first_line
 
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
 OPEN = ("seal.process_env.", "seal.reweighting.rho.")
@@ -46,13 +45,14 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
         config = _compose(path, overrides)
         if OmegaConf.is_missing(config.seal, "name"):
             config.seal.name = path.stem
-        _require_valid(config)
+        require_valid(config)
         _anchor(config)
         OmegaConf.resolve(config)
     except SettingsError as error:
         raise LaunchError(_sourced(path, overrides, error)) from error
     except MissingConfigException as error:
-        raise LaunchError(f"{path} cannot be composed: {_missing_sentence(error)}.") from error
+        known = f"; choose one of {', '.join(error.options)}" if error.options else ""
+        raise LaunchError(f"{path} cannot be composed: {first_line(str(error)).rstrip('.')}{known}.") from error
     except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
         raise LaunchError(_override_sentence(path, overrides, error)) from error
     missing = sorted(key for key in OmegaConf.missing_keys(config) if key.startswith(("trainer.", "seal.")))
@@ -62,14 +62,7 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
 
 
 def require_valid(config: DictConfig) -> None:
-    """LaunchError for the first setting of a configuration, of ours or of verl's, that cannot be used."""
-    try:
-        _require_valid(config)
-    except SettingsError as error:
-        raise LaunchError(f"{error}") from error
-
-
-def _require_valid(config: DictConfig) -> None:
+    """SettingsError for the first setting of a configuration, of ours or of verl's, that cannot be used."""
     settings = SealSettings.of(config)
     EnvServiceSettings.of(config)
     taxonomy = settings.diagnosis.taxonomy
@@ -123,23 +116,16 @@ def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
         return compose(path.stem, overrides=[f"hydra.searchpath=[{search}]", *overrides])
 
 
-def _missing_sentence(error: MissingConfigException) -> str:
-    known = f"; choose one of {', '.join(error.options)}" if error.options else ""
-    return _first_line(error) + known
-
-
 def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -> str:
+    reason = first_line(str(error.__cause__ or error)).rstrip(".")
     for override in overrides:
         key = override.split("=", 1)[0].lstrip("+~")
         if key in str(error) or key in str(error.__cause__ or ""):
             closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
-            hint = nearest(key, _known_keys(path), "." if closed else "; put + before it to add a new key on purpose.")
-            return f"The override {override!r} does not fit {path}: {_first_line(error.__cause__ or error)}{hint}"
-    return f"{path} cannot be composed: {_first_line(error.__cause__ or error)}"
-
-
-def _known_keys(path: Path) -> list[str]:
-    return list(_flat(OmegaConf.to_container(_compose(path, []), resolve=False)))
+            known = _flat(OmegaConf.to_container(_compose(path, []), resolve=False))
+            hint = nearest(key, known, "." if closed else "; put + before it to add a new key on purpose.")
+            return f"The override {override!r} does not fit {path}: {reason}{hint}"
+    return f"{path} cannot be composed: {reason}"
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -147,7 +133,3 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield f"{prefix}{key}"
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

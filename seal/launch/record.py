@@ -1,12 +1,11 @@
 """`launcher_record/<name>/<time>/`: what a launch ran, so that `--replay` can run it again beside the old run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.errors import LaunchError
-from seal.files import file_sha256
+from seal.files import file_sha256, write_json
 from seal.paths import HOME
 
 logger = logging.getLogger(__name__)
@@ -42,15 +41,14 @@ def write_record(
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     parent = HOME / "launcher_record" / config.trainer.experiment_name
-    folder = parent / stamp
-    attempt = 1
+    folder, attempt = parent / stamp, 1
     while folder.exists():
         attempt += 1
         folder = parent / f"{stamp}-{attempt}"
     folder.mkdir(parents=True)
     OmegaConf.save(config, folder / "config.yaml", resolve=True)
     OmegaConf.save(trainer, folder / TRAINER_CONFIG, resolve=True)
-    (folder / "recipe.yaml").write_text(recipe.read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copyfile(recipe, folder / "recipe.yaml")
     (folder / "diff.patch").write_text(_git("diff", "HEAD"), encoding="utf-8")
     facts = {
         "command": shlex.join(command),
@@ -64,7 +62,7 @@ def write_record(
         "hashes": _hashes(config),
         "packages": {d.name: d.version for d in sorted(distributions(), key=lambda d: d.name.lower())},
     }
-    (folder / "launch.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    write_json(facts, folder / "launch.json")
     return folder
 
 
@@ -90,7 +88,7 @@ def _head(path: Path) -> str:
 
 def add_service(folder: Path, version: dict) -> None:
     """Add the service's version and data hash to a record."""
-    (folder / "service.json").write_text(json.dumps(version, indent=1), encoding="utf-8")
+    write_json(version, folder / "service.json")
 
 
 def _git(*arguments: str) -> str:
@@ -142,7 +140,7 @@ class Replay:
         for name in FACTS:
             if facts[name] != self._facts[name]:
                 yield f"{name} was {self._facts[name] or 'unknown'} and is {facts[name] or 'unknown'}"
-        if _text(record / "diff.patch") != _text(self._folder / "diff.patch"):
+        if (record / "diff.patch").read_bytes() != (self._folder / "diff.patch").read_bytes():
             yield f"the uncommitted changes differ from {self._folder / 'diff.patch'}"
         yield from _unequal("package", self._facts["packages"], facts["packages"])
         yield from _unequal("file", self._facts.get("hashes", {}), facts["hashes"])
@@ -152,11 +150,8 @@ class Replay:
 def _unequal(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            yield f"{kind} {name} was {_short(old.get(name))} and is {_short(new.get(name))}"
-
-
-def _short(value: Any) -> str:
-    return "absent" if value is None else str(value)[:16]
+            was, now = (str(facts.get(name, "absent"))[:16] for facts in (old, new))
+            yield f"{kind} {name} was {was} and is {now}"
 
 
 def _moved(value: Any, old: str, new: str) -> Any:
@@ -175,7 +170,3 @@ def _read(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LaunchError(f"{path} cannot be read ({error}): name launcher_record/NAME/TIME.") from error
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

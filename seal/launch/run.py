@@ -5,14 +5,12 @@
 Exit codes: docs/reliability.md.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -21,7 +19,7 @@ from seal import exits
 from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
-from seal.launch.follow import Interrupt, train
+from seal.launch.follow import Interrupt, tell, train
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import TRAINER_CONFIG, Replay, add_service, write_record
 from seal.paths import HOME
@@ -31,8 +29,7 @@ from seal.service import Service, probe, require_agreement, require_services, re
 from seal.training.log import RunLog
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What the command line asks for.
 
     source: a recipe's file, or if `replay` is set, the folder of a recorded launch.
@@ -47,8 +44,7 @@ class Request:
     resume: str = "auto"
 
 
-@dataclass(frozen=True)
-class Composed:
+class Composed(NamedTuple):
     """What is to run: a resolved configuration, and the file or the record that it comes from."""
 
     config: DictConfig
@@ -57,8 +53,7 @@ class Composed:
     replayed: Replay | None = None
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
     config: as it is recorded. trainer: the same with the keys of a resume. urls: the
@@ -87,11 +82,9 @@ def launch(request: Request, console: Console) -> int:
         what = composed(request)
         with fitted(what, request.resume, console) as run:
             if run.start.complete:
-                _tell(
-                    console,
-                    f"{run.config.trainer.experiment_name} is complete; remove {run.run_dir} or set another "
-                    "trainer.experiment_name to run it again.",
-                )
+                name = run.config.trainer.experiment_name
+                again = f"remove {run.run_dir} or set another trainer.experiment_name to run it again"
+                tell(console, f"{name} is complete; {again}.")
             else:
                 started(run, what, request.overrides, console, interrupt)
             for part in summarise(run.run_dir):
@@ -99,7 +92,7 @@ def launch(request: Request, console: Console) -> int:
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:
-        _tell(console, "interrupted: everything that was started has been stopped; start again to resume")
+        tell(console, "interrupted: everything that was started has been stopped; start again to resume")
         return interrupt.exit_code
     return exits.FINISHED
 
@@ -119,7 +112,7 @@ def show(request: Request, console: Console, *, plan: bool) -> int:
 
 def refused(error: LaunchError, console: Console) -> int:
     """Print an error as its one sentence; returns its exit code."""
-    _tell(console, f"[red]error:[/red] {error}")
+    tell(console, f"[red]error:[/red] {error}")
     return error.code
 
 
@@ -145,7 +138,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     preflight.check(what.config)
     config, warning = preflight.with_attention(what.config)
     if warning:
-        _tell(console, f"[yellow]warning:[/yellow] {warning}")
+        tell(console, f"[yellow]warning:[/yellow] {warning}")
     urls = service_urls(config, to_start=what.with_bfcl)
     if not what.with_bfcl or probe(urls[0]) is not None:
         require_agreement(urls[0], require_services(urls))
@@ -154,7 +147,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     with locked(run_dir) as lock:
         start = find_start(config, resume, preflight.total_steps(config))
         if start.notice:
-            _tell(console, start.notice)
+            tell(console, start.notice)
         tasks = (0, 0)
         if not start.complete:
             tasks = preflight.write_data(config)
@@ -172,15 +165,15 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     try:
         if what.with_bfcl:
             found = "started" if service.start() else "found"
-            _tell(console, f"environment service {found} at {service.url}")
+            tell(console, f"environment service {found} at {service.url}")
         version = require_services(run.urls)
         require_agreement(service.url, version)
         require_tasks(run.urls, task_files)
         add_service(folder, version)
         for difference in what.replayed.differences(folder) if what.replayed else ():
-            _tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
+            tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
         training, validation = run.tasks
-        _tell(
+        tell(
             console,
             f"{run.config.trainer.experiment_name}: {training} training tasks, {validation} validation tasks; record "
             f"in {os.path.relpath(folder)}, log in {os.path.relpath(run.run_dir / 'train.log')}",
@@ -189,7 +182,3 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     finally:
         service.stop()
         stop_descendants()
-
-
-def _tell(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)

@@ -3,8 +3,6 @@
 The installed torch says which run is meant: one built without CUDA belongs to the CPU path.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

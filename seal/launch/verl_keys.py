@@ -4,8 +4,6 @@ verl's sources are read, not imported: importing its configuration classes takes
 seconds and loads torch.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator, Mapping
@@ -126,13 +124,9 @@ def field_types(name: str) -> Mapping[str, Any]:
         found.update(field_types(ast.unparse(base)))
     for line in definition.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            found[line.target.id] = _scalar(ast.unparse(line.annotation))
+            scalar = ast.unparse(line.annotation).removeprefix("Optional[").removesuffix("]").removesuffix(" | None")
+            found[line.target.id] = _SCALARS.get(scalar)
     return {name: annotation for name, annotation in found.items() if annotation is not None}
-
-
-def _scalar(annotation: str) -> Any:
-    """`int`, `Optional[int]` or `int | None` as a type; None for anything else."""
-    return _SCALARS.get(annotation.removeprefix("Optional[").removesuffix("]").removesuffix(" | None"))
 
 
 @functools.cache

@@ -4,12 +4,11 @@ Nothing of an evaluation scenario enters: neither the tokenizer's text, nor the
 words that fill variants, nor the dialogues.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import hashlib
 import inspect
+import itertools
 import json
 import random
 import re
@@ -17,15 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
 from env_service.environments.bfcl.splits import CATEGORIES, TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
 from seal.interface.sampling import random_omega
-from seal.policy.dialogue import Transcript, play_reference, play_with_slip
+from seal.policy.dialogue import Transcript, play_reference, play_with_slip, reference_passes
 from seal.policy.variants import Call, Responses, Script, VariantMaker
-from seal.policy.verdict import reference_passes
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class CorpusSettings:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
 
 
-@dataclass(frozen=True)
-class Dialogue:
+class Dialogue(NamedTuple):
     """One whole dialogue; `variant` is 0 for the original, `slips` holds the positions of mistaken messages."""
 
     task_id: str
@@ -87,12 +84,13 @@ def script_of(task: Task) -> Script:
 
 def with_script(task: Task, script: Script) -> Task:
     """The task with another script."""
-    reference = tuple(tuple(_written(call) for call in turn) for turn in script.calls)
+    reference = tuple(
+        tuple(
+            f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})" for call in turn
+        )
+        for turn in script.calls
+    )
     return replace(task, users=script.users, initial_config=script.config, reference=reference)
-
-
-def _written(call: Call) -> str:
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def run_reference(task: Task, script: Script) -> Responses:
@@ -138,13 +136,12 @@ def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:
 
 def vocabulary(tasks: Sequence[Task]) -> tuple[str, ...]:
     """Lower-case words for new values, from the tasks' user texts and configurations and the tools' documents."""
-    counts: Counter[str] = Counter()
-    for task in tasks:
-        text = "\n".join(user or "" for user in task.users) + json.dumps(dict(task.initial_config), default=str)
-        counts.update(re.findall(r"(?<![A-Za-z_])[a-z]{3,10}(?![A-Za-z_])", text))
-    for name in CLASSES:
-        text = json.dumps(documents(name))
-        counts.update(re.findall(r"(?<![A-Za-z_])[a-z]{3,10}(?![A-Za-z_])", text))
+    texts = [
+        "\n".join(user or "" for user in task.users) + json.dumps(dict(task.initial_config), default=str)
+        for task in tasks
+    ]
+    texts += [json.dumps(documents(name)) for name in CLASSES]
+    counts = Counter(word for text in texts for word in re.findall(r"(?<![A-Za-z_])[a-z]{3,10}(?![A-Za-z_])", text))
     return tuple(sorted(word for word, count in counts.items() if count >= 2))
 
 
@@ -198,24 +195,15 @@ def tokenizer_texts(groups: Sequence[Sequence[Dialogue]], words: Sequence[str]) 
             yield from (message["content"] for message in dialogue.messages)
     for name in CLASSES:
         for document in documents(name):
-            yield _plain(document["parameters"]["properties"])
+            properties = document["parameters"]["properties"]
+            yield " ".join(f"{name}: {parameter.get('type')}" for name, parameter in properties.items())
     yield " ".join(words)
-
-
-def _plain(properties: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}: {parameter.get('type')}" for name, parameter in properties.items())
 
 
 def digest(groups: Sequence[Sequence[Dialogue]]) -> str:
     """sha256 over all dialogues, in order."""
     sha = hashlib.sha256()
-    for group in groups:
-        for dialogue in group:
-            record = [
-                dialogue.task_id,
-                dialogue.variant,
-                dialogue.slips,
-                [dict(message) for message in dialogue.messages],
-            ]
-            sha.update(json.dumps(record, sort_keys=True).encode())
+    for dialogue in itertools.chain.from_iterable(groups):
+        record = [dialogue.task_id, dialogue.variant, dialogue.slips, dialogue.messages]
+        sha.update(json.dumps(record, sort_keys=True).encode())
     return sha.hexdigest()

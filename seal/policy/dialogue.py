@@ -5,11 +5,10 @@ answers to mistakes included, comes from the code that a rollout talks to; so
 the warm start cannot drift from training.
 """
 
-from __future__ import annotations
-
+import copy
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
@@ -17,9 +16,9 @@ from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.bfcl.verifier import verify
 from seal.interface.cues import Omega
 from seal.policy.variants import Call
-from seal.policy.verdict import passes
 
 PROMPT_MODE = "compact"
 """The prompt mode that the policy learns."""
@@ -27,26 +26,33 @@ PROMPT_MODE = "compact"
 ANSWER_AFTER_CALLS = "Done."
 ANSWER_WITHOUT_CALL = "I cannot do that."
 
-_STEPS = 1000
+Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
+"""Calls by turn, as (name, arguments)."""
 
 
-@dataclass(frozen=True)
-class Transcript:
+class Transcript(NamedTuple):
     """A whole dialogue; slips holds the positions of the assistant's messages that are mistakes."""
 
     messages: tuple[Mapping[str, str], ...]
     slips: tuple[int, ...] = ()
 
 
-def open_episode(task: Task, omega: Omega | None, max_steps: int = _STEPS) -> BfclEpisode:
+def passes(task: Task, calls: Calls) -> bool:
+    """Whether the calls, turn by turn, are a valid answer to the task; too few turns never are."""
+    # Two tools change the list that they receive: each call gets its own copy.
+    own = [[[(name, copy.deepcopy(dict(arguments))) for name, arguments in made]] for made in calls]
+    return verify(task, own).valid
+
+
+def reference_passes(task: Task) -> bool:
+    """Whether a task's reference is a valid answer to the task itself."""
+    return passes(task, [[parse_reference(call) for call in turn] for turn in task.reference])
+
+
+def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000) -> BfclEpisode:
     """The episode that the service would open: for training with an Omega, for evaluation without."""
-    settings = Settings(
-        split="val" if omega is None else "train",
-        omega=None if omega is None else omega.to_json(),
-        tool_prompt_mode=PROMPT_MODE,
-        max_steps=max_steps,
-    )
-    return BfclEpisode(task, settings, Guard())
+    side = {"split": "val"} if omega is None else {"split": "train", "omega": omega.to_json()}
+    return BfclEpisode(task, Settings(**side, tool_prompt_mode=PROMPT_MODE, max_steps=max_steps), Guard())
 
 
 def tool_names() -> tuple[str, ...]:
@@ -68,13 +74,13 @@ def play_with_slip(task: Task, omega: Omega, rng: random.Random) -> Transcript:
     The mistake must fail without changing the outcome; if three attempts give no
     such mistake, or nothing is called, the dialogue has none.
     """
-    calls = [[Call(*parse_reference(call)) for call in turn] for turn in task.reference]
+    calls = [[parse_reference(call) for call in turn] for turn in task.reference]
     positions = [(turn, index) for turn, made in enumerate(calls) for index in range(len(made))]
     for _ in range(3 if positions else 0):
         turn, index = rng.choice(positions)
-        text = slip_text(calls[turn][index], tool_names(), rng)
+        text = slip_text(Call(*calls[turn][index]), tool_names(), rng)
         transcript = _play(task, omega, slip=(turn, index, text))
-        made = [[(call.name, call.arguments) for call in turn_calls] for turn_calls in calls]
+        made = list(map(list, calls))
         made[turn][index:index] = get_format(PROMPT_MODE).parse(text).calls
         if transcript is not None and passes(task, made):
             return transcript

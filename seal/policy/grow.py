@@ -8,11 +8,8 @@ projections), and the norms' weights make up for the wider mean. In fp32 both
 give the same logits; training uses all of the larger one.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -44,16 +41,8 @@ def grow(source: Path, out: Path, size: Size = SIZES["100m"]) -> int:
 def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
     """A network of `size` that computes what `small` does."""
     config = small.config
-    _check(
-        Size(
-            hidden=config.hidden_size,
-            layers=config.num_hidden_layers,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            feed_forward=config.intermediate_size,
-        ),
-        size,
-    )
+    depth, heads = config.num_hidden_layers, (config.num_attention_heads, config.num_key_value_heads)
+    _check(Size(config.hidden_size, depth, *heads, config.intermediate_size), size)
     large = new_model(
         size, config.vocab_size, config.max_position_embeddings, config.eos_token_id, config.pad_token_id, seed=0
     )
@@ -78,5 +67,5 @@ def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
 def _check(old: Size, new: Size) -> None:
     if old.hidden // old.heads != new.hidden // new.heads or old.heads // old.kv_heads != new.heads // new.kv_heads:
         raise ValueError(f"{new} has other heads than {old}: keep hidden / heads and heads / kv_heads.")
-    if any(asdict(new)[name] < value for name, value in asdict(old).items()):
+    if any(larger < smaller for larger, smaller in zip(new, old, strict=True)):
         raise ValueError(f"{new} is smaller than {old} in some dimension: a policy can only grow.")

@@ -1,8 +1,5 @@
 """Make a policy: corpus, tokenizer, network, warm start, folder, record."""
 
-from __future__ import annotations
-
-import logging
 import platform
 import time
 from collections import Counter
@@ -15,7 +12,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from env_service.environments.bfcl import catalog
 from seal.files import file_sha256, write_json
@@ -24,8 +21,6 @@ from seal.policy.dialogue import PROMPT_MODE, tool_names
 from seal.policy.model import SIZES, new_model
 from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
 from seal.policy.warm_start import Step, WarmStartSettings, warm_start
-
-logger = logging.getLogger(__name__)
 
 RECORD = "made.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
@@ -61,14 +56,8 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
     torch.manual_seed(plan.seed)
     started, cpu_started = time.perf_counter(), time.process_time()
     tasks = training_tasks(plan.corpus)
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    columns = ("{task.description:<12}", BarColumn(), MofNCompleteColumn(), *times, "{task.fields[note]}")
     steps: list[Step] = []
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("dialogues", total=len(tasks), note="")
@@ -79,7 +68,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         encoder = DialogueEncoder(tokenizer)
         encoded = [[encoder.encode(dialogue.messages, dialogue.slips) for dialogue in group] for group in groups]
         kept = [[dialogue for dialogue in group if len(dialogue.ids) <= plan.context] for group in encoded]
-        kept = [group for group in kept if group]
+        kept = list(filter(None, kept))
         lengths = [len(dialogue.ids) for group in kept for dialogue in group]
         if not kept:
             raise ValueError(f"Every dialogue is longer than the context of {plan.context} tokens: raise --context.")
@@ -98,8 +87,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
 
         def on_step(step: Step) -> None:
             steps.append(step)
-            recent = [past.loss for past in steps[-10:]]
-            note = f"loss {sum(recent) / len(recent):.3f}"
+            note = f"loss {mean(past.loss for past in steps[-10:]):.3f}"
             progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
 
         warm_start(model, kept, plan.training, plan.seed, on_step)
@@ -111,7 +99,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "command": " ".join(command),
         "plan": asdict(plan),
         "prompt_mode": PROMPT_MODE,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": model.num_parameters(),
         "dialogues": dialogues,
         "dialogues_by_category": Counter(dialogue.category for group in groups for dialogue in group),
         "dialogues_that_fit": len(lengths),
@@ -131,5 +119,4 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         ],
     }
     write_json(record, out / RECORD)
-    logger.info("wrote %s", out)
     return record

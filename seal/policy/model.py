@@ -1,16 +1,13 @@
 """The network: transformers' own Qwen2, small, with an initialisation that helps copying."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """Shape of the network; hidden / heads is the head size (at least 32 for vLLM on the CPU)."""
 
     hidden: int

@@ -14,11 +14,9 @@ case in which its splits are finer (the contraction rule takes the 't off
 'temp.txt'), the quote is an added token, which is split off first.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import Qwen2Tokenizer
@@ -85,8 +83,7 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
     return tokenizer
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A dialogue as tokens; spoken[i] is true if the assistant says ids[i] and should learn to.
 
     slips are (start, stop) spans of tokens that carry no loss.
@@ -117,11 +114,9 @@ class DialogueEncoder:
         return ids
 
     def encode(self, messages: Sequence[Mapping[str, str]], slips: Collection[int] = ()) -> Encoded:
-        """Encode whole messages; the assistant's words and their end token are `spoken`, except in slips.
+        """Encode messages (role, content); the assistant's words and their end token are `spoken`.
 
-        Args:
-            messages: each with role and content.
-            slips: positions of the assistant's mistakes.
+        slips: positions of the assistant's mistakes, which are not.
         """
         ids: list[int] = []
         spoken: list[bool] = []

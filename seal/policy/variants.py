@@ -10,30 +10,25 @@ language model is involved, and this module does not know the simulators:
 functions that run and verify a script are passed in.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 Scalar = str | int | float
 Responses = tuple[tuple[str, ...], ...]
 """The answers to the calls, by turn."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A reference call: tool name and arguments by name."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """The parts that a variant changes: user texts (None: the environment speaks), configuration, calls by turn."""
 
     users: tuple[str | None, ...]
@@ -41,8 +36,7 @@ class Script:
     calls: tuple[tuple[Call, ...], ...]
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(NamedTuple):
     """One value for another, in every place."""
 
     old: Scalar
@@ -120,8 +114,7 @@ def exchange_script(script: Script, exchanges: Sequence[Exchange]) -> Script:
         users=tuple(None if text is None else exchange_text(text, exchanges) for text in script.users),
         config=exchange_value(script.config, exchanges),
         calls=tuple(
-            tuple(replace(call, arguments=exchange_value(call.arguments, exchanges)) for call in turn)
-            for turn in script.calls
+            tuple(Call(call.name, exchange_value(call.arguments, exchanges)) for call in turn) for turn in script.calls
         ),
     )
 
@@ -169,15 +162,11 @@ def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
     """
     text = "\n".join(user or "" for user in script.users) + "\n" + json.dumps(script.config, default=str)
     found: list[Scalar] = []
-    for turn in script.calls:
-        for call in turn:
-            for value in leaves(call.arguments):
-                if isinstance(value, str) and (len(value) < 2 or value.lower() in fixed):
-                    continue
-                if isinstance(value, str) and not re.search("[A-Za-z0-9]", value):
-                    continue
-                if value not in found and occurs(value, text):
-                    found.append(value)
+    for value in leaves([call.arguments for turn in script.calls for call in turn]):
+        if isinstance(value, str) and (len(value) < 2 or value.lower() in fixed or not re.search("[A-Za-z0-9]", value)):
+            continue
+        if value not in found and occurs(value, text):
+            found.append(value)
     return tuple(found)
 
 
@@ -253,14 +242,11 @@ class VariantMaker:
 
     def _changed(self, values: Sequence[Scalar]) -> Script:
         exchanges: list[Exchange] = []
-        taken: set[Scalar] = set()
         for value in values:
-            new = similar(value, self._words, self._rng)
-            for _ in range(8):
-                if new not in taken and not occurs(new, self._text):
-                    break
+            for _ in range(9):
                 new = similar(value, self._words, self._rng)
-            taken.add(new)
+                if new not in (exchange.new for exchange in exchanges) and not occurs(new, self._text):
+                    break
             exchanges.append(Exchange(value, new))
         return exchange_script(self._script, exchanges)
 

@@ -6,13 +6,12 @@ tokens count fully and all others a little: predicting users and tools teaches
 the small network the values that it has to copy.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -43,8 +42,7 @@ class WarmStartSettings:
     clip: float = 1.0
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One optimiser step: tokens so far, loss on the assistant's tokens (nats), learning-rate factor."""
 
     step: int

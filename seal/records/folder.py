@@ -1,7 +1,5 @@
 """The files of a run's folder, `experiments/<name>/`; docs/logs.md describes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from seal.jsonl import step_files

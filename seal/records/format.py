@@ -1,7 +1,5 @@
 """The version of the lines that a run writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

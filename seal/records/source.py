@@ -1,7 +1,5 @@
 """Data sources: the names under which whole tasks and prefixes of a category are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES

@@ -1,14 +1,12 @@
 """One training step, as it is logged, shown and read again."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as validated
@@ -29,20 +27,19 @@ class Range:
     max: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Range | None:
+    def of(cls, values: Sequence[float]) -> Self | None:
         """The range of the values; None without any."""
         return cls(sum(values) / len(values), min(values), max(values)) if values else None
 
 
-@dataclass(frozen=True)
-class Mean:
+class Mean(NamedTuple):
     """A mean with its standard error (None for a single value)."""
 
     value: float
     standard_error: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Mean | None:
+    def of(cls, values: Sequence[float]) -> Self | None:
         """The mean of the values; None without any."""
         if not values:
             return None
@@ -96,7 +93,7 @@ class StepRecord:
     infra: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> StepRecord:
+    def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
         """The record of a step with these trajectories; figures: the fields that do not follow from them."""
         rewards = [record.score for record in records if record.usable]
         drifts = [record.drift for record in records if record.drift is not None]
@@ -135,7 +132,7 @@ class StepRecord:
         return {"format": FORMAT, **figures, "label_shares": self.label_shares}
 
     @classmethod
-    def from_line(cls, value: Mapping[str, Any]) -> StepRecord:
+    def from_line(cls, value: Mapping[str, Any]) -> Self:
         """Read a line of `steps.jsonl`, also of earlier versions (no format); ValueError if it cannot be used."""
         require_format(value)
         return cls(**{name: found for name, found in value.items() if name in _FIELDS and found is not None})
@@ -171,7 +168,7 @@ class StepReport:
     profile: Mapping[str, Any]
     omega_next: Mapping[str, Any] | None
 
-    def with_figures(self, **figures: Any) -> StepReport:
+    def with_figures(self, **figures: Any) -> Self:
         """The same report with measured figures filled in."""
         return replace(self, record=replace(self.record, **figures))
 

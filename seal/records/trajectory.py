@@ -1,12 +1,10 @@
 """One trajectory, as the trainer weighs it, logs hold it, and statistics read it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
@@ -92,7 +90,7 @@ class TrajectoryRecord:
     step: int | None = None
 
     @classmethod
-    def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> TrajectoryRecord:
+    def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
         """A record with the findings of the service's answer to /evaluate; None if the episode was not evaluated."""
         if evaluation is None:
             return cls(**known)
@@ -138,7 +136,7 @@ class TrajectoryRecord:
         return json.dumps(self.line(), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> TrajectoryRecord:
+    def from_json(cls, text: str) -> Self:
         """Rebuild a record from its JSON text."""
         return cls(**_known(json.loads(text)))
 

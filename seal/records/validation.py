@@ -3,16 +3,16 @@
 A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from seal.jsonl import BadLine, read_records, step_files
 from seal.records.folder import RunFolder
+from seal.records.source import WHOLE, parse_data_source
 from seal.records.trajectory import TrajectoryRecord, read_line
 
 
@@ -42,7 +42,7 @@ class Log:
         return found
 
     @classmethod
-    def joined(cls, logs: Iterable[Log]) -> Log:
+    def joined(cls, logs: Iterable[Self]) -> Self:
         """The lines of several logs as one."""
         logs = tuple(logs)
         return cls(tuple(line for log in logs for line in log.lines), tuple(line for log in logs for line in log.bad))
@@ -88,3 +88,23 @@ def read_validation_dir(folder: Path | str) -> Log:
     if not log.lines:
         raise ValueError(f"The logs in {folder} are empty: the validation was interrupted; run it again.")
     return log
+
+
+def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, float] | None:
+    """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 if there are none.
+
+    Trajectories that infrastructure failed are left out; None if nothing else is there.
+    """
+    shares: dict[str, list[bool]] = defaultdict(list)
+    for record in records:
+        if record.infra is None:
+            shares[record.data_source].append(record.passed)
+    if not shares:
+        return None
+    whole = {source: passed for source, passed in shares.items() if parse_data_source(source)[1] == WHOLE}
+    prefixes = {source: passed for source, passed in shares.items() if source not in whole}
+    return _mean(whole), _mean(prefixes)
+
+
+def _mean(shares: dict[str, list[bool]]) -> float:
+    return sum(sum(passed) / len(passed) for passed in shares.values()) / len(shares) if shares else 0.0

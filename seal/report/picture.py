@@ -1,9 +1,8 @@
 """One picture of a run: reward, validation, labels, rho, cues, time."""
 
-from __future__ import annotations
-
-from collections import defaultdict
+import itertools
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -31,7 +30,8 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
     panels = figure.subplots(3, 2)
-    colours = label_colours(run.labels)
+    others = [label for label in run.labels if label not in MET]
+    colours = dict(zip(others, itertools.cycle(PALETTE), strict=False)) | MET
     _reward(panels[0, 0], run)
     _validation(panels[0, 1], rows)
     _labels(panels[1, 0], run, colours)
@@ -44,12 +44,6 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
             axes.set_xlim(first - 0.5, run.steps[-1].step + 0.5)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-
-
-def label_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Green for labels of turns that met the verifier, one colour each for the rest."""
-    others = [label for label in labels if label not in MET]
-    return {**{label: PALETTE[index % len(PALETTE)] for index, label in enumerate(others)}, **MET}
 
 
 def _reward(axes: Axes, run: Run) -> None:
@@ -71,9 +65,8 @@ def _reward(axes: Axes, run: Run) -> None:
                 continue
             left, right = part[0].step - 0.4, part[-1].step + 0.4
             error = mean.standard_error or 0.0
-            axes.fill_between(
-                [left, right], mean.value - error, mean.value + error, color="#D55E00", alpha=0.2, linewidth=0
-            )
+            band = mean.value - error, mean.value + error
+            axes.fill_between([left, right], *band, color="#D55E00", alpha=0.2, linewidth=0)
             axes.hlines(mean.value, left, right, color="#D55E00", linewidth=2)
             style = {"ha": "center", "va": "top", "fontsize": 9, "color": "#A34600"}
             axes.text((left + right) / 2, 0.97, str(mean), transform=axes.get_xaxis_transform(), **style)
@@ -118,40 +111,21 @@ def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
     if not weighed:
         return _empty(axes, "no weights logged")
     steps = [step.step for step in weighed]
-    with_w = [(step.step, step.w) for step in weighed if step.w]
-    at = [step for step, _ in with_w]
-    axes.fill_between(
-        at, [w.min for _, w in with_w], [w.max for _, w in with_w], color="#BBBBBB", alpha=0.35, linewidth=0
-    )
-    axes.plot(at, [w.mean for _, w in with_w], color="#666666", linewidth=1.6, linestyle="--")
-    ends: dict[float, list[str]] = defaultdict(list)
-    for label in run.labels:
-        if label not in weighed[-1].rho:
-            continue
-        values = [step.rho.get(label, 1.0) for step in weighed]
-        axes.plot(steps, values, color=colours[label], linewidth=1.8)
-        ends[round(values[-1], 2)].append(label)
-    _end_labels(axes, steps[-1], ends, colours)
-    tidy(axes)
-
-
-def _end_labels(axes: Axes, at: float, ends: dict[float, list[str]], colours: dict[str, str]) -> None:
-    """Name the lines at their right end, apart from each other if they would overlap."""
+    w = pd.DataFrame([asdict(step.w) | {"step": step.step} for step in weighed if step.w])
+    if len(w):
+        axes.fill_between(w["step"], w["min"], w["max"], color="#BBBBBB", alpha=0.35, linewidth=0)
+        axes.plot(w["step"], w["mean"], color="#666666", linewidth=1.6, linestyle="--")
+    ends = {label: round(weighed[-1].rho[label], 2) for label in run.labels if label in weighed[-1].rho}
+    for label in ends:
+        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=colours[label], linewidth=1.8)
+    # The lines are named at their right end, apart from each other if they would overlap.
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")
-    for value in sorted(ends):
-        for label in ends[value]:
-            last = max(value, last + gap)
-            axes.annotate(
-                label,
-                (at, value),
-                xytext=(1.02, last),
-                textcoords=axes.get_yaxis_transform(),
-                fontsize=8,
-                color=colours[label],
-                va="center",
-                annotation_clip=False,
-            )
+    beside = {"textcoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 8, "annotation_clip": False}
+    for label, value in sorted(ends.items(), key=lambda end: end[1]):
+        last = max(value, last + gap)
+        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colours[label], **beside)
+    tidy(axes)
 
 
 def _cues(axes: Axes, run: Run) -> None:
@@ -177,9 +151,8 @@ def _time(axes: Axes, run: Run) -> None:
         return _empty(axes, "no times logged")
     steps = [step.step for step in timed]
     axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
-    seconds = (
-        pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0).drop(columns="step", errors="ignore")
-    )
+    seconds = pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0)
+    seconds = seconds.drop(columns="step", errors="ignore")
     for stage, colour in zip(seconds.sum().nlargest(4).index, PALETTE, strict=False):
         axes.plot(seconds[stage], color=colour, linewidth=1.3, label=stage)
     axes.set_ylim(bottom=0)

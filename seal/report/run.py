@@ -1,13 +1,12 @@
 """A run's logs as figures: the training steps and what they add up to."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from seal.jsonl import BadLine
 from seal.records.folder import RunFolder
@@ -18,8 +17,7 @@ from seal.records.validation import Log, read_validation_dir
 QUARTER = 4
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A mean before and after, and the standard error of the difference (None if one side has a single value)."""
 
     before: float
@@ -27,7 +25,7 @@ class Change:
     standard_error: float | None
 
     @classmethod
-    def between(cls, before: Mean | None, after: Mean | None) -> Change | None:
+    def between(cls, before: Mean | None, after: Mean | None) -> Self | None:
         """The change from one mean to another; None if one is missing."""
         if before is None or after is None:
             return None
@@ -35,7 +33,7 @@ class Change:
         return cls(before.value, after.value, None if None in errors else math.hypot(*errors))
 
     @classmethod
-    def pooled(cls, changes: Sequence[Change]) -> Change:
+    def pooled(cls, changes: Sequence[Self]) -> Self:
         """The mean of independent changes; all must have a standard error."""
         n = len(changes)
         error = math.hypot(*(change.standard_error for change in changes)) / n
@@ -50,8 +48,7 @@ class Change:
         return f"{difference:+.3f} ± {self.standard_error:.3f} ({ratio:.1f} SE)"
 
 
-@dataclass(frozen=True)
-class Quarters:
+class Quarters(NamedTuple):
     """The first and the last quarter of the steps, at least one step each."""
 
     first: tuple[StepRecord, ...]

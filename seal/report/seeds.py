@@ -1,7 +1,5 @@
 """What several runs of one recipe show together: rewards and pass rates before and after, by run and pooled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,10 +1,8 @@
 """The end-of-run summary: tables for the terminal, and the output files."""
 
-from __future__ import annotations
-
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -153,15 +151,11 @@ def _cue_table(run: Run) -> Table:
     made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now", "came on at"])
     for cue, steps in run.cues.items():
         now = "on" if cue in run.steps[-1].cues else "off"
-        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, _cause(run.cause(cue)))
+        figures, cause = run.cause(cue), "-"
+        if {"prevalence", "mean_reward"} <= set(figures):
+            cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
+        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, cause)
     return made
-
-
-def _cause(figures: Mapping[str, float]) -> str:
-    """The prevalence and mean reward of the weakness that a cue answers."""
-    if not {"prevalence", "mean_reward"} <= set(figures):
-        return "-"
-    return f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
 
 
 def _output_files(run: Run) -> RenderableType:

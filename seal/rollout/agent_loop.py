@@ -7,8 +7,6 @@ for this. A failure of the service or the engine is recorded in the trajectory
 and not raised, because a bad rollout is data. Every wait has a deadline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging
@@ -40,6 +38,8 @@ Result = TypeVar("Result")
 
 class PromptTooLong(RuntimeError):
     """A first prompt that is longer than data.max_prompt_length."""
+
+    cause = "prompt_too_long"
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -80,31 +80,26 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def _run(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> AgentLoopOutput:
         started = time.monotonic()
-        infra, message = None, ""
         for attempt in range(self.settings.attempts):
             dialogue = Dialogue()
             try:
                 async with asyncio.timeout(self.settings.deadline_s):
-                    evaluation = await self._episode(dialogue, sampling_params, row, attempt)
-                return self._output(dialogue, row, evaluation, time.monotonic() - started)
+                    dialogue.evaluation = await self._episode(dialogue, sampling_params, row, attempt)
+                break
             except EnvironmentFault as fault:
-                infra, message = f"environment_{fault.cause}", str(fault)
-            except EngineFault as fault:
-                infra, message = fault.cause, str(fault)
+                dialogue.infra, dialogue.infra_message = f"environment_{fault.cause}", str(fault)
+            except (EngineFault, PromptTooLong, TokenPathError) as fault:
+                dialogue.infra, dialogue.infra_message = fault.cause, str(fault)
             except TimeoutError:
-                infra = "trajectory_deadline"
-                message = (
+                dialogue.infra = "trajectory_deadline"
+                dialogue.infra_message = (
                     f"not finished after seal.rollout.deadline_s={self.settings.deadline_s:g}, waiting for "
                     f"{dialogue.waiting_for} after {len(dialogue.sampled)} messages of the policy"
                 )
-            except PromptTooLong as error:
-                infra, message = "prompt_too_long", str(error)
-            except TokenPathError as error:
-                infra, message = "token_path", str(error)
-            logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], message)
-            if infra in FINAL:
+            logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], dialogue.infra_message)
+            if dialogue.infra in FINAL:
                 break
-        return self._output(dialogue, row, None, time.monotonic() - started, infra, message)
+        return self._output(dialogue, row, time.monotonic() - started)
 
     async def _episode(
         self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
@@ -143,26 +138,18 @@ class SEALAgentLoop(AgentLoopBase):
             params["enforce_available_tools"] = self.settings.enforce_available_tools
             if row.get("omega") is not None:
                 params["omega"] = row["omega"]
-                params["leak_guard"] = self._guards(row)
+                # The leak guard watches a share of the trajectories, drawn by step, row and sample.
+                draw = zlib.crc32(f"guard/{_place(row)}".encode()) / 2**32
+                params["leak_guard"] = draw < self.settings.leak_guard_share
         return params
 
-    def _guards(self, row: dict[str, Any]) -> bool:
-        """Return whether the leak guard watches this trajectory: a share of them, drawn by step, row and sample."""
-        draw = zlib.crc32(f"guard/{row['global_steps']}/{row['index']}/{row['session_id']}".encode()) / 2**32
-        return draw < self.settings.leak_guard_share
-
     async def _interact(
-        self,
-        dialogue: Dialogue,
-        episode: Episode,
-        sampling_params: dict[str, Any],
-        row: dict[str, Any],
-        attempt: int,
+        self, dialogue: Dialogue, episode: Episode, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
     ) -> None:
         """Alternate messages of the policy and the environment until the episode or a budget ends."""
         eos = self.tokenizer.eos_token_id
         request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
-        seed = f"{self.settings.seed}/{row['global_steps']}/{row['index']}/{row['session_id']}/{attempt}"
+        seed = f"{self.settings.seed}/{_place(row)}/{attempt}"
         training = bool(row.get("training"))
         turn = 0
         while True:
@@ -207,26 +194,16 @@ class SEALAgentLoop(AgentLoopBase):
     async def _sample(self, dialogue: Dialogue, turn: int, request_id: str, params: dict[str, Any]) -> tuple[int, ...]:
         """Sample the next message and append it as it was sampled; return its token ids."""
         with dialogue.waits_for(ENGINE):
-            output = await generate(
-                self.server_manager,
-                request_id,
-                dialogue.ids,
-                params,
-                message=len(dialogue.sampled) + 1,
-                timeout_s=self.settings.generation_timeout_s,
-            )
+            number, timeout_s = len(dialogue.sampled) + 1, self.settings.generation_timeout_s
+            output = await generate(self.server_manager, request_id, dialogue.ids, params, number, timeout_s)
         logprobs = output.log_probs or []
         if not params.get("logprobs"):
             logprobs = [0.0] * len(output.token_ids)
         message = Sampled(tuple(output.token_ids), tuple(logprobs))
-        start = len(dialogue.mask)
+        ids, logprobs, start = list(message.ids), list(message.logprobs), len(dialogue.mask)
         merged, dialogue.mask, dialogue.logprobs = await _on_token_path(
             self.ct_merge_assistant_token(
-                dialogue.ids,
-                list(message.ids),
-                dialogue.mask,
-                dialogue.logprobs,
-                assistant_logprobs=list(message.logprobs),
+                dialogue.ids, ids, dialogue.mask, dialogue.logprobs, assistant_logprobs=logprobs
             )
         )
         dialogue.ids = merged.token_ids
@@ -238,10 +215,7 @@ class SEALAgentLoop(AgentLoopBase):
     def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
         """Return the budget that limits the next message, by its name in CUTS, and the tokens that it leaves."""
         message = self.settings.max_message_tokens if training else self.settings.validation_message_tokens
-        rooms = {
-            "message_length": message,
-            "model_length": self.model_length - total,
-        }
+        rooms = {"message_length": message, "model_length": self.model_length - total}
         if training:  # a validation has only the benchmark's limits and the engine's
             rooms["trajectory_length"] = self.response_budget - response
             rooms["actor_length"] = self.actor_length - total
@@ -262,15 +236,8 @@ class SEALAgentLoop(AgentLoopBase):
         boundaries = frozenset(self.tokenizer.added_tokens_decoder)
         return drift(dialogue.ids[:sampled_end], normalize_token_ids(again), boundaries)
 
-    def _output(
-        self,
-        dialogue: Dialogue,
-        row: dict[str, Any],
-        evaluation: dict[str, Any] | None,
-        seconds: float,
-        infra: str | None = None,
-        message: str = "",
-    ) -> AgentLoopOutput:
+    def _output(self, dialogue: Dialogue, row: dict[str, Any], seconds: float) -> AgentLoopOutput:
+        evaluation = dialogue.evaluation
         prompt, response = dialogue.ids[: dialogue.prompt_length], dialogue.response
         mask, logprobs = dialogue.mask, dialogue.logprobs
         cut = bool(row.get("training")) and dialogue.stop in CUTS
@@ -280,7 +247,7 @@ class SEALAgentLoop(AgentLoopBase):
             eos = self.tokenizer.eos_token_id
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
         score = terminal_reward(evaluation, self.reward, cut) if evaluation else 0.0
-        record = self._record(dialogue, row, evaluation, score, seconds, excluded, infra, message)
+        record = self._record(dialogue, row, score, excluded, seconds)
         versions = dialogue.weight_versions or [int(row["global_steps"])]
         return AgentLoopOutput(
             prompt_ids=prompt,
@@ -298,39 +265,35 @@ class SEALAgentLoop(AgentLoopBase):
         )
 
     def _record(
-        self,
-        dialogue: Dialogue,
-        row: dict[str, Any],
-        evaluation: dict[str, Any] | None,
-        score: float,
-        seconds: float,
-        excluded: bool,
-        infra: str | None,
-        message: str,
+        self, dialogue: Dialogue, row: dict[str, Any], score: float, excluded: bool, seconds: float
     ) -> TrajectoryRecord:
         extra, info = row["extra_info"], dialogue.info
         return TrajectoryRecord.of(
-            evaluation,
+            dialogue.evaluation,
             task_id=extra["task_id"],
             data_source=row["data_source"],
             category=extra["category"],
             split=extra["split"],
             sample=int(row["session_id"]),
             score=score,
-            spans=tuple(dialogue.spans) if evaluation else (),
-            tokens=dialogue.sampled_tokens,
+            spans=tuple(dialogue.spans) if dialogue.evaluation else (),
+            tokens=sum(dialogue.mask),
             seconds=round(seconds, 3),
             stop=dialogue.stop,
             excluded=excluded,
             drift=dialogue.drift,
             rebuilt=dialogue.rebuilt,
-            infra=infra,
-            infra_message=message,
+            infra=dialogue.infra,
+            infra_message=dialogue.infra_message,
             omega_version=(info.get("omega") or {}).get("version"),
             prompt_mode=self.prompt_mode,
             data_hash=str(info.get("data_hash", "")),
             messages=tuple(dialogue.messages),
         )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['global_steps']}/{row['index']}/{row['session_id']}"
 
 
 @functools.cache

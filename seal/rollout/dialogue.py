@@ -1,7 +1,5 @@
 """The growing token stream of one trajectory."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,9 +22,10 @@ class Dialogue:
     0 for context, per response token. spans: (turn, start, end) of each sampled
     message in response tokens. weight_versions: the engine's weights per sampled
     message. info: the service's information about the episode. stop: how it ended
-    (TrajectoryRecord). drift: see `token_path.drift`. rebuilt: how often its episode
-    was opened again. seconds: waited, by ENGINE and ENVIRONMENT; waiting_for: the
-    one that was waited for last.
+    (TrajectoryRecord). evaluation: the service's, None if the trajectory was lost;
+    infra and infra_message then say why. drift: see `token_path.drift`. rebuilt: how
+    often its episode was opened again. seconds: waited, by ENGINE and ENVIRONMENT;
+    waiting_for: the one that was waited for last.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -39,6 +38,9 @@ class Dialogue:
     weight_versions: list[int] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
+    evaluation: dict[str, Any] | None = None
+    infra: str | None = None
+    infra_message: str = ""
     drift: int | None = None
     rebuilt: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -48,11 +50,6 @@ class Dialogue:
     def response(self) -> list[int]:
         """The tokens after the first prompt."""
         return self.ids[self.prompt_length :]
-
-    @property
-    def sampled_tokens(self) -> int:
-        """How many tokens the policy has sampled."""
-        return sum(self.mask)
 
     @contextmanager
     def waits_for(self, whom: str) -> Iterator[None]:

@@ -1,13 +1,13 @@
 """The rollout engine as a trajectory calls it: one message at a time, within a deadline."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
 from ray.exceptions import RayError, TaskCancelledError
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
+
+from seal.text import last_line
 
 
 class EngineFault(RuntimeError):
@@ -23,7 +23,6 @@ async def generate(
     request_id: str,
     prompt_ids: list[int],
     params: dict[str, Any],
-    *,
     message: int,
     timeout_s: float,
 ) -> TokenOutput:
@@ -46,8 +45,9 @@ async def generate(
             raise  # this trajectory itself is being cancelled
         raise EngineFault("engine_cancelled", f"the request for message {message} was cancelled") from error
     except RayError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise EngineFault("engine", f"the rollout engine failed at message {message}: {reason}") from error
+        raise EngineFault(
+            "engine", f"the rollout engine failed at message {message}: {last_line(str(error))}"
+        ) from error
     if output.stop_reason in ("abort", "aborted") or not output.token_ids:
         raise EngineFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
     return output

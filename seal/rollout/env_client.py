@@ -11,8 +11,6 @@ The client is aiohttp's: at 128 concurrent episodes httpx costs about twenty tim
 the processor time per request. Requests outside rollouts use `service_probe`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,6 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from env_service import protocol
 
-Request = TypeVar("Request", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)
 
 RETRY_PAUSE_S = 0.25
@@ -93,35 +90,41 @@ class EnvironmentClient:
 
     async def create(self, task_id: str, instance_id: str, params: Mapping[str, Any]) -> tuple[list[dict], dict]:
         """Open an episode; returns its first messages and the service's information about it."""
-        request = _request(
+        answer = await self._post(
+            "create",
             protocol.CreateRequest,
+            protocol.CreateAnswer,
             env_type=self._env_type,
             task_id=task_id,
             instance_id=instance_id,
             create_id=instance_id,  # a repeated /create with it is answered, not refused
             params=dict(params),
         )
-        created = (await self._post("create", request, protocol.CreateAnswer)).data
-        return _messages(created.state), created.info
+        return _messages(answer.data.state), answer.data.info
 
     async def step(self, instance_id: str, step_id: str, content: str, truncated: bool) -> Observation:
         """Send one assistant message; a repeated step_id gets the same answer and acts once."""
-        message = {"role": "assistant", "content": content}
-        request = _request(
-            protocol.StepRequest, instance_id=instance_id, messages=message, step_id=step_id, truncated=truncated
+        answer = await self._post(
+            "step",
+            protocol.StepRequest,
+            protocol.StepAnswer,
+            instance_id=instance_id,
+            messages={"role": "assistant", "content": content},
+            step_id=step_id,
+            truncated=truncated,
         )
-        step = (await self._post("step", request, protocol.StepAnswer)).data
+        step = answer.data
         return Observation(tuple(_messages(step.state)), step.is_terminated, int(step.info.get("turn", 0)))
 
     async def evaluate(self, instance_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The verdict, labels and evidence of an episode; does not change it."""
-        request = _request(protocol.EvaluateRequest, instance_id=instance_id, params={"sparse": False, **params})
-        return (await self._post("evaluate", request, _FullEvaluation)).data
+        params = {"sparse": False, **params}
+        request = protocol.EvaluateRequest
+        return (await self._post("evaluate", request, _FullEvaluation, instance_id=instance_id, params=params)).data
 
     async def release(self, instance_id: str) -> None:
         """Close an episode; an unknown one is not an error."""
-        request = _request(protocol.InstanceRequest, instance_id=instance_id)
-        await self._post("release", request, protocol.ReleaseAnswer)
+        await self._post("release", protocol.InstanceRequest, protocol.ReleaseAnswer, instance_id=instance_id)
 
     async def close(self) -> None:
         """Close the connections; a training process keeps them until it ends."""
@@ -137,9 +140,12 @@ class EnvironmentClient:
         except (TimeoutError, aiohttp.ClientError):
             return False
 
-    async def _post(self, verb: str, request: BaseModel, answer: type[Answer]) -> Answer:
-        """The answer to a request; the last fault if no attempt brought one."""
-        body = request.model_dump_json(exclude_unset=True).encode()
+    async def _post(self, verb: str, request: type[BaseModel], answer: type[Answer], **fields: Any) -> Answer:
+        """The answer to a request with these fields; the last fault if no attempt brought one."""
+        try:
+            body = request(**fields).model_dump_json(exclude_unset=True).encode()
+        except ValidationError as error:
+            raise EnvironmentFault("refused", f"the request is wrong: {_first(error)}") from error
         fault = EnvironmentFault("unreachable", f"{self.url}/{verb} was not tried")
         for attempt in range(self._attempts):
             if attempt:
@@ -196,14 +202,6 @@ def authorization() -> dict[str, str]:
     """The header that a guarded service requires: BFCL_TOKEN of the environment; empty without one."""
     token = os.environ.get("BFCL_TOKEN")
     return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _request(model: type[Request], **fields: Any) -> Request:
-    """A checked request; the fault that the service would answer if it is wrong."""
-    try:
-        return model(**fields)
-    except ValidationError as error:
-        raise EnvironmentFault("refused", f"the request is wrong: {_first(error)}") from error
 
 
 def _refusal(url: str, status: int, content: bytes) -> EnvironmentFault:

@@ -3,15 +3,11 @@
 An episode is deterministic: its opening parameters and the messages that it
 received define it. When its service has lost it (restarted, dead, failing), it is
 opened again, there or on another service, and the recorded messages are sent
-again; every answer must have the same hash as before. Nothing is sampled or
+again; every answer must be the same as before. Nothing is sampled or
 counted twice.
 """
 
-from __future__ import annotations
-
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -33,12 +29,12 @@ RELEASE_S = 10.0
 
 @dataclass(frozen=True)
 class Action:
-    """An assistant message that was sent, and the hash of the answer."""
+    """An assistant message that was sent, and the answer."""
 
     step_id: str
     content: str
     truncated: bool
-    observed: str
+    observed: Observation
 
 
 class Episode:
@@ -72,7 +68,7 @@ class Episode:
         observation = await self._through(
             lambda client, instance_id: client.step(instance_id, step_id, content, truncated)
         )
-        self._actions.append(Action(step_id, content, truncated, _hash(observation)))
+        self._actions.append(Action(step_id, content, truncated, observation))
         return observation
 
     async def evaluate(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,15 +80,12 @@ class Episode:
         try:
             async with asyncio.timeout(RELEASE_S):
                 for client, instance_id in reversed(self._openings):
-                    await self._release(client, instance_id)
+                    try:
+                        await client.release(instance_id)
+                    except EnvironmentFault as fault:
+                        logger.warning("episode %s could not be released: %s", instance_id, fault)
         except TimeoutError:
             logger.warning("episode %s could not be released within %.0f s", self._key, RELEASE_S)
-
-    async def _release(self, client: EnvironmentClient, instance_id: str) -> None:
-        try:
-            await client.release(instance_id)
-        except EnvironmentFault as fault:
-            logger.warning("episode %s could not be released: %s", instance_id, fault)
 
     async def _through(self, ask: Callable[[EnvironmentClient, str], Awaitable[Result]]) -> Result:
         """Return what `ask` returns; opens or rebuilds the episode first if needed."""
@@ -113,17 +106,18 @@ class Episode:
         """Open the episode under a new instance id and send the recorded messages again."""
         instance = (client, f"{self._key}.{len(self._openings)}")
         self._openings.append(instance)
-        start = await client.create(self._task_id, instance[1], self._params)
+        messages, info = await client.create(self._task_id, instance[1], self._params)
+        info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
-            self._start = start
-        self._compare("its opening", _hash_start(self._start), _hash_start(start), client)
+            self._start = messages, info
+        self._compare("its opening", self._start, (messages, info), client)
         for number, action in enumerate(self._actions, start=1):
             observation = await client.step(instance[1], action.step_id, action.content, action.truncated)
-            self._compare(f"message {number}", action.observed, _hash(observation), client)
+            self._compare(f"message {number}", action.observed, observation, client)
         self._at = instance
         return instance
 
-    def _compare(self, what: str, before: str, now: str, client: EnvironmentClient) -> None:
+    def _compare(self, what: str, before: Any, now: Any, client: EnvironmentClient) -> None:
         if now != before:
             raise EnvironmentFault(
                 "replay",
@@ -134,16 +128,3 @@ class Episode:
 
 async def _only_open(client: EnvironmentClient, instance_id: str) -> None:
     del client, instance_id
-
-
-def _hash(observation: Observation) -> str:
-    return _sha256([observation.messages, observation.done, observation.turn])
-
-
-def _hash_start(start: tuple[list[dict[str, str]], dict[str, Any]]) -> str:
-    messages, info = start
-    return _sha256([messages, {key: value for key, value in info.items() if key != "instance_id"}])
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

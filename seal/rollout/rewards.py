@@ -5,8 +5,6 @@ ones that fail. No mode reads labels or the interface, so nothing that SEAL
 learns can change a reward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,18 +4,17 @@ The launcher and the evaluation ask these before and after rollouts; requests of
 rollouts go through `env_client`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
 
+from seal.errors import LaunchError
 from seal.rollout.env_client import authorization
 
 PROBE_TIMEOUT_S = 3.0
 
 
-class TokenRequired(RuntimeError):
+class TokenRequired(LaunchError):
     """The service asks for a token other than BFCL_TOKEN of this process."""
 
 

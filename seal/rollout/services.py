@@ -5,15 +5,12 @@ even and the loss of a service moves only its own episodes. A service that
 failed is not used until it reports that it is healthy again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import hashlib
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
 from seal.settings import EnvServiceSettings
@@ -36,13 +33,6 @@ def ranked(key: str, urls: Iterable[str]) -> list[str]:
     return sorted(urls, key=lambda url: hashlib.blake2b(f"{url} {key}".encode(), digest_size=8).digest(), reverse=True)
 
 
-@dataclass
-class _Replica:
-    client: EnvironmentClient
-    up: bool = True
-    probed: float = 0.0
-
-
 class Services:
     """The services of one process, and which of them are up.
 
@@ -50,47 +40,46 @@ class Services:
     """
 
     def __init__(self, clients: Sequence[EnvironmentClient], restart_wait_s: float):
-        self._replicas = {client.url: _Replica(client) for client in clients}
+        self._clients = {client.url: client for client in clients}
+        self._down: dict[str, float] = {}  # address to the time of the last failure or probe
         self._restart_wait_s = restart_wait_s
 
     async def choose(self, key: str) -> EnvironmentClient:
         """The first service in the key's order that is up; waits for one if all are down."""
-        order = [self._replicas[url] for url in ranked(key, self._replicas)]
+        order = ranked(key, self._clients)
         deadline = time.monotonic() + self._restart_wait_s
         while True:
-            for replica in order:
-                if replica.up or await self._is_back(replica):
-                    return replica.client
+            for url in order:
+                if url not in self._down or await self._is_back(url):
+                    return self._clients[url]
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
                     "unreachable",
-                    f"no environment service ({', '.join(self._replicas)}) was healthy again within "
+                    f"no environment service ({', '.join(self._clients)}) was healthy again within "
                     f"env_service.restart_wait_s={self._restart_wait_s:g}",
                 )
             await asyncio.sleep(PROBE_EVERY_S)
 
     def failed(self, client: EnvironmentClient, fault: EnvironmentFault) -> None:
         """Stop using a service until it answers again."""
-        replica = self._replicas[client.url]
-        if replica.up:
+        if client.url not in self._down:
             logger.warning("environment service not used until it answers again: %s", fault)
-        replica.up, replica.probed = False, time.monotonic()
+        self._down[client.url] = time.monotonic()
 
     async def close(self) -> None:
         """Close all connections."""
-        for replica in self._replicas.values():
-            await replica.client.close()
+        for client in self._clients.values():
+            await client.close()
 
-    async def _is_back(self, replica: _Replica) -> bool:
-        pause = REPROBE_EVERY_S if any(other.up for other in self._replicas.values()) else PROBE_EVERY_S
-        if time.monotonic() - replica.probed < pause:
+    async def _is_back(self, url: str) -> bool:
+        pause = REPROBE_EVERY_S if len(self._down) < len(self._clients) else PROBE_EVERY_S
+        if time.monotonic() - self._down[url] < pause:
             return False
-        replica.probed = time.monotonic()  # before the answer, so that one episode probes for all
-        if not await replica.client.healthy():
+        self._down[url] = time.monotonic()  # before the answer, so that one episode probes for all
+        if not await self._clients[url].healthy():
             return False
-        if not replica.up:
-            logger.warning("environment service %s answers again", replica.client.url)
-        replica.up = True
+        if self._down.pop(url, None) is not None:
+            logger.warning("environment service %s answers again", url)
         return True
 
 

@@ -6,8 +6,6 @@ and log-prob 0. `check` enforces this. `drift` only measures how many tokens
 would differ if the dialogue were tokenised again from its text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -16,6 +14,8 @@ from dataclasses import dataclass
 
 class TokenPathError(RuntimeError):
     """A trajectory whose tokens are not the sampled ones; it must not be trained on."""
+
+    cause = "token_path"
 
 
 @dataclass(frozen=True)

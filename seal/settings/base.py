@@ -1,7 +1,5 @@
 """What every block of settings is: a frozen model, read from a recipe's mapping or refused in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 

@@ -1,7 +1,5 @@
 """`seal.data`: which tasks a run trains and validates on."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le

@@ -1,7 +1,5 @@
 """`seal.diagnosis`: which labels a run learns from."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from seal.settings.base import Count, Settings, Share

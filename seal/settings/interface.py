@@ -1,7 +1,5 @@
 """`seal.interface`: the learning interface Omega and how it evolves."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from annotated_types import Ge

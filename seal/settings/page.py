@@ -1,7 +1,5 @@
 """docs/settings.md: a table for each block of settings, made from the models."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -39,16 +37,10 @@ def _tables(block: type[Settings], key: str) -> Iterator[tuple[str, str]]:
     for name, field in block.model_fields.items():
         if not is_block(field.annotation):
             found = kind(field.annotation, field.metadata)
-            default = _default(defaults[name])
-            rows.append(
-                f"| `{joined(key, name)}` | {found.shown} | {default} | {found.bounds} | {_text(field.description)} |"
-            )
-    table = (
-        "\n".join(["| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |", *rows, ""])
-        if rows
-        else ""
-    )
-    yield key, f"## `{key}`\n\n{_text(block.__doc__ or '')}\n" + (table and f"\n{table}")
+            cells = f"`{joined(key, name)}`", found.shown, _default(defaults[name]), found.bounds
+            rows.append(f"| {' | '.join(cells)} | {_text(field.description)} |")
+    head = ["", "| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |"] if rows else []
+    yield key, "\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""])
     for name, field in block.model_fields.items():
         if is_block(field.annotation):
             yield from _tables(field.annotation, joined(key, name))

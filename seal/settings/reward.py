@@ -1,7 +1,5 @@
 """`seal.reward`: the terminal reward of a training trajectory."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from seal.settings.base import Settings, Share

@@ -1,7 +1,5 @@
 """`seal.reweighting`: how labels become weights on advantages (paper, section 3.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 

@@ -1,7 +1,5 @@
 """`seal.rollout`: budgets and deadlines of a trajectory."""
 
-from __future__ import annotations
-
 from seal.settings.base import Count, Positive, Settings, Share, follows
 
 

@@ -1,7 +1,5 @@
 """`seal`: what concerns the run as a whole, and the blocks of its parts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

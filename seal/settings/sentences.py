@@ -1,7 +1,5 @@
 """Settings in words: what a key may be, and the one sentence that refuses a wrong value."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
@@ -10,10 +8,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from annotated_types import Ge, Gt, Le
 from pydantic import AllowInfNan, BaseModel
 
+from seal.errors import LaunchError
+
 _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
-class SettingsError(ValueError):
+class SettingsError(LaunchError, ValueError):
     """A setting that cannot be used; `key` is its name in the recipe, the text is one sentence."""
 
     def __init__(self, key: str, sentence: str):

@@ -1,7 +1,5 @@
 """`env_service`: the environment service and how a rollout waits for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

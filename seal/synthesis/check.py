@@ -1,7 +1,5 @@
 """What can be wrong with the tasks of a file, each as one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The writer `grammar`: phrases in frames, joined by connectives, with references to earlier turns. No model."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

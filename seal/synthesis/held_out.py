@@ -6,8 +6,6 @@ whatever its seed. The levels of tasks use them in steps: `values` has held-out 
 all of them from there and has a reserved pair of neighbouring operations.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Makes verified tasks: sample a path, let a writer put it into words, keep it if it is sound."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
 """A call path: what a task asks for and how it is done, before anybody puts it into words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from env_service.environments.bfcl.splits import Category
 from env_service.environments.bfcl.tools import parse_reference
@@ -44,7 +42,7 @@ class PathCall:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
     @classmethod
-    def read(cls, text: str) -> PathCall:
+    def read(cls, text: str) -> Self:
         """The call of a reference's text."""
         return cls(*parse_reference(text))
 

@@ -1,7 +1,5 @@
 """The phrases of `phrases.toml`, each list divided into those for training and those held out."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -4,8 +4,6 @@ A draw that the simulators refuse, or that does not fit the level or the categor
 is rejected as a whole; about a third are kept.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tasks as text for people."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The live simulators on which a path is sampled: operations look at them, call, and say what they were about."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

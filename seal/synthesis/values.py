@@ -1,7 +1,5 @@
 """Draws of values: words, names, texts, amounts. Everything comes from the generator that is given."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Sequence
 from functools import cache

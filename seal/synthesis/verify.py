@@ -1,7 +1,5 @@
 """Whether a task is worth keeping: its reference passes, and fails without any one of its calls."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

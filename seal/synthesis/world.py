@@ -4,8 +4,6 @@ Keys of tables are strings, as in the benchmark's files, so that a configuration
 survives a file unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a writer is: it puts a call path into a user's words."""
 
-from __future__ import annotations
-
 import random
 from typing import Protocol
 

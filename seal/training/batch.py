@@ -4,10 +4,10 @@ Below, n is the number of trajectories and L_j the number of response tokens of
 trajectory j: assistant messages and, masked, what the environment answered.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 import transfer_queue as tq
@@ -16,11 +16,9 @@ from transfer_queue import KVBatchMeta
 from verl.utils import tensordict_utils as tu
 
 from seal.records.trajectory import TrajectoryRecord
+from seal.settings import SealSettings
 from seal.training.closed_loop import TokenWeights
 from seal.training.group import Group, mark_groups
-
-RECORD_FIELDS = ("uid", "extra_fields")
-TOKEN_FIELDS = ("advantages", "response_mask", "rollout_log_probs", "old_log_probs")
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,10 @@ class StepBatch:
     actor_logprobs: tuple[torch.Tensor, ...] = ()
 
     @classmethod
-    def read(cls, batch: KVBatchMeta) -> StepBatch:
+    def read(cls, batch: KVBatchMeta) -> Self:
         """Read the records of a batch of finished rollouts."""
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=list(RECORD_FIELDS))
+        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
         records = [
             TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"])
             for extra in data.pop("extra_fields").tolist()
@@ -57,9 +55,10 @@ class StepBatch:
         groups = mark_groups(data.pop("uid").tolist(), records)
         return cls(batch.partition_id, tuple(keys), tuple(records), tuple(groups))
 
-    def with_tokens(self) -> StepBatch:
+    def with_tokens(self) -> Self:
         """Return the batch with the tensors that verl has computed for its tokens."""
-        data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=list(TOKEN_FIELDS))
+        fields = ["advantages", "response_mask", "rollout_log_probs", "old_log_probs"]
+        data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=fields)
         compared = "rollout_log_probs" in data and "old_log_probs" in data
         return replace(
             self,
@@ -92,6 +91,42 @@ class StepBatch:
             data = tq.kv_batch_get(keys=silent, partition_id=self.partition, select_fields=["response_mask"])
             empty = _ragged([torch.zeros_like(mask) for mask in data["response_mask"].unbind()])
             self._put(silent, TensorDict({"response_mask": empty, "loss_mask": empty}, batch_size=len(silent)))
+
+    def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
+        """Return the largest and the mean absolute difference of the log-probs of sampled tokens; nan: not compared.
+
+        The engine and the actor hold the same weights here, so that a difference is
+        numerical noise, unless the weight sync failed.
+        Raises RuntimeError beyond `seal.logprob_tolerance` or `seal.logprob_mean_tolerance`
+        (None sets no limit), and for a difference that is not finite: the engine then
+        does not run the weights that are being trained, and no gradient means anything.
+        """
+        if not self.rollout_logprobs:
+            return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}
+        differences = torch.cat(
+            [
+                (rollout - actor)[mask].abs().float().cpu()
+                for rollout, actor, mask in zip(self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
+            ]
+        )
+        if not len(differences):
+            return {"logp_diff_max": 0.0, "logp_diff_mean": 0.0}
+        largest, mean = differences.max().item(), differences.mean().item()
+        if not math.isfinite(mean):
+            raise RuntimeError(
+                f"Log-probs of step {step} are not finite: the weights have diverged. Resume from an earlier "
+                "checkpoint with a smaller actor_rollout_ref.actor.optim.lr."
+            )
+        for value, limit, key in (
+            (largest, settings.logprob_tolerance, "logprob_tolerance"),
+            (mean, settings.logprob_mean_tolerance, "logprob_mean_tolerance"),
+        ):
+            if limit is not None and value > limit:
+                raise RuntimeError(
+                    f"After the weight sync of step {step} rollout and actor log-probs differ by {value:.2e}, more "
+                    f"than seal.{key}={limit:.0e}: the engine's weights are stale."
+                )
+        return {"logp_diff_max": largest, "logp_diff_mean": mean}
 
     def write_advantages(self, weights: Sequence[TokenWeights]) -> None:
         """Replace every advantage by w_j A_j, or by the turn's weight times A_j (method, section 4)."""

@@ -13,8 +13,6 @@ leaves every earlier checkpoint untouched. The module does not import torch,
 because the launcher reads it too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -24,18 +22,19 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from seal.files import write_json, write_text
+from seal.files import text_sha256, write_json, write_text
 from seal.settings.run import CheckpointSettings
-from seal.training.state import STATE_FILE, StateError, load_state
+from seal.text import last_line
 
 logger = logging.getLogger(__name__)
 
 TRACKER = "latest_checkpointed_iteration.txt"
 FILES = "seal_files.json"
+STATE_FILE = "seal_state.json"
+STATE_VERSION = 1
 BEST = "best.json"
 SAVING = ".saving"
 REMOVING = ".removing"
@@ -50,17 +49,12 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or read; the message names the file and the fix."""
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(NamedTuple):
     """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
 
     step: int
     average: float
     prefix_average: float
-
-    def beats(self, other: Best) -> bool:
-        """Return whether this step is better; of two equal ones the earlier stays."""
-        return (self.average, self.prefix_average) > (other.average, other.prefix_average)
 
 
 class Checkpoints:
@@ -77,8 +71,7 @@ class Checkpoints:
         if checkpoint.resolve().parent != self._folder:
             return
         _track(self._folder, step)
-        best = self.best
-        if best is not None and best.step > step:
+        if self.best is not None and self.best.step > step:
             (self._folder / BEST).unlink()
 
     @contextmanager
@@ -98,17 +91,18 @@ class Checkpoints:
             _seal(written, step)
         except (OSError, RuntimeError) as error:
             shutil.rmtree(staging, ignore_errors=True)
-            raise CheckpointError(self._not_saved(step, f"could not be written ({_reason(error)})")) from error
+            raise CheckpointError(
+                self._not_saved(step, f"could not be written ({last_line(str(error), type(error).__name__)})")
+            ) from error
         self._publish(written, step)
         self._prune(step)
 
     def validated(self, step: int, average: float, prefix_average: float) -> None:
         """Record a validation; the checkpoint of the best step is kept, if it was saved."""
-        candidate, best = Best(step, average, prefix_average), self.best
-        if not (self._folder / f"global_step_{step}").is_dir():
-            return
-        if best is None or best.step == step or candidate.beats(best):
-            write_json({**asdict(candidate), "folder": f"global_step_{step}"}, self._folder / BEST)
+        candidate, best, folder = Best(step, average, prefix_average), self.best, f"global_step_{step}"
+        better = best is None or best.step == step or candidate[1:] > best[1:]  # of two equal ones the earlier stays
+        if better and (self._folder / folder).is_dir():
+            write_json({**candidate._asdict(), "folder": folder}, self._folder / BEST)
             self._prune(step)
 
     @property
@@ -161,23 +155,15 @@ class Checkpoints:
 
 def last_step(folder: Path) -> int | None:
     """Return the step that the tracker names, the newest whole one if it is missing or damaged, None without any."""
-    whole = whole_steps(folder)
-    try:
-        text = (folder / TRACKER).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        text = ""
-    if text.isdigit() and (folder / f"global_step_{text}").is_dir():
-        return int(text)
-    return whole[-1] if whole else None
+    named = _tracked(folder)
+    if named.isdigit() and (folder / f"global_step_{named}").is_dir():
+        return int(named)
+    return max(whole_steps(folder), default=None)
 
 
 def repair_tracker(folder: Path, step: int) -> bool:
     """Make the tracker name `step`; return False if it did already."""
-    try:
-        named = (folder / TRACKER).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        named = ""
-    if named == str(step):
+    if _tracked(folder) == str(step):
         return False
     _track(folder, step)
     return True
@@ -185,11 +171,8 @@ def repair_tracker(folder: Path, step: int) -> bool:
 
 def whole_steps(folder: Path) -> list[int]:
     """Return the steps whose checkpoint has all its files in full size, ascending."""
-    return sorted(
-        int(match.group(1))
-        for path in folder.glob("global_step_*")
-        if (match := STEP_FOLDER.fullmatch(path.name)) and _missing(path) is None
-    )
+    found = {step_of(path): path for path in folder.glob("global_step_*")}
+    return sorted(step for step, path in found.items() if step is not None and _missing(path) is None)
 
 
 def verify(checkpoint: Path) -> None:
@@ -221,6 +204,36 @@ def step_of(checkpoint: Path) -> int | None:
     """Return the step of a `global_step_N` folder, None for any other name."""
     match = STEP_FOLDER.fullmatch(checkpoint.name)
     return int(match.group(1)) if match else None
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write the state atomically; creates the folder if needed."""
+    body = json.dumps(state, sort_keys=True)
+    envelope = {"version": STATE_VERSION, "sha256": text_sha256(body), "state": body}
+    write_text(json.dumps(envelope), folder / STATE_FILE)
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read a state; CheckpointError names a file that is missing, damaged or of another version."""
+    path = folder / STATE_FILE
+    try:
+        envelope = json.loads(path.read_text(encoding="utf-8"))
+        body, version = envelope["state"], envelope["version"]
+        intact = envelope["sha256"] == text_sha256(body)
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{path} cannot be read: resume from an earlier global_step folder.") from None
+    if not intact:
+        raise CheckpointError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
+    if version != STATE_VERSION:
+        raise CheckpointError(
+            f"{path} has version {version} and this SEAL reads version {STATE_VERSION}: resume with the SEAL that "
+            "wrote it (launcher_record has its commit)."
+        )
+    return json.loads(body)
 
 
 def _seal(written: Path, step: int) -> None:
@@ -264,7 +277,7 @@ def _corrupt(checkpoint: Path) -> str | None:
     """Name the first file that fails its checksum; torch's files are zip archives with checksums of their own."""
     try:
         load_state(checkpoint)
-    except StateError:
+    except CheckpointError:
         return f"{checkpoint / STATE_FILE} is damaged"
     archives = [checkpoint / name for name in _listed(checkpoint) or {} if name.endswith(".pt")]
     with ThreadPoolExecutor(READERS) as pool:
@@ -292,6 +305,13 @@ def _size(checkpoint: Path) -> int:
     return sum((_listed(checkpoint) or {}).values())
 
 
+def _tracked(folder: Path) -> str:
+    try:
+        return (folder / TRACKER).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
+
+
 def _track(folder: Path, step: int) -> None:
     write_text(str(step), folder / TRACKER, flush=True)
 
@@ -303,9 +323,3 @@ def _remove(checkpoint: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
     os.replace(checkpoint, doomed)
     shutil.rmtree(doomed.parent, ignore_errors=True)
-
-
-def _reason(error: BaseException) -> str:
-    # The text of a Ray worker's error is its traceback; the last line holds the message.
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

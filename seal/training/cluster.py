@@ -3,8 +3,6 @@
 `ray_kwargs.ray_init.address` names an existing cluster; `local` starts one for the run.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,9 @@ from omegaconf import DictConfig, open_dict
 from seal.paths import HOME
 
 LOCAL = "local"
+QUEUE_CONTROLLER = "TransferQueueController"
+QUEUE_NAMESPACE = "transfer_queue"
+"""The data queue's actors have a namespace of their own; a cluster holds one queue, so one run at a time."""
 
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""

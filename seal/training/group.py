@@ -1,7 +1,5 @@
 """Which trajectories of a step count: GRPO groups without the lost and the excluded ones."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,20 +5,19 @@ about its engine; the death of one ends the trainer within seconds. A busy actor
 only answers late and is left alone; the step's deadline catches one that hangs.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
-from typing import Any
+from typing import Any, Self
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from seal.training.cluster import QUEUE_NAMESPACE
 
 logger = logging.getLogger(__name__)
 
 TRAINER = "seal_trainer"
 """The actor name that the training process gives verl's task runner."""
-QUEUE_NAMESPACE = "transfer_queue"
 POLL_S = 1.0
 GRACE_S = 5.0
 """A run that ends by itself stops its actors one by one and is over within this time."""
@@ -29,7 +28,6 @@ KINDS = {
     "reward_loop_worker": "the reward worker",
     "TransferQueue": "the data queue",
 }
-WAITING = "the trainer would wait for it forever"
 
 
 class Liveness:
@@ -42,7 +40,7 @@ class Liveness:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="liveness", daemon=True)
 
-    def __enter__(self) -> Liveness:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -60,7 +58,10 @@ class Liveness:
             if found and not self._stopped.wait(GRACE_S):
                 self.reason = found
                 logger.error("%s", found)
-                self._end_trainer()
+                try:
+                    ray.kill(ray.get_actor(TRAINER))
+                except ValueError:
+                    logger.debug("the trainer has ended already")
                 return
 
     def _dead(self) -> str | None:
@@ -76,18 +77,12 @@ class Liveness:
         for name in [name for name, ping in self._pings.items() if ping in answered]:
             try:
                 if ray.get(self._pings.pop(name)):
-                    return f"The engine of {_described(name)} has died; {WAITING}, so the run is ended."
+                    return _death("engine", name)
             except RayActorError:
-                return f"The process of {_described(name)} has died; {WAITING}, so the run is ended."
+                return _death("process", name)
             except RayTaskError as error:
                 logger.debug("%s cannot be pinged: %s", name, error)
         return None
-
-    def _end_trainer(self) -> None:
-        try:
-            ray.kill(ray.get_actor(TRAINER))
-        except ValueError:
-            logger.debug("the trainer has ended already")
 
 
 def _engine_failed(actor: Any) -> bool:
@@ -109,6 +104,6 @@ def _named_actors() -> dict[str, Any]:
     return found
 
 
-def _described(name: str) -> str:
+def _death(what: str, name: str) -> str:
     kind = next((text for part, text in KINDS.items() if part in name), "the training worker")
-    return f"{kind} {name}"
+    return f"The {what} of {kind} {name} has died; the trainer would wait for it forever, so the run is ended."

@@ -1,7 +1,5 @@
 """What a run writes for people and for the report; docs/logs.md describes the files."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

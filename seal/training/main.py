@@ -5,8 +5,6 @@ and calls verl's own entry point. The last log line says how the run ended; the
 exit code (seal.exits) says what kind of ending that was.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
@@ -14,6 +12,7 @@ import sys
 from omegaconf import OmegaConf
 
 from seal import exits
+from seal.text import first_line
 from seal.training import cluster
 
 logger = logging.getLogger(__name__)
@@ -65,7 +64,10 @@ def main(argv: list[str] | None = None) -> int:
         logger.error("%s%s: %s", ENDED, type(cause).__name__, cause)
         return code
     except RayActorError as error:
-        reason = liveness.reason or f"A process of the run has died ({first_line(error).rstrip('.')})."
+        reason = (
+            liveness.reason
+            or f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
+        )
         logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
@@ -85,22 +87,15 @@ def exit_code(cause: BaseException) -> int:
     from ray.exceptions import RayError
 
     from seal.training.checkpoints import CheckpointError
-    from seal.training.state import StateError
-    from seal.training.stop import StopRequested
-    from seal.training.watch import InfrastructureFailure
+    from seal.training.stop import InfrastructureFailure, StopRequested
 
     if isinstance(cause, StopRequested):
         return exits.STOPPED
-    if isinstance(cause, CheckpointError | StateError):
+    if isinstance(cause, CheckpointError):
         return exits.CHECKPOINT
     if isinstance(cause, InfrastructureFailure | RayError):
         return exits.INFRASTRUCTURE
     return exits.FAILED
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 if __name__ == "__main__":

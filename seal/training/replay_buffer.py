@@ -1,16 +1,18 @@
-"""The sampler through which verl's trainer collects finished rollouts (`trainer.v1.sampler.custom_sampler`)."""
+"""What stands between verl's trainer and its rollouts: what it sends out, and the sampler that collects them.
 
-from __future__ import annotations
+The sampler is verl's `trainer.v1.sampler.custom_sampler`.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils import tensordict_utils as tu
 
-from seal.training.stop import StopRequest, StopRequested
-from seal.training.watch import InfrastructureFailure
+from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 
 POLL_INTERVAL_S = 0.05
 """How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
@@ -54,7 +56,13 @@ class SEALReplayBuffer(ReplayBuffer):
         """
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         if partition_id == TRAIN:
-            self._require_whole(batch, batch_size * self._samples, global_steps)
+            expected = batch_size * self._samples
+            if len(batch) != expected:
+                raise InfrastructureFailure(
+                    f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
+                    "the agent-loop workers; their errors are in the log. Start again to resume from the last "
+                    "checkpoint."
+                )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             self._order = {}
         return batch, metrics
@@ -64,14 +72,31 @@ class SEALReplayBuffer(ReplayBuffer):
             raise StopRequested("Stopped on request while rollouts were under way.")
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
-    def _require_whole(self, batch: KVBatchMeta, expected: int, step: int) -> None:
-        if len(batch) != expected:
-            raise InfrastructureFailure(
-                f"{expected - len(batch)} of {expected} trajectories of step {step} never came back from the "
-                "agent-loop workers; their errors are in the log. Start again to resume from the last checkpoint."
-            )
-
     def _position(self, key: str) -> tuple[int, int, int]:
         """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`."""
         uid, sample, output = key.rsplit("_", 2)
         return self._order[uid], int(sample), int(output)
+
+
+class PromptSender:
+    """An agent-loop manager that adds what SEAL sends along with training prompts; validation prompts pass unchanged.
+
+    Each training row gets `training` and, unless the interface is off, Omega_t.
+    omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
+    training prompts in their order.
+    """
+
+    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: SEALReplayBuffer):
+        self._manager = manager
+        self._omega = omega
+        self._buffer = buffer
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        """Start the rollouts of a batch of prompts; they end in TransferQueue."""
+        if "validate" not in prompts:
+            tu.assign_non_tensor_data(prompts, "training", True)
+            omega = self._omega()
+            if omega is not None:
+                tu.assign_non_tensor_data(prompts, "omega", omega)
+            self._buffer.expect(prompts["uid"])
+        self._manager.generate_sequences(prompts)

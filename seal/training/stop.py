@@ -1,12 +1,15 @@
-"""Stopping a run on request: the file `experiments/<name>/stop` asks the trainer to save and end.
+"""What ends a run before its last step: a request, or too many failures of the infrastructure.
 
-The launcher writes it on Ctrl-C and SIGTERM. The trainer checks for it between
-the stages of a step and while it waits for rollouts.
+The file `experiments/<name>/stop` asks the trainer to save and end. The launcher
+writes it on Ctrl-C and SIGTERM. The trainer checks for it between the stages of a
+step and while it waits for rollouts.
 """
 
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+from seal.records.trajectory import FATAL, TrajectoryRecord
 
 STOP_FILE = "stop"
 
@@ -33,3 +36,25 @@ class StopRequest:
     def made(self) -> bool:
         """Whether a stop is requested."""
         return self._path.exists()
+
+
+class InfrastructureFailure(RuntimeError):
+    """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes."""
+
+
+def check_infrastructure(records: Sequence[TrajectoryRecord], limit: float) -> None:
+    """Raise InfrastructureFailure for a cause that no retry fixes, or if more than a share `limit` failed at all."""
+    for record in records:
+        if record.infra in FATAL:
+            raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
+    causes = Counter(record.infra for record in records if record.infra)
+    lost = sum(causes.values())
+    if lost > limit * len(records):
+        named = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+        commonest = causes.most_common(1)[0][0]
+        example = next(record.infra_message for record in records if record.infra == commonest)
+        raise InfrastructureFailure(
+            f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
+            f"seal.infra_limit={limit}; the first {commonest}: {example}. Fix that and start again: the run "
+            "resumes from its last checkpoint."
+        )

@@ -12,13 +12,12 @@ ended first (`SEALReplayBuffer`). docs/engines.md lists every private name of
 verl that is overridden here, and why.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,18 +29,14 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
+from seal.records.validation import validation_averages
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch
-from seal.training.checkpoints import Checkpoints, expected_size
+from seal.training.checkpoints import CheckpointError, Checkpoints, expected_size, load_state, save_state
 from seal.training.closed_loop import ClosedLoop
 from seal.training.log import RunLog
-from seal.training.logprobs import Tolerance
-from seal.training.prompts import PromptSender
-from seal.training.replay_buffer import SEALReplayBuffer
-from seal.training.state import StateError, load_state, save_state
-from seal.training.stop import StopRequest, StopRequested
-from seal.training.validation import validation_averages
-from seal.training.watch import InfrastructureWatch
+from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
+from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +49,6 @@ class SEALTrainer(PPOTrainerSync):
         self._settings = settings = SealSettings.of(config)
         self._loop = ClosedLoop(settings)
         self._log = RunLog(Path(settings.run_dir))
-        self._watch = InfrastructureWatch(limit=settings.infra_limit)
-        self._tolerance = Tolerance(settings.logprob_tolerance, settings.logprob_mean_tolerance)
         self._report: StepReport | None = None
         self._stop = StopRequest(Path(settings.run_dir))
         self._checkpoints = Checkpoints(
@@ -73,7 +66,7 @@ class SEALTrainer(PPOTrainerSync):
     def fit(self, agent_loop_manager):
         """Train to the last step; a stop on request leaves the last finished step saved."""
         try:
-            super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer.expect))
+            super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer))
         except StopRequested:
             self._save_and_stop()
 
@@ -83,22 +76,19 @@ class SEALTrainer(PPOTrainerSync):
         """A~_j = w_j A_j (method, section 4), then C_t, rho_{t+1} and Omega_{t+1}."""
         started = time.perf_counter()
         step = StepBatch.read(batch)
-        self._watch.check(step.records)
+        check_infrastructure(step.records, self._settings.infra_limit)
         step.separate()
         before_verl = time.perf_counter()
         batch = super()._compute_advantage(batch, metrics)
         after_verl = time.perf_counter()
         step = step.with_tokens()
-        agreement = self._tolerance.check(step, self.global_steps)
+        differences = step.compare_logprobs(self.global_steps, self._settings)
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
         step.write_advantages(weights)
         self._log.trajectories(self.global_steps, step.records)
-        self._report = report.with_figures(
-            logp_diff_max=agreement.largest,
-            logp_diff_mean=agreement.mean,
-            seal_seconds=before_verl - started + time.perf_counter() - after_verl,
-        )
-        metrics.update(agreement.metrics | self._report.record.metrics())
+        seconds = before_verl - started + time.perf_counter() - after_verl
+        self._report = report.with_figures(**differences, seal_seconds=seconds)
+        metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
 
     # --------------------------------------------------------------- checkpoint
@@ -144,7 +134,7 @@ class SEALTrainer(PPOTrainerSync):
                 folder = Path(self.config.trainer.resume_from_path)
             state = load_state(folder)
             if state["step"] != self.global_steps:
-                raise StateError(
+                raise CheckpointError(
                     f"{folder} holds step {state['step']}: rename the folder to global_step_{state['step']}."
                 )
             if state["seed"] != self._settings.seed:
@@ -220,33 +210,22 @@ class SEALTrainer(PPOTrainerSync):
     def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **rest):
         """Log a validation and note its average; verl's figures leave out what infrastructure lost."""
         records = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
-        self._require_validated(records)
+        # A task that the settings cannot hold costs only its own result, unless nothing else is there.
+        check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
+        if all(record.infra for record in records):
+            check_infrastructure(records, self._settings.infra_limit)
         if self._validation_folder:
             self._log.validation(Path(self._validation_folder), self.global_steps, records)
-        kept = [i for i, record in enumerate(records) if record.infra is None]
-
-        def of_kept(values):
-            return [values[i] for i in kept]
-
-        infos = {name: of_kept(values) for name, values in reward_extra_infos_dict.items()}
-        figures = super()._val_metrics_update(
-            of_kept(data_sources), of_kept(sample_uids), infos, of_kept(sample_turns), **rest
-        )
-        figures["seal/val/infra"] = len(records) - len(kept)
+        kept = [record.infra is None for record in records]
+        sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
+        infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}
+        figures = super()._val_metrics_update(sources, uids, infos, turns, **rest)
+        figures["seal/val/infra"] = kept.count(False)
         averages = validation_averages(records)
         if averages is not None:
             self._checkpoints.validated(self.global_steps, *averages)
             figures |= dict(zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True))
         return figures
-
-    def _require_validated(self, records: list[TrajectoryRecord]) -> None:
-        """Raise InfrastructureFailure when infrastructure lost too much of a validation.
-
-        A task that the settings cannot hold costs only its own result, unless nothing else is there.
-        """
-        self._watch.check([record for record in records if record.infra not in FATAL])
-        if not any(record.infra is None for record in records):
-            self._watch.check(records)
 
 
 def use_extension_points(config: DictConfig) -> None:

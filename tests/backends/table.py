@@ -2,7 +2,7 @@
 
 import sys
 
-from seal.backends.internals import table
+from tests.backends.internals import table
 from tests.support.generated import write_table
 
 if __name__ == "__main__":

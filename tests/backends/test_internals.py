@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
-from seal.backends.internals import Internal, changes, internals, table, versions
 from seal.paths import HOME
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.training.replay_buffer import SEALReplayBuffer
 from seal.training.trainer import SEALTrainer
+from tests.backends.internals import Internal, changes, internals, table, versions
 from tests.support.generated import write_table
 
 PRIVATE = Internal("json.decoder:JSONDecoder.decode", "called", ("seal/x.py",), "why", "-", signature="(self, s)")

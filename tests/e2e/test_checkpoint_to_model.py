@@ -50,7 +50,7 @@ def test_what_was_trained_is_merged_served_and_evaluated(make_run, tmp_path):
     assert any(not torch.equal(tensor, start[name].bfloat16()) for name, tensor in weights.items())
 
     tasks = ("--categories", "base", "--prefix-turns", "1", "--limit", "4", "--prompt-mode", "compact")
-    python("seal.cli.main", "evaluate", "bfcl", "--checkpoint", merged, *tasks, "--env-url", free_url(), "--out", out)
+    python("seal.cli", "evaluate", "bfcl", "--checkpoint", merged, *tasks, "--env-url", free_url(), "--out", out)
     lines = [json.loads(line) for line in (out / "validation_log" / "0.jsonl").read_text().splitlines()]
     assert len(lines) == 4
     assert all(line["infra"] is None and line["labels"] and line["tokens"] for line in lines)

@@ -16,18 +16,15 @@ from bfcl_perturbations import perturbed, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.host import Host
 from seal.interface.cues import Omega
 
 
-class NoWatch:
-    """Nobody times the calls."""
-
-    def begin(self, position: tuple[int, int]) -> None: ...
-
-    def end(self) -> None: ...
+def new_host() -> Host:
+    return Host(ActivityPage(ActivityPage.allocate()))
 
 
 def shared_cards_run() -> tuple[str, list[str]]:
@@ -80,7 +77,7 @@ def step(host: Host, name: str, text: str) -> bytes:
 
 def alone(run: tuple[str, list[str]]) -> list[bytes]:
     """All answers of one run on a host of its own."""
-    host = Host(NoWatch())
+    host = new_host()
     answers = [create(host, "alone", run[0])]
     answers += [step(host, "alone", text) for text in run[1]]
     return [*answers, host.handle("evaluate", "alone", {})[1]]
@@ -93,7 +90,7 @@ PRISTINE = copy.deepcopy((CREDIT_CARD_EXTENSION, BOOKING_RECORD_EXTENSION))
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, len(RUNS) - 1), min_size=2, max_size=12), st.integers(0, 2**32))
 def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed: int) -> None:
-    host, rng = Host(NoWatch()), random.Random(seed)
+    host, rng = new_host(), random.Random(seed)
     answers: dict[str, list[bytes]] = {}
     pending: dict[str, list[str]] = {}
     for index, run in enumerate(chosen):
@@ -118,7 +115,7 @@ def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed:
 @given(st.integers(0, len(RUNS) - 1), st.integers(0, 60))
 def test_an_episode_rebuilt_from_its_messages_goes_on_as_if_nothing_had_happened(chosen: int, cut: int) -> None:
     task_id, messages = RUNS[chosen]
-    first, second = Host(NoWatch()), Host(NoWatch())
+    first, second = new_host(), new_host()
     answers = [create(first, "alone", task_id)]
     taken = 0
     for text in messages[:cut]:
@@ -158,7 +155,7 @@ def test_a_training_episode_refuses_withheld_tools_until_they_are_revealed_and_e
     text = texts([[(name, arguments)]], None)[0][0]
     seen: dict[str, list[Any]] = {}
     for kind, params in (("evaluation", {}), ("training", {"omega": Omega.of().to_json()})):
-        host = Host(NoWatch())
+        host = new_host()
         host.handle("create", kind, {"env_type": "bfcl", "task_id": task.id, "params": params})
         for message in [text, *["Done."] * turn, text]:
             host.handle("step", kind, {"content": message, "truncated": False})

@@ -1,7 +1,5 @@
 """Synthesised tasks are judged as the official checker judges them, and the service serves their files."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import json

@@ -20,6 +20,7 @@ from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import (
     FILES,
     SAVING,
+    STATE_FILE,
     TRACKER,
     CheckpointError,
     Checkpoints,
@@ -27,7 +28,6 @@ from seal.training.checkpoints import (
     verify,
     whole_steps,
 )
-from seal.training.state import STATE_FILE
 from tests.support.checkpoints import write_step
 
 LAST = 32

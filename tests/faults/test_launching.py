@@ -127,7 +127,7 @@ def test_a_signal_before_training_ends_the_launch_at_once(interrupt, signum, cod
 
 def test_the_first_signal_asks_and_the_second_ctrl_c_does_not_wait(interrupt, tmp_path):
     request, said = StopRequest(tmp_path), []
-    interrupt.defer()
+    interrupt.deferred = True
     interrupt.forward(request, 60, True, said.append)
     assert not request.made
     signal.raise_signal(signal.SIGTERM)
@@ -147,7 +147,7 @@ def test_the_first_signal_asks_and_the_second_ctrl_c_does_not_wait(interrupt, tm
 )
 def test_the_grace_ends(interrupt, tmp_path):
     said = []
-    interrupt.defer()
+    interrupt.deferred = True
     signal.raise_signal(signal.SIGINT)
     interrupt.forward(StopRequest(tmp_path), 0, True, said.append)
     with pytest.raises(KeyboardInterrupt):
@@ -156,7 +156,7 @@ def test_the_grace_ends(interrupt, tmp_path):
 
 
 def test_without_anything_to_save_the_first_signal_ends_the_launch(interrupt, tmp_path):
-    interrupt.defer()
+    interrupt.deferred = True
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         interrupt.forward(StopRequest(tmp_path), 60, False, lambda _: None)

@@ -12,9 +12,7 @@ from seal import exits
 from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, TRAINER, Liveness
 from seal.training.main import exit_code, root_cause
-from seal.training.state import StateError
-from seal.training.stop import StopRequested
-from seal.training.watch import InfrastructureFailure
+from seal.training.stop import InfrastructureFailure, StopRequested
 
 NOTICED_S = 60
 
@@ -98,7 +96,6 @@ def wait_until_watched(liveness, name):
     [
         (StopRequested("step 3 is saved"), exits.STOPPED),
         (CheckpointError("no room"), exits.CHECKPOINT),
-        (StateError("damaged"), exits.CHECKPOINT),
         (InfrastructureFailure("lost"), exits.INFRASTRUCTURE),
         (ValueError("a bug"), exits.FAILED),
     ],

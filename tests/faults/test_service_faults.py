@@ -12,7 +12,7 @@ import requests
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.rollout import episode
 from seal.training.group import mark_groups
-from seal.training.watch import InfrastructureFailure, InfrastructureWatch
+from seal.training.stop import InfrastructureFailure, check_infrastructure
 from tests.support.rollout_play import (
     ScriptedEngine,
     ServiceProcess,
@@ -209,7 +209,7 @@ def test_a_service_that_stays_away_ends_the_run_with_a_sentence(own_service):
     assert {record.infra for record in records} == {"environment_unreachable"}
     assert all(not record.labels and sum(output.response_mask) == 0 for output, record in played)
     with pytest.raises(InfrastructureFailure) as failure:
-        InfrastructureWatch(0.2).check(records)
+        check_infrastructure(records, limit=0.2)
     assert own_service.url in str(failure.value) and "env_service.restart_wait_s=2" in str(failure.value)
 
 

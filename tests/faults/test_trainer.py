@@ -17,12 +17,10 @@ from verl.utils import tensordict_utils as tu
 import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
-from seal.training.checkpoints import CheckpointError, last_step, verify
-from seal.training.prompts import PromptSender
-from seal.training.state import load_state
-from seal.training.stop import StopRequest, StopRequested
+from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
+from seal.training.replay_buffer import PromptSender
+from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 from seal.training.trainer import SEALTrainer
-from seal.training.watch import InfrastructureFailure
 
 PROMPTS, SAMPLES = 3, 2
 
@@ -79,7 +77,7 @@ def send(trainer, uids, **marks):
     loops, prompts = AgentLoops(), tu.get_tensordict({"uid": list(uids)})
     for name, value in marks.items():
         tu.assign_non_tensor_data(prompts, name, value)
-    PromptSender(loops, trainer._loop.omega_to_send, trainer.replay_buffer.expect).generate_sequences(prompts)
+    PromptSender(loops, trainer._loop.omega_to_send, trainer.replay_buffer).generate_sequences(prompts)
     return loops.prompts
 
 

@@ -17,6 +17,7 @@ from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.processes import start, stop_tree
+from seal.records.step import StepRecord
 from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
@@ -26,7 +27,7 @@ STEP = {
     "step": 3,
     "reward_mean": 0.5,
     "groups_with_spread": 6,
-    "label_shares": {"pass": 0.5, "state_mismatch": 0.3, "invalid_tool_call": 0.15, "missing_tool_call": 0.05},
+    "label_counts": {"pass": 10, "state_mismatch": 6, "invalid_tool_call": 3, "missing_tool_call": 1},
     "w": {"mean": 1.25, "min": 1.0, "max": 2.0},
     "omega": {"version": 1, "digest": "d", "cues": ["recover"]},
     "seconds": {"step": 21.4, "gen": 5.2, "update_actor": 8.9},
@@ -35,7 +36,7 @@ STEP = {
 
 
 def test_a_step_is_one_line():
-    line = step_line(STEP)
+    line = step_line(StepRecord.from_line(STEP))
     assert (
         "reward 0.500" in line
         and "6 groups with signal" in line
@@ -44,7 +45,7 @@ def test_a_step_is_one_line():
         and "21 s (gen 5 update 9)" in line
     )
     assert "missing_tool_call" not in line and "\n" not in line
-    assert "infra 2" in step_line({**STEP, "infra": {"engine": 2}})
+    assert "infra 2" in step_line(StepRecord.from_line({**STEP, "infra": {"engine": 2}}))
 
 
 def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
@@ -81,7 +82,7 @@ def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
     log.write_text(
         "noise\n(TaskRunnerV1 pid=1) ValueError: first\n"
         "ray.exceptions.RayTaskError(RuntimeError): wrapped\n"
-        "seal.training.watch.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
+        "seal.training.stop.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
     )
     assert failure_reason(log) == "InfrastructureFailure: 5 of 8 trajectories of this step were lost"
     log.write_text("E1: x\nseal.training.main ERROR training ended: it was this\nRayError: a late echo\n")

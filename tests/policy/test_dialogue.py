@@ -9,10 +9,17 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal.interface.cues import Omega
 from seal.interface.sampling import random_omega
-from seal.policy.dialogue import open_episode, play_reference, play_with_slip, slip_text, tool_names
+from seal.policy.dialogue import (
+    open_episode,
+    passes,
+    play_reference,
+    play_with_slip,
+    reference_passes,
+    slip_text,
+    tool_names,
+)
 from seal.policy.tokenizer import DialogueEncoder, train_tokenizer
 from seal.policy.variants import Call
-from seal.policy.verdict import passes, reference_passes
 from seal.policy.warm_start import collate
 
 TASKS = ("multi_turn_base_0", "multi_turn_miss_func_103", "multi_turn_miss_param_162", "multi_turn_long_context_36")

@@ -19,7 +19,7 @@ from seal.policy.corpus import (
     vocabulary,
     with_script,
 )
-from seal.policy.dialogue import play_reference
+from seal.policy.dialogue import play_reference, reference_passes
 from seal.policy.variants import (
     Call,
     Exchange,
@@ -35,7 +35,6 @@ from seal.policy.variants import (
     response_shape,
     similar,
 )
-from seal.policy.verdict import reference_passes
 
 WORDS = ("apple", "river", "stone", "cloud")
 values = st.one_of(

@@ -2,8 +2,7 @@
 
 import torch
 
-from seal.training.checkpoints import Checkpoints
-from seal.training.state import save_state
+from seal.training.checkpoints import Checkpoints, save_state
 
 STATE = {"step": 0, "seed": 0, "loop": {"rho": {"pass": 1.0}}, "log": {}}
 

@@ -15,7 +15,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop, TokenWeights
 from seal.training.group import mark_groups
-from seal.training.watch import InfrastructureFailure, InfrastructureWatch
+from seal.training.stop import InfrastructureFailure, check_infrastructure
 
 
 @cache
@@ -257,17 +257,15 @@ def test_token_weights_beyond_the_response_are_cut():
 
 
 def test_too_many_lost_trajectories_stop_the_run_naming_the_causes():
-    watch = InfrastructureWatch(limit=0.2)
-    watch.check([record(0), record(1), record(2), record(3), record(4, infra="engine")])
+    check_infrastructure([record(0), record(1), record(2), record(3), record(4, infra="engine")], limit=0.2)
     with pytest.raises(InfrastructureFailure, match="engine 2"):
-        watch.check([record(0), record(1, infra="engine"), record(2, infra="engine")])
+        check_infrastructure([record(0), record(1, infra="engine"), record(2, infra="engine")], limit=0.2)
     hung = [record(i, infra="engine_timeout", infra_message="message 3 did not come") for i in range(3)]
     with pytest.raises(InfrastructureFailure, match="the first engine_timeout: message 3 did not come"):
-        watch.check([record(3, infra="engine"), *hung])
+        check_infrastructure([record(3, infra="engine"), *hung], limit=0.2)
 
 
 def test_a_refused_episode_stops_the_run_at_once():
-    watch = InfrastructureWatch(limit=1.0)
     refused = record(1, infra="environment_refused", infra_message="interface leak in multi_turn_base_0")
     with pytest.raises(InfrastructureFailure, match="interface leak"):
-        watch.check([record(0), refused, *(record(i) for i in range(2, 20))])
+        check_infrastructure([record(0), refused, *(record(i) for i in range(2, 20))], limit=1.0)

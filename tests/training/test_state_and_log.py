@@ -5,8 +5,8 @@ import json
 import pytest
 
 from seal.records.trajectory import TrajectoryRecord
+from seal.training.checkpoints import STATE_FILE, CheckpointError, load_state, save_state
 from seal.training.log import RunLog
-from seal.training.state import STATE_FILE, StateError, load_state, save_state
 
 
 def test_state_round_trips(tmp_path):
@@ -19,12 +19,12 @@ def test_state_round_trips(tmp_path):
 def test_a_damaged_state_is_refused_by_name(tmp_path, damage):
     save_state(tmp_path, {"rho": {}})
     (tmp_path / STATE_FILE).write_text(damage)
-    with pytest.raises(StateError, match=STATE_FILE):
+    with pytest.raises(CheckpointError, match=STATE_FILE):
         load_state(tmp_path)
 
 
 def test_a_missing_state_is_refused(tmp_path):
-    with pytest.raises(StateError, match="missing"):
+    with pytest.raises(CheckpointError, match="missing"):
         load_state(tmp_path)
 
 
@@ -32,7 +32,7 @@ def test_a_state_of_another_version_is_refused(tmp_path):
     save_state(tmp_path, {"rho": {}})
     path = tmp_path / STATE_FILE
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(StateError, match="version 2"):
+    with pytest.raises(CheckpointError, match="version 2"):
         load_state(tmp_path)
 
 

@@ -1,7 +1,7 @@
 """The validation average is over categories, and infrastructure's failures are no failures of the policy."""
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.validation import validation_averages
+from seal.records.validation import validation_averages
 
 
 def record(source, score, infra=None):

@@ -4,14 +4,12 @@ The hash covers everything that an episode depends on. Where a task comes from a
 what it practises is beside it and may be added later without a new id.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -41,7 +39,7 @@ class Provenance(BaseModel):
     source: str | None = None
 
     @model_validator(mode="after")
-    def _refuse_evaluation_tasks(self) -> Provenance:
+    def _refuse_evaluation_tasks(self) -> Self:
         if self.source is not None and side_of(self.source) == "eval":
             raise ValueError(f"{self.source} belongs to the evaluation side and must not be a source of tasks.")
         return self
@@ -74,7 +72,7 @@ class MadeTask(BaseModel):
     provenance: Provenance
 
     @model_validator(mode="after")
-    def _check(self) -> MadeTask:
+    def _check(self) -> Self:
         if unknown := sorted(set(self.classes) - set(CLASSES)):
             raise ValueError(f"classes has {unknown[0]!r}: expected some of {', '.join(CLASSES)}.")
         if len(self.reference) != len(self.users):
@@ -94,7 +92,7 @@ class MadeTask(BaseModel):
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return f"synth_{self.level}_{self.category}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
-    def named(self) -> MadeTask:
+    def named(self) -> Self:
         """The same task with the id of its content."""
         return self.model_copy(update={"id": self.content_id()})
 

@@ -1,7 +1,5 @@
 """Operations of GorillaFileSystem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operations of MathAPI."""
 
-from __future__ import annotations
-
 from seal.synthesis.operations.registry import Run, add, operation
 from seal.synthesis.path import Slot, Slots
 from seal.synthesis.stage import Stage

@@ -1,7 +1,5 @@
 """Operations of MessageAPI."""
 
-from __future__ import annotations
-
 from seal.synthesis.operations.registry import operation
 from seal.synthesis.path import Slot, Slots
 from seal.synthesis.stage import Stage

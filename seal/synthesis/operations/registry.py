@@ -1,7 +1,5 @@
 """The operations by name: what can be asked for, on which simulator, and how often."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

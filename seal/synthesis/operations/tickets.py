@@ -1,7 +1,5 @@
 """Operations of TicketAPI."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from seal.synthesis.operations.registry import Run, add, operation

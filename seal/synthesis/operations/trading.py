@@ -1,7 +1,5 @@
 """Operations of TradingBot."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from seal.synthesis.operations.registry import Run, add, operation

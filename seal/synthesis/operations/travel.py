@@ -1,7 +1,5 @@
 """Operations of TravelAPI."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from seal.synthesis.operations.registry import Run, add, operation

@@ -1,7 +1,7 @@
 """The private and undocumented names of other libraries that SEAL uses, with what it expects of them.
 
-`internals.toml` holds the list and docs/engines.md shows it. `changes` compares
-it with the installed packages: run it after an upgrade, before a run does.
+`seal/backends/internals.toml` holds the list and docs/engines.md shows it.
+`changes` compares it with the installed packages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-LIST = Path(__file__).with_suffix(".toml")
+from seal.paths import HOME
+
+LIST = HOME / "seal" / "backends" / "internals.toml"
 
 
 @dataclass(frozen=True)

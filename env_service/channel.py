@@ -1,21 +1,45 @@
-"""What a worker process is doing now, in memory that it shares with the service.
+"""What the service and a worker process share: frames over a socket, and a page of memory.
 
-The worker writes the page; the service reads it to enforce deadlines and, after
+A frame is four bytes of length, then the payload. The page says what the worker
+does now: the worker writes it; the service reads it to enforce deadlines and, after
 the worker's death, to learn which call ended it.
 """
-
-from __future__ import annotations
 
 import mmap
 import os
 import struct
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
+_LENGTH = struct.Struct(">I")
 _LAYOUT = struct.Struct("<qqqddd")
 
 Position = tuple[int, int]
 """A guarded call within an episode: (step, call of that step), both counted from 0."""
+
+
+def frame(*parts: bytes) -> bytes:
+    """One frame that holds the joined parts."""
+    return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
+
+
+class FrameBuffer:
+    """Cuts a byte stream into the payloads of its frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Add received bytes and yield each payload that is now complete."""
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+            if len(self._buffer) < end:
+                return
+            payload = bytes(self._buffer[_LENGTH.size : end])
+            del self._buffer[:end]
+            yield payload
 
 
 class Activity(NamedTuple):
