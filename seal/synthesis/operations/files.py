@@ -159,7 +159,10 @@ def _renaming(tool: str) -> Run:
         new = stage.values.file_name(like=name)
         stage.call(tool, source=name, destination=new)
         slots = {"f": stage.mention("file", name), "g": _name(new)}
-        stage.put_in_focus("file", new)
+        if tool == "mv":
+            stage.put_in_focus("file", new)
+        else:  # "it" could be either
+            stage.drop_focus("file")
         return slots
 
     return run
@@ -212,6 +215,7 @@ def find(stage: Stage) -> Slots | None:
     if place is None:
         return None
     stage.call("find", path=".", name=place[1])
+    stage.drop_focus("file")
     return {"f": _name(place[1])}
 
 
@@ -221,7 +225,9 @@ def diff(stage: Stage) -> Slots | None:
     if one is None or one == other:
         return None
     stage.call("diff", file_name1=one, file_name2=other)
-    return {"f": stage.mention("file", one), "g": _name(other)}
+    slots = {"f": stage.mention("file", one), "g": _name(other)}
+    stage.drop_focus("file")
+    return slots
 
 
 def _new_or_other(
@@ -239,6 +245,7 @@ def _new_or_other(
             stage.call(tool, **{argument: other})
         else:
             stage.call(tool, **{argument: wanted})
+        stage.drop_focus("file")
         return {"f": _name(wanted), "g": _name(other)}
 
     return run

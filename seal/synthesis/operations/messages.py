@@ -28,6 +28,7 @@ def message_login(stage: Stage) -> Slots | None:
 def get_user_id(stage: Stage) -> Slots:
     name = _user_name(stage)
     stage.call("get_user_id", user=name)
+    stage.drop_focus("user")
     return {"n": Slot(name)}
 
 

@@ -166,6 +166,7 @@ def cancel_alt(stage: Stage) -> Slots | None:
         stage.call("cancel_order", order_id=other)
     else:
         stage.call("cancel_order", order_id=wanted)
+    stage.drop_focus("order")
     return {"a": Slot(wanted), "b": Slot(other)}
 
 
@@ -222,6 +223,7 @@ def filter_price(stage: Stage) -> Slots:
     low = stage.values.amount(1, 20, 10)
     high = low + stage.values.amount(10, 80, 10)
     stage.call("filter_stocks_by_price", stocks=symbols, min_price=low, max_price=high)
+    stage.drop_focus("stock")
     return {"l": Slot(", ".join(symbols)), "x": Slot(low, "amount"), "y": Slot(high, "amount")}
 
 
@@ -230,6 +232,7 @@ def notify(stage: Stage) -> Slots:
     symbols = stage.values.sample(list(stage.simulator(CLASS).stocks), 2)
     threshold = stage.values.integer(1, 9) / 10
     stage.call("notify_price_change", stocks=symbols, threshold=threshold)
+    stage.drop_focus("stock")
     return {"l": Slot(" and ".join(symbols)), "x": Slot(threshold)}
 
 
@@ -237,4 +240,5 @@ def notify(stage: Stage) -> Slots:
 def symbol(stage: Stage) -> Slots:
     company = stage.values.pick(COMPANIES)
     stage.call("get_symbol_by_name", name=company)
+    stage.drop_focus("stock")
     return {"n": Slot(company)}
