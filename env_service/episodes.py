@@ -5,17 +5,21 @@ takes one request at a time; a repeated /step is recognised by its step_id.
 """
 
 import asyncio
+import hashlib
 import logging
+import tempfile
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from env_service import protocol
+from env_service.encoding import encode
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
 from env_service.protocol import RequestRefused
@@ -46,6 +50,7 @@ class Episodes:
         self._metrics = metrics
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
+        self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
         metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._open))
 
     async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:
@@ -53,6 +58,13 @@ class Episodes:
         split = request.params.get("split") or ""
         answer = await self._pool.query("profile", {"env_type": request.env_type, "split": str(split)})
         return _success(answer.body)
+
+    async def tasks(self, request: protocol.TasksRequest) -> bytes:
+        """Serve further tasks until the service ends."""
+        lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
+        path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
+        path.write_bytes(lines)
+        return _success((await self._pool.load_task_file(str(path))).body)
 
     async def create(self, request: protocol.CreateRequest) -> bytes:
         """Open an episode."""
@@ -201,6 +213,7 @@ VERBS = {
     "step": Verb(protocol.StepRequest, protocol.StepAnswer, Episodes.step),
     "evaluate": Verb(protocol.EvaluateRequest, protocol.EvaluateAnswer, Episodes.evaluate),
     "get_info": Verb(protocol.InstanceRequest, protocol.InfoAnswer, Episodes.get_info),
+    "tasks": Verb(protocol.TasksRequest, protocol.TasksAnswer, Episodes.tasks),
     "release": Verb(protocol.InstanceRequest, protocol.ReleaseAnswer, Episodes.release),
 }
 """The verbs by name."""

@@ -92,6 +92,8 @@ class Host:
                 return list(base.get_environment(arguments["env_type"]).task_ids(arguments["split"]))
             case "version":
                 return base.get_environment(arguments["env_type"]).version()
+            case "load_task_file":
+                return base.get_environment(base.DEFAULT).load_task_file(arguments["path"])
         raise KeyError(op)
 
     def _create(self, name: str, arguments: Mapping[str, Any]) -> base.Json:

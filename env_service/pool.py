@@ -64,6 +64,18 @@ class WorkerPool:
                 await worker.replace(generation)
         raise RequestRefused("The service's workers end as soon as they start: see its log.", 503)
 
+    async def load_task_file(self, path: str) -> Answer:
+        """Have every worker, and those that replace it, serve a file's tasks; RequestRefused for a bad file."""
+        answer = await self.query("load_task_file", {"path": path})
+        for worker in self._workers:
+            worker.task_files += [path] if path not in worker.task_files else []
+            generation = worker.generation
+            try:
+                await worker.request("load_task_file", None, {"path": path})
+            except WorkerGone:
+                await worker.replace(generation)
+        return answer
+
     async def create(self, history: EpisodeHistory) -> Answer:
         """Open an episode on the worker that has the fewest."""
         worker = min(self._workers, key=lambda worker: worker.episodes)

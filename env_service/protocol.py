@@ -75,6 +75,12 @@ class InstanceRequest(BaseModel):
     instance_id: Identifier | None = None
 
 
+class TasksRequest(BaseModel):
+    """/tasks: synthesised tasks to serve too, as the lines of a task file hold them."""
+
+    tasks: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
 class OpeningMessage(BaseModel):
     """One of the messages that an episode starts with."""
 
@@ -144,6 +150,13 @@ class ReleaseAnswer(BaseModel):
 
     success: bool
     data: None = None
+
+
+class TasksAnswer(BaseModel):
+    """Answer to /tasks: how many tasks were sent."""
+
+    success: bool = True
+    data: int
 
 
 class Problem(BaseModel):

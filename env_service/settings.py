@@ -1,6 +1,7 @@
 """The settings of the service: BFCL_* variables, which the options of `seal serve` override."""
 
 import os
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -40,11 +41,23 @@ class ServerSettings(BaseSettings):
     """Size limit of one request body."""
     environments: str = ""
     """Further environments: name=package.module:Class, separated by commas."""
+    task_files: str = ""
+    """Files of synthesised tasks to serve beside the benchmark's, separated by commas."""
 
     @field_validator("environments")
     @classmethod
     def _check_environments(cls, text: str) -> str:
         _locations(text)
+        return text
+
+    @field_validator("task_files")
+    @classmethod
+    def _check_task_files(cls, text: str) -> str:
+        for name in _listed(text):
+            if not Path(name).is_file():
+                raise ValueError(
+                    f"{variable('task_files')}: there is no file {name}; make it with seal tasks synthesise."
+                )
         return text
 
     @model_validator(mode="after")
@@ -64,6 +77,10 @@ class ServerSettings(BaseSettings):
         """`environments` as name to location."""
         return _locations(self.environments)
 
+    def task_file_paths(self) -> tuple[str, ...]:
+        """`task_files` as absolute paths."""
+        return tuple(str(Path(name).resolve()) for name in _listed(self.task_files))
+
 
 def read_settings(**options: Any) -> ServerSettings:
     """The given settings, the others from the environment; ValueError names the variable at fault."""
@@ -82,11 +99,15 @@ def variable(name: str) -> str:
     return _PREFIX + name.upper()
 
 
+def _listed(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
 def _locations(text: str) -> dict[str, str]:
     """Environments by name; ValueError for an entry of another shape."""
     added = {}
-    for entry in filter(None, text.split(",")):
-        name, _, location = entry.strip().partition("=")
+    for entry in _listed(text):
+        name, _, location = entry.partition("=")
         if not name or location.count(":") != 1:
             raise ValueError(f"{variable('environments')}: {entry!r} must look like name=package.module:Class.")
         added[name] = location

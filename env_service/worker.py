@@ -69,13 +69,15 @@ class Worker:
     """One slot of the pool and the process that currently fills it.
 
     generation: how many processes filled the slot before this one. episodes: how many
-    are open on it. restarts: how many processes were replaced.
+    are open on it. restarts: how many processes were replaced. task_files: what each
+    process loads when it starts.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
         self._environments = {**base.locations(), **settings.added_environments()}
+        self.task_files = list(settings.task_file_paths())
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
         self._activity: ActivityPage | None = None
@@ -91,7 +93,7 @@ class Worker:
         page = ActivityPage.allocate()
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
-        command += [str(self._settings.memory_mb), json.dumps(self._environments)]
+        command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
         self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL)
         theirs.close()
         os.close(page)

@@ -1,7 +1,7 @@
 """A worker process: reads requests from a socket and answers them one after the other.
 
-`worker.py` starts it as `python -m env_service.worker_main SOCKET PAGE MEMORY_MB ENVIRONMENTS`,
-where the first two are inherited file descriptors. It ends when the socket closes.
+`worker.py` starts it as `python -m env_service.worker_main SOCKET PAGE MEMORY_MB ENVIRONMENTS
+TASK_FILE...`; the first two are inherited file descriptors. It ends when the socket closes.
 """
 
 import itertools
@@ -68,12 +68,17 @@ def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterat
 
 def main(arguments: list[str]) -> None:
     """Run one worker."""
-    socket_descriptor, page_descriptor, megabytes, environments = arguments
+    socket_descriptor, page_descriptor, megabytes, environments, *task_files = arguments
     end_with_parent(signal.SIGKILL)  # even in the middle of a call
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
     locations = json.loads(environments)
     for name, location in locations.items():
         base.register(name, location)
+    try:
+        for path in task_files:
+            base.get_environment(base.DEFAULT).load_task_file(path)
+    except ValueError as error:
+        sys.exit(str(error))
     preparation = itertools.chain(*[base.get_environment(name).prepare() for name in locations])
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:

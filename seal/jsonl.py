@@ -87,6 +87,8 @@ def step_files(folder: Path | str) -> list[tuple[int, Path]]:
 
 def _explained(error: ValidationError) -> str:
     first = error.errors()[0]
+    if first["type"] == "value_error" and not first["loc"]:
+        return str(first["ctx"]["error"])
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"has no {field}"

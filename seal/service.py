@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from omegaconf import DictConfig
 
+from env_service.environments.bfcl.task_file import read_task_file
 from env_service.protocol import PROTOCOL
 from seal.errors import LaunchError
 from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
 from seal.processes import start, stop_tree
+from seal.rollout.service_probe import served_tasks
 from seal.rollout.service_probe import service_version as probe
 from seal.rollout.services import addresses
 from seal.text import last_line
@@ -95,12 +98,34 @@ def require_agreement(url: str, version: Mapping[str, Any]) -> None:
         )
 
 
-class Service:
-    """A service that this process starts; one that already runs at the address is used and left running."""
+def require_tasks(urls: Sequence[str], files: Sequence[str]) -> None:
+    """LaunchError if one of the running services does not serve every task of these files."""
+    for file in files:
+        wanted = {task.id for task in read_task_file(file)}
+        for url in urls:
+            try:
+                missing = wanted - served_tasks(url)
+            except httpx.HTTPError as error:
+                raise LaunchError(
+                    f"The environment service at {url} does not list its tasks ({error}): {FIX}."
+                ) from error
+            if missing:
+                raise LaunchError(
+                    f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
+                    f"is one): start it with BFCL_TASK_FILES={file}, or let the launcher start one with --with-bfcl."
+                )
 
-    def __init__(self, url: str, log: Path):
+
+class Service:
+    """A service that this process starts; one that already runs at the address is used and left running.
+
+    task_files: the files of synthesised tasks that a service started here serves.
+    """
+
+    def __init__(self, url: str, log: Path, task_files: Sequence[str] = ()):
         self.url = url.rstrip("/")
         self._log = log
+        self._task_files = tuple(task_files)
         self._process: subprocess.Popen | None = None
         self._restarts = 0
 
@@ -121,6 +146,9 @@ class Service:
         """Start the process and wait until it is healthy."""
         address = urlsplit(self.url)
         env = {"BFCL_HOST": address.hostname or LOOPBACK, "BFCL_PORT": str(address.port or 80)}
+        if self._task_files:
+            # The script of BFCL_SCRIPT starts in another folder.
+            env["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in self._task_files)
         command, cwd = [sys.executable, "-m", "env_service"], HOME
         if script := os.environ.get("BFCL_SCRIPT"):
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"

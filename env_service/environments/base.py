@@ -63,6 +63,12 @@ class Environment(Protocol):
     def prepare(self) -> Iterator[None]:
         """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
 
+    def load_task_file(self, path: str) -> int:
+        """Serve the tasks of a file too and return their number; ValueError for a bad file.
+
+        Only the default environment is asked to: others need not have this method.
+        """
+
     def version(self) -> Json:
         """What results depend on: data hash, package versions."""
 

@@ -111,8 +111,10 @@ def export_bfcl(
         made = export_bfcl(find_log(run_or_log, step), out, model, sample)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
-    if made.prefixes or made.failed:
-        console.print(f"left out: {made.prefixes} prefixes of tasks, {made.failed} failed rollouts")
+    if made.prefixes or made.made or made.failed:
+        console.print(
+            f"left out: {made.prefixes} prefixes of tasks, {made.made} synthesised tasks, {made.failed} failed rollouts"
+        )
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
     console.print(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "

@@ -37,6 +37,7 @@ COMMANDS = {
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
     "serve": Entry(PARTS, "Start the environment service."),
     "data": Entry(PARTS, "Prepare, check and select the tasks."),
+    "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own."),
     "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),
 }
 

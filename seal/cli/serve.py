@@ -28,6 +28,7 @@ def serve(
     max_episodes: Annotated[int | None, _option("max_episodes")] = None,
     max_body_bytes: Annotated[int | None, _option("max_body_bytes")] = None,
     environments: Annotated[str | None, _option("environments")] = None,
+    task_files: Annotated[str | None, _option("task_files")] = None,
 ) -> None:
     """Start the environment service and serve until interrupted.
 

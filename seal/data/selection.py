@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.splits import parse_task_id, task_ids
+from env_service.environments.bfcl.catalog import CLASSES, Task, load_tasks
+from env_service.environments.bfcl.splits import parse_task_id, side_of, task_ids, variant
+from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
+from seal.data.mixture import mix
 from seal.data.rows import TaskRow, whole_rows
 from seal.jsonl import step_files
 from seal.labels import PASS
@@ -18,12 +20,32 @@ from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import MET
 from seal.records.validation import read_log
-from seal.settings.data import Selection
+from seal.settings.data import BENCHMARK, Selection, Source
 
 
 def selected_rows(selection: Selection) -> tuple[TaskRow, ...]:
-    """The selected rows of the side, in file order; ValueError when nothing is left."""
-    return select(whole_rows(task_ids(selection.scheme)[selection.split], selection.split), selection)
+    """The selected rows of the side, in file order or mixed; ValueError when nothing is left.
+
+    The filters apply to every source of a mixture.
+    """
+    if not selection.mixture:
+        return select(whole_rows(task_ids(selection.scheme)[selection.split], selection.split), selection)
+    return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
+
+
+def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
+    if source.tasks == BENCHMARK:
+        return selected_rows(selection.model_copy(update={"mixture": ()}))
+    made = {task.id: task.task for task in read_made_tasks(source.tasks)}
+    if wrong := [task for task in made if side_of(task) != selection.split]:
+        raise ValueError(
+            f"mixture: {source.tasks} holds {wrong[0]}, which is not for split={selection.split}: "
+            "train takes tasks of the level train, eval those of the other levels."
+        )
+    try:
+        return select(whole_rows(made, selection.split), selection, made)
+    except ValueError as error:
+        raise ValueError(f"mixture: {source.tasks}: {error}") from error
 
 
 def select(
@@ -31,16 +53,15 @@ def select(
 ) -> tuple[TaskRow, ...]:
     """Apply a selection's filters to whole-task rows; ValueError that names the filter that left nothing.
 
-    tasks: the benchmark's tasks by id; the installed package's by default.
+    tasks: those of the rows by id; the benchmark's by default.
     """
     tasks = load_tasks() if tasks is None else tasks
     kept = list(rows)
-    known_classes = sorted({name for task in tasks.values() for name in task.involved_classes})
     for name in selection.classes:
-        if name not in known_classes:
-            raise ValueError(f"classes has {name!r}: expected one of {', '.join(known_classes)}.")
+        if name not in CLASSES:
+            raise ValueError(f"classes has {name!r}: expected one of {', '.join(sorted(CLASSES))}.")
     if selection.categories:
-        kept = _narrow("categories", (row for row in kept if row.category in selection.categories))
+        kept = _narrow("categories", (row for row in kept if variant(row.category) in selection.categories))
     if selection.scenarios:
         wanted = set(selection.scenarios)
         kept = _narrow("scenarios", (row for row in kept if row.scenario in wanted))

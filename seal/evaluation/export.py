@@ -32,26 +32,29 @@ class Export(NamedTuple):
     folder: Path
     tasks: Mapping[str, int]
     prefixes: int
+    made: int
     failed: int
 
 
 def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    Prefix tasks are left out, because they have no official counterpart; so are
+    Prefix tasks and synthesised ones are left out, because they have no official counterpart; so are
     rollouts that failed for reasons other than the policy (the official tool's
     ``--partial-eval`` leaves them out of the accuracy). Raises ValueError for bad
     lines and for logs without evidence (those of other programs).
     """
     folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-    prefixes = failed = 0
+    prefixes = made = failed = 0
     records, bad = read_records(log, _exportable)
     if bad:
         raise ValueError(f"The log cannot be exported: {bad[0]}")
     for record in records:
         if record.prefix != WHOLE:
             prefixes += 1
+        elif record.category not in CATEGORIES:
+            made += 1
         elif record.infra is not None:
             failed += 1
         elif record.sample == sample:
@@ -61,7 +64,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
     for category in CATEGORIES:
         if category in entries:
             write_jsonl((entry for _, entry in sorted(entries[category].items())), folder / result_file(category))
-    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, failed)
+    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, made, failed)
 
 
 def find_log(run_or_log: Path, step: int | None) -> Path:

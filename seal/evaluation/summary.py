@@ -4,10 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from env_service.environments.bfcl.splits import CATEGORIES
 from seal.data.suspected import SuspectedItem
 from seal.evaluation.statistics import Estimate, Observation, estimate, pass_at_k
-from seal.records.source import WHOLE, data_source
+from seal.records.source import ALL_CATEGORIES, WHOLE, averaged, data_source
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from seal.records.validation import Log
 
@@ -58,9 +57,9 @@ def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] 
             groups[line.prefix, line.category].append(line)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
-        strata = {category: groups[prefix, category] for category in CATEGORIES if (prefix, category) in groups}
+        strata = {category: groups[prefix, category] for category in ALL_CATEGORIES if (prefix, category) in groups}
         rows += [_row(category, prefix, [stratum]) for category, stratum in strata.items()]
-        rows.append(_row(AVERAGE, prefix, list(strata.values())))
+        rows.append(_row(AVERAGE, prefix, [strata[category] for category in averaged(strata)]))
     return tuple(rows)
 
 

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.task_file import read_task_file
 from seal.data.parquet import write_rows
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
@@ -27,7 +28,7 @@ from seal.launch.recipe import require_valid
 from seal.net import is_loopback
 from seal.paths import HOME
 from seal.service import service_urls
-from seal.settings import SealSettings
+from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.data import Selection
 from seal.training.cluster import processors, uses_existing_cluster
 
@@ -99,6 +100,12 @@ def write_data(config: DictConfig) -> tuple[int, int]:
     return len(train), len(val)
 
 
+def task_files(config: DictConfig) -> tuple[str, ...]:
+    """The files of synthesised tasks that the service must serve."""
+    named = (*EnvServiceSettings.of(config).task_files, *SealSettings.of(config).data.task_files())
+    return tuple(dict.fromkeys(named))
+
+
 def total_steps(config: DictConfig) -> int:
     """The step with which a run ends; verl drops the incomplete batch at the end of an epoch."""
     trainer = config.trainer
@@ -124,6 +131,14 @@ def _engines(config: DictConfig) -> None:
         found = OmegaConf.select(config, key)
         if found != only:
             raise LaunchError(f"{key}={found}: {reason}, so it must be {only}.")
+
+
+def _task_files(config: DictConfig) -> None:
+    for file in task_files(config):
+        try:
+            read_task_file(file)
+        except ValueError as error:
+            raise LaunchError(str(error)) from error
 
 
 def _prompt_mode(config: DictConfig) -> None:
@@ -297,6 +312,7 @@ CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": require_valid,
     "engines": _engines,
     "prompt mode": _prompt_mode,
+    "task files": _task_files,
     "step plan": step_plan,
     "model": _model,
     "service address": service_urls,

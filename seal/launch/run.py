@@ -25,7 +25,7 @@ from seal.launch.record import TRAINER_CONFIG, Replay, add_service, write_record
 from seal.paths import HOME
 from seal.processes import adopt_orphans, stop_descendants
 from seal.report import summarise
-from seal.service import Service, probe, require_agreement, require_services, service_urls
+from seal.service import Service, probe, require_agreement, require_services, require_tasks, service_urls
 from seal.training.log import RunLog
 
 
@@ -142,6 +142,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     urls = service_urls(config, to_start=what.with_bfcl)
     if not what.with_bfcl or probe(urls[0]) is not None:
         require_agreement(urls[0], require_services(urls))
+        require_tasks(urls, preflight.task_files(config))
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         start = find_start(config, resume, preflight.total_steps(config))
@@ -159,13 +160,15 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     """The third step: record the launch, start the service and the trainer, follow them, and stop both."""
     folder = write_record(run.config, run.trainer, what.recipe, overrides, [sys.executable, *sys.argv])
     adopt_orphans()
-    service = Service(run.urls[0], run.run_dir / "service.log")
+    task_files = preflight.task_files(run.config)
+    service = Service(run.urls[0], run.run_dir / "service.log", task_files)
     try:
         if what.with_bfcl:
             found = "started" if service.start() else "found"
             tell(console, f"environment service {found} at {service.url}")
         version = require_services(run.urls)
         require_agreement(service.url, version)
+        require_tasks(run.urls, task_files)
         add_service(folder, version)
         for difference in what.replayed.differences(folder) if what.replayed else ():
             tell(console, f"[yellow]differs from the record:[/yellow] {difference}")

@@ -1,9 +1,21 @@
 """Data sources: the names under which whole tasks and prefixes of a category are counted."""
 
-from env_service.environments.bfcl.splits import CATEGORIES
+from collections.abc import Iterable
+
+from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES
+
+ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
+"""The categories of the benchmark and of synthesised tasks, in the order of every table."""
 
 WHOLE = -1
 """Stands for the whole task where a number of turns is expected."""
+
+
+def averaged(categories: Iterable[str]) -> tuple[str, ...]:
+    """The categories over which a table averages: the benchmark's if there are any, else those of synthesised tasks."""
+    found = set(categories)
+    present = [category for category in ALL_CATEGORIES if category in found]
+    return tuple(category for category in present if category in CATEGORIES) or tuple(present)
 
 
 def data_source(category: str, turns: int = WHOLE) -> str:
@@ -14,6 +26,6 @@ def data_source(category: str, turns: int = WHOLE) -> str:
 def parse_data_source(source: str) -> tuple[str, int]:
     """Category and turns of a data source; ValueError with one sentence for an unknown category."""
     category, _, turns = source.partition("@")
-    if category not in CATEGORIES or (turns and not turns.isdigit()):
+    if category not in ALL_CATEGORIES or (turns and not turns.isdigit()):
         raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
     return category, int(turns) if turns else WHOLE

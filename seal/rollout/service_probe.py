@@ -39,6 +39,18 @@ def is_healthy(url: str) -> bool:
     return answer is not None and answer.status_code == httpx.codes.OK
 
 
+def served_tasks(url: str) -> frozenset[str]:
+    """The ids of the synthesised tasks that the service at `url` serves.
+
+    Raises httpx.HTTPError if it does not answer as a service of this version.
+    """
+    request = {"params": {"split": "synth"}}
+    answer = httpx.post(
+        f"{url}/get_env_profile", json=request, headers=authorization(), timeout=PROBE_TIMEOUT_S, trust_env=False
+    )
+    return frozenset(answer.raise_for_status().json()["data"])
+
+
 def service_version(url: str) -> dict[str, Any] | None:
     """The version answer of the service at `url`: {} if something else answers there, None if nothing does.
 

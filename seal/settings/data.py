@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 from pydantic import field_validator
 
-from seal.settings.base import Count, Settings
+from seal.settings.base import Count, Positive, Settings
 
 Category = Literal["base", "miss_func", "miss_param", "long_context"]
 Scenario = Annotated[int, Ge(0), Le(199)]
@@ -18,6 +18,19 @@ class LabelFilter(Settings):
     """The folder of the run."""
     label: str
     """The last label of the tasks."""
+
+
+BENCHMARK = "bfcl"
+"""The name of the benchmark among the sources of a mixture."""
+
+
+class Source(Settings):
+    """One source of a mixture."""
+
+    tasks: str
+    """A file of synthesised tasks, or `bfcl` for the benchmark's."""
+    weight: Positive = 1.0
+    """How much of the mixture comes from here, relative to the other weights."""
 
 
 class Selection(Settings):
@@ -45,8 +58,10 @@ class Selection(Settings):
     """Tasks whose last rollout in a run had a label, as `[{run: DIR, label: LABEL}]`."""
     limit: Count | None = None
     """The most rows of each data source, evenly spread over it."""
+    mixture: tuple[Source, ...] = ()
+    """Sources and weights, as `[{tasks: bfcl, weight: 1}, {tasks: FILE, weight: 3}]`; only the benchmark without it."""
 
-    @field_validator("categories", "classes", "scenarios", "prefix_turns", "labels_from", mode="before")
+    @field_validator("categories", "classes", "scenarios", "prefix_turns", "labels_from", "mixture", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         if value is None:
@@ -61,3 +76,8 @@ class DataSettings(Settings):
     """The tasks to train on."""
     val: tuple[Selection, ...] = (Selection(split="eval"),)
     """The tasks to validate on: a list of selections with the keys of `seal.data.train`."""
+
+    def task_files(self) -> tuple[str, ...]:
+        """The files of synthesised tasks that training and validation take tasks from."""
+        sources = (source.tasks for selection in (self.train, *self.val) for source in selection.mixture)
+        return tuple(dict.fromkeys(source for source in sources if source != BENCHMARK))

@@ -17,6 +17,8 @@ class EnvServiceSettings(Settings):
     """The prompt and parser format (docs/service.md)."""
     timeout_s: Positive = 30
     """Seconds for one answer."""
+    task_files: tuple[str, ...] = ()
+    """Files of synthesised tasks that a service started by the launcher serves, besides those of `seal.data`."""
     attempts: Count = 4
     """How often a request is sent before its service counts as failed."""
     restart_wait_s: NonNegative = 120

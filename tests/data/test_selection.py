@@ -5,9 +5,14 @@ import json
 import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
+from env_service.environments.bfcl.task_file import write_task_file
 from seal.cli.data import app
 from seal.data.parquet import read_rows
 from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
+from seal.records.source import parse_data_source
+from seal.synthesis.grammar import Grammar
+from seal.synthesis.make import synthesise
 from tests.support.commands import run
 
 
@@ -110,3 +115,58 @@ def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
     assert read_rows(out) == selected_rows(Selection(categories=("base",), prefix_turns=(1,)))
     assert run(app, ["select", "--classes", "Nope", "--out", str(out)]) == 2
     assert "seal data select: classes" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def task_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    for level in ("train", "phrases"):
+        write_task_file(synthesise(Grammar(), 60, 0, level), folder / f"{level}.jsonl")
+    return {level: str(folder / f"{level}.jsonl") for level in ("train", "phrases")}
+
+
+def test_a_mixture_has_the_proportions_of_its_weights_everywhere(task_files):
+    mixture = [{"tasks": "bfcl", "weight": 1}, {"tasks": task_files["train"], "weight": 3}]
+    rows = selected_rows(Selection.read({"mixture": mixture}))
+    assert len(rows) == len(set(rows)) == 80
+    for start in range(0, 80, 20):
+        made = [row.task_id.startswith("synth_train_") for row in rows[start : start + 20]]
+        assert 14 <= sum(made) <= 16
+
+
+def test_a_mixture_of_one_file_is_the_file(task_files):
+    made = [task.id for task in read_made_tasks(task_files["train"])]
+    assert ids({"mixture": {"tasks": task_files["train"]}}) == made
+
+
+def test_filters_prefixes_and_files_of_ids_hold_for_synthesised_tasks(task_files, tmp_path):
+    mixture = {"tasks": task_files["train"]}
+    tasks = {task.id: task for task in read_made_tasks(task_files["train"])}
+    for task in ids({"mixture": mixture, "categories": "miss_func", "min_turns": 3}):
+        assert tasks[task].category == "miss_func" and len(tasks[task].users) >= 3
+    (tmp_path / "band.json").write_text(json.dumps({"tasks": list(tasks)[:4]}))
+    assert ids({"mixture": mixture, "task_file": str(tmp_path / "band.json")}) == list(tasks)[:4]
+    selection = Selection.read({"mixture": mixture, "categories": "base", "prefix_turns": [1, 2]})
+    write_parquet(selection, tmp_path / "x.parquet")
+    rows = read_rows(tmp_path / "x.parquet")
+    assert rows == selected_rows(selection)
+    assert {row.data_source for row in rows} == {"synth_train_base@1", "synth_train_base@2"}
+    assert {parse_data_source(row.data_source) for row in rows} == {("synth_train_base", 1), ("synth_train_base", 2)}
+
+
+def test_training_refuses_held_out_levels_and_validation_takes_them(task_files):
+    with pytest.raises(ValueError, match="which is not for split=train"):
+        ids({"mixture": {"tasks": task_files["phrases"]}})
+    chosen = ids({"split": "eval", "mixture": {"tasks": task_files["phrases"]}})
+    assert len(chosen) == 60 and all(task.startswith("synth_phrases_") for task in chosen)
+
+
+def test_a_mixture_says_what_is_wrong_with_a_source(task_files):
+    with pytest.raises(ValueError, match="nowhere"):
+        ids({"mixture": [{"tasks": "nowhere.jsonl"}]})
+    with pytest.raises(ValueError, match="scenarios leaves no task"):
+        ids({"mixture": [{"tasks": task_files["train"]}], "scenarios": [3]})
+    with pytest.raises(ValueError, match="weight"):
+        ids({"mixture": [{"tasks": task_files["train"], "weight": 0}]})
+    with pytest.raises(ValueError, match="leaves no task of source 2"):
+        ids({"mixture": [{"tasks": "bfcl"}, {"tasks": task_files["train"], "weight": 0.001}]})

@@ -134,11 +134,16 @@ def perturbed(seed: int, count: int) -> Iterator[tuple[Task, str, list[list[str]
     tasks = list(load_tasks().values())
     for _ in range(count):
         task = rng.choice(tasks)
-        turns = reference_calls(task)
-        kinds = rng.choices(KINDS, k=rng.choice([1, 1, 1, 2, 3]))
-        for kind in kinds:
-            _change(kind, turns, task, rng)
-        yield task, "+".join(kinds), texts(turns, rng)
+        yield task, *with_faults(task, rng)
+
+
+def with_faults(task: Task, rng: random.Random) -> tuple[str, list[list[str]]]:
+    """A run of a task with one to three faults: (what was done, texts)."""
+    turns = reference_calls(task)
+    kinds = rng.choices(KINDS, k=rng.choice([1, 1, 1, 2, 3]))
+    for kind in kinds:
+        _change(kind, turns, task, rng)
+    return "+".join(kinds), texts(turns, rng)
 
 
 def _damaged(text: str, call: Call, mode: str, rng: random.Random) -> str:

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
+from env_service.environments.bfcl.task_file import write_task_file
+from seal.data.parquet import read_rows
 from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
-from seal.service import Service, require_services, service_urls
+from seal.service import Service, require_services, require_tasks, service_urls
+from seal.synthesis.grammar import Grammar
+from seal.synthesis.make import synthesise
 from seal.training.cluster import SIZES, prepare
 from tests.support.launches import free_url
 from tests.support.stub_server import service_that_answers
@@ -189,6 +193,37 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
             require_services([guarded.url])
     finally:
         guarded.stop()
+
+
+def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
+    for seed in (0, 1):
+        write_task_file(synthesise(Grammar(), 4, seed), tmp_path / f"{seed}.jsonl")
+    first, second = (str(tmp_path / f"{seed}.jsonl") for seed in (0, 1))
+    config.seal.data.train.mixture = [{"tasks": "bfcl"}, {"tasks": first}]
+    config.env_service.task_files = [second, first]
+    assert preflight.task_files(config) == (second, first)
+    service = Service(free_url(), tmp_path / "service.log", [first])
+    try:
+        service.start()
+        require_tasks([service.url], [first])
+        with pytest.raises(LaunchError, match="does not serve 4 tasks"):
+            require_tasks([service.url], [first, second])
+    finally:
+        service.stop()
+    config.env_service.task_files = ["nowhere.jsonl"]
+    with pytest.raises(LaunchError, match="The task file nowhere"):
+        preflight.check(config)
+
+
+def test_a_mixture_is_written_as_rows(tmp_path, config):
+    write_task_file(synthesise(Grammar(), 90, 0), tmp_path / "made.jsonl")
+    config.seal.run_dir = str(tmp_path / "run")
+    config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
+    config.seal.data.train = {"mixture": [{"tasks": "bfcl"}, {"tasks": str(tmp_path / "made.jsonl")}]}
+    training, _ = preflight.write_data(config)
+    rows = read_rows(tmp_path / "train.parquet")
+    assert training == len(rows) == 180
+    assert sum(row.task_id.startswith("synth_") for row in rows) == 90
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from env_service.environments.bfcl.splits import CATEGORIES
 from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import Event
+from seal.records.source import ALL_CATEGORIES, averaged
 from seal.records.step import Range, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, read_line
 from seal.records.validation import read_log
@@ -21,9 +22,10 @@ LABELS = st.lists(st.sampled_from(("pass", "state_mismatch", "correct_abstention
 
 @st.composite
 def trajectories(draw) -> TrajectoryRecord:
-    category = draw(st.sampled_from(CATEGORIES))
+    category = draw(st.sampled_from(ALL_CATEGORIES))
+    number = draw(st.integers(0, 199))
     return TrajectoryRecord(
-        f"multi_turn_{category}_{draw(st.integers(0, 199))}",
+        f"multi_turn_{category}_{number}" if category in CATEGORIES else f"{category}_{number:012x}",
         category + draw(st.sampled_from(("", "@1", "@3"))),
         category,
         draw(st.sampled_from(("train", "eval"))),
@@ -106,3 +108,9 @@ def test_of_a_step_logged_twice_the_later_line_counts(tmp_path):
     path.write_text("".join(json.dumps(StepRecord(1, reward_mean=reward).line()) + "\n" for reward in (0.25, 0.75)))
     ((step,), bad) = read_steps(path)
     assert step.reward_mean == 0.75 and not bad
+
+
+def test_tables_average_over_the_benchmark_if_it_is_there():
+    made = ("synth_paths_base", "synth_values_base")
+    assert averaged(iter((*made, "miss_func", "base"))) == ("base", "miss_func")
+    assert averaged(made) == ("synth_values_base", "synth_paths_base")

@@ -20,7 +20,8 @@ from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
-CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
+from env_service.environments.bfcl.splits import CATEGORIES, variant
+
 CLASSES = (
     "GorillaFileSystem",
     "MathAPI",
@@ -45,6 +46,7 @@ class Task:
     reference holds the call strings of each turn; it is empty when nothing should be
     called. excluded is the data file's `excluded_function`, which the package
     never reads: those tools stay visible and callable, as in its own prompts.
+    hidden holds tools that no turn shows; the benchmark's own tasks hide none.
     """
 
     id: str
@@ -56,11 +58,12 @@ class Task:
     excluded: frozenset[str]
     withheld: Mapping[int, tuple[str, ...]]
     reference: tuple[tuple[str, ...], ...]
+    hidden: frozenset[str] = frozenset()
 
     @property
     def long_context(self) -> bool:
         """True when the simulators load their inflated scenario."""
-        return self.category == "long_context"
+        return variant(self.category) == "long_context"
 
     def prefix(self, turns: int) -> Task:
         """Return the task cut after its first `turns` user turns; ValueError outside 1..len(users).
@@ -148,7 +151,7 @@ def load_tasks() -> Mapping[str, Task]:
 
 
 def all_tools(task: Task) -> tuple[Document, ...]:
-    """Return the documents of the task's classes, including withheld tools."""
+    """Return the documents of the task's classes, including withheld and hidden tools."""
     return tuple(document for name in task.involved_classes for document in documents(name))
 
 
@@ -160,7 +163,7 @@ def revealed_tools(task: Task, turn: int) -> tuple[Document, ...]:
 
 def available_tools(task: Task, turn: int) -> tuple[Document, ...]:
     """Return the documents visible in a turn: the initial ones in the package's order, then those revealed since."""
-    withheld = {name for names in task.withheld.values() for name in names}
+    withheld = {name for names in task.withheld.values() for name in names} | task.hidden
     start = tuple(document for document in all_tools(task) if document["name"] not in withheld)
     revealed = (document for at in sorted(task.withheld) if at <= turn for document in revealed_tools(task, at))
     return start + tuple(revealed)

@@ -7,24 +7,34 @@ from typing import Any
 
 from env_service.environments.base import Guard, Json
 from env_service.environments.bfcl import splits
-from env_service.environments.bfcl.catalog import CATEGORIES, data_hash, load_tasks, package_version
+from env_service.environments.bfcl.catalog import CATEGORIES, Task, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.settings import EVALUATION_SPLITS, read_settings
+from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.verifier import reference
+
+MADE = "synth"
+"""The split with every task of the task files."""
 
 
 class BfclEnvironment:
-    """The 800 multi-turn tasks of the Berkeley function-calling benchmark."""
+    """The 800 multi-turn tasks of the Berkeley function-calling benchmark, and those of task files."""
 
     name = "bfcl"
 
-    def task_ids(self, split: str) -> Sequence[str]:
-        """Return the ids of a category or of one side of a split; all ids without a split.
+    def __init__(self) -> None:
+        self._made: dict[str, Task] = {}
 
-        train and val (test, eval) are the sides of the leak-free default split;
+    def task_ids(self, split: str) -> Sequence[str]:
+        """Return the ids of a category or of one side of a split; the benchmark's without a split.
+
+        train and val (test, eval) are the sides of the leak-free default split; synth
+        has the tasks of task files, synth_<level>_<category> those of one category.
         ValueError lists the names if `split` is unknown.
         """
         ids = list(load_tasks())
+        if split == MADE or split in splits.MADE_CATEGORIES:
+            return [task.id for task in self._made.values() if split in (MADE, task.category)]
         if split in CATEGORIES:
             return [task.id for task in load_tasks().values() if task.category == split]
         sides = {"": ids, "all": ids, "train": splits.task_ids()["train"]}
@@ -38,11 +48,10 @@ class BfclEnvironment:
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> BfclEpisode:
         """Start an episode of a task or, with params["turns"], of its first turns."""
-        tasks = load_tasks()
-        if task_id not in tasks:
-            raise ValueError(f"task_id {task_id!r} is unknown; ids look like multi_turn_base_0.")
+        task = load_tasks().get(task_id) or self._made.get(task_id)
+        if task is None:
+            raise ValueError(_unknown(task_id))
         settings = read_settings(dict(params))
-        task = tasks[task_id]
         if settings.turns is not None:
             task = task.prefix(settings.turns)
         return BfclEpisode(task, settings, guard)
@@ -53,6 +62,19 @@ class BfclEnvironment:
             reference(task)
             yield
 
+    def load_task_file(self, path: str) -> int:
+        """Serve the tasks of a file too and return their number; ValueError for a bad file."""
+        tasks = read_task_file(path)
+        # A task that is known keeps its object, by which the verifier knows its reference.
+        self._made |= {task.id: task.task for task in tasks if task.id not in self._made}
+        return len(tasks)
+
     def version(self) -> Json:
         """Return the data's hash and the package's version."""
         return {"data_hash": data_hash(), "bfcl_eval": package_version()}
+
+
+def _unknown(task_id: str) -> str:
+    if task_id.startswith(f"{MADE}_"):
+        return f"task_id {task_id!r} is of no task file that this service has loaded: name its file in BFCL_TASK_FILES."
+    return f"task_id {task_id!r} is unknown; ids look like multi_turn_base_0."

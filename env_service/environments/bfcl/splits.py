@@ -6,6 +6,9 @@ the evaluation side is ever seen in training. ``released_ids`` regenerates the
 public release's list of ids exactly; it leaks (344 of its 400 evaluation tasks
 have a sibling variant in train), and numbers on it are reported as not held out.
 
+A synthesised task has the id ``synth_<level>_<category>_<12 hex digits>``: the level
+is `train`, or says in what the task differs from those of training.
+
 Standard library only: everything that must know the sides may import this.
 """
 
@@ -14,17 +17,26 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 Side = Literal["train", "eval"]
 
-CATEGORIES: tuple[str, ...] = ("base", "miss_func", "miss_param", "long_context")
+Category = Literal["base", "miss_func", "miss_param", "long_context"]
+CATEGORIES: tuple[str, ...] = get_args(Category)
 """The four variants of a scenario, in the order of every table and file."""
 
 SCENARIO_COUNT = 200
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
 DEFAULT_SPLIT = "scenario"
 
+Level = Literal["train", "values", "phrases", "paths"]
+LEVELS: tuple[str, ...] = get_args(Level)
+"""What is new in a synthesised task: nothing (training), values, some phrases too, or all phrases and call pairs."""
+
+MADE_CATEGORIES: tuple[str, ...] = tuple(f"synth_{level}_{category}" for level in LEVELS for category in CATEGORIES)
+"""The categories of synthesised tasks, which follow the benchmark's in every table."""
+
+_MADE_ID = re.compile(rf"({'|'.join(MADE_CATEGORIES)})_([0-9a-f]{{12}})")
 _TASK_ID = re.compile(rf"multi_turn_({'|'.join(CATEGORIES)})_(\d+)")
 
 
@@ -72,14 +84,24 @@ def task_id(category: str, scenario: int) -> str:
 
 
 def parse_task_id(task: str) -> tuple[str, int]:
-    """Category and scenario of a task id; ValueError with one sentence for anything else."""
+    """Category and scenario of a task id; ValueError with one sentence for anything else.
+
+    Each synthesised task is a scenario of its own, with a number past the benchmark's.
+    """
+    if made := _MADE_ID.fullmatch(task):
+        return made[1], SCENARIO_COUNT + int(made[2], 16)
     match = _TASK_ID.fullmatch(task)
     if match is None or int(match[2]) >= SCENARIO_COUNT:
         raise ValueError(
             f"{task!r} is not a multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
-            f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}."
+            f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}, or the id of a synthesised task."
         )
     return match[1], int(match[2])
+
+
+def variant(category: str) -> str:
+    """Return which of the benchmark's four variants a category of its own or of synthesised tasks is."""
+    return category.split("_", 2)[2] if category in MADE_CATEGORIES else category
 
 
 def side_of_scenario(scenario: int) -> Side:
@@ -88,8 +110,11 @@ def side_of_scenario(scenario: int) -> Side:
 
 
 def side_of(task: str) -> Side:
-    """Return the side of the default split that holds a task."""
-    return side_of_scenario(parse_task_id(task)[1])
+    """Return the side of the default split that holds a task; synthesised tasks of the level train are for training."""
+    category, scenario = parse_task_id(task)
+    if category in MADE_CATEGORIES:
+        return "train" if category.startswith("synth_train_") else "eval"
+    return side_of_scenario(scenario)
 
 
 def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:

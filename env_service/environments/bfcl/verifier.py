@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -70,11 +70,40 @@ class Verdict:
 
 def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     """Return the reference run of every turn of a task, of its prefix or of a variant of it."""
-    own = load_tasks()[task.id]
+    own = load_tasks().get(task.id)
+    if own is None:
+        return _MADE.get(task)
     if task.initial_config is not own.initial_config or task.reference != own.reference[: len(task.reference)]:
         return _run(task)
     # 28 references compare a date with today's: their results hold for one day.
     return _kept(task.id, datetime.date.today())[: len(task.reference)]
+
+
+class _MadeReferences:
+    """The last reference runs of tasks outside the benchmark, by task and number of turns.
+
+    A changed copy of a task that kept its id is run again. Runs of another day are
+    forgotten, as for the benchmark's tasks.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._runs: OrderedDict[tuple[str, int, datetime.date], tuple[Task, tuple[ReferenceTurn, ...]]] = OrderedDict()
+
+    def get(self, task: Task) -> tuple[ReferenceTurn, ...]:
+        """The kept run of this task, or a new one."""
+        key = (task.id, len(task.reference), datetime.date.today())
+        known = self._runs.get(key)
+        if known and known[0].initial_config is task.initial_config and known[0].reference == task.reference:
+            self._runs.move_to_end(key)
+            return known[1]
+        self._runs[key] = task, _run(task)
+        while len(self._runs) > self._size:
+            self._runs.popitem(last=False)
+        return self._runs[key][1]
+
+
+_MADE = _MadeReferences(size=512)
 
 
 @lru_cache(maxsize=800)

@@ -1,0 +1,164 @@
+"""Files of synthesised tasks: one JSON object per line, named by a hash of its content.
+
+The hash covers everything that an episode depends on. Where a task comes from and
+what it practises is beside it and may be added later without a new id.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents
+from env_service.environments.bfcl.splits import Category, Level, parse_task_id, side_of
+from env_service.environments.bfcl.tools import parse_reference
+from seal.files import replacing
+from seal.jsonl import BadLine, read_records
+
+FORMAT = 1
+"""The version of the format; a reader refuses others."""
+
+_HASHED = ("category", "level", "classes", "config", "users", "reference", "withheld", "hidden")
+
+
+class Provenance(BaseModel):
+    """How a task came about: the writer of its texts, the seed and the number of the task under that seed.
+
+    source: the benchmark's task from whose state it was made, if any.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    writer: str
+    seed: int
+    number: int
+    source: str | None = None
+
+    @model_validator(mode="after")
+    def _refuse_evaluation_tasks(self) -> Self:
+        if self.source is not None and side_of(self.source) == "eval":
+            raise ValueError(f"{self.source} belongs to the evaluation side and must not be a source of tasks.")
+        return self
+
+
+class MadeTask(BaseModel):
+    """One synthesised task.
+
+    users: one message per user turn, None in the turn that reveals withheld tools.
+    reference: the call strings of each turn. withheld: the tools that a turn reveals.
+    hidden: tools that are never shown. kinds: what the task practises.
+    demonstration: by turn, the calls as somebody makes them who does not know what
+    will fail; those that fail come before the reference's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = FORMAT
+    id: str = ""
+    category: Category
+    level: Level
+    kinds: tuple[str, ...] = ()
+    classes: tuple[str, ...]
+    config: dict[str, Any]
+    users: Annotated[tuple[str | None, ...], Field(min_length=1)]
+    reference: tuple[tuple[str, ...], ...]
+    withheld: dict[int, tuple[str, ...]] = {}
+    hidden: tuple[str, ...] = ()
+    demonstration: tuple[tuple[str, ...], ...] = ()
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if unknown := sorted(set(self.classes) - set(CLASSES)):
+            raise ValueError(f"classes has {unknown[0]!r}: expected some of {', '.join(CLASSES)}.")
+        if len(self.reference) != len(self.users):
+            raise ValueError(f"reference has {len(self.reference)} turns and users has {len(self.users)}.")
+        tools = {document["name"] for name in self.classes for document in documents(name)}
+        named = {parse_reference(call)[0] for calls in self.reference for call in calls}
+        named |= {name for names in self.withheld.values() for name in names} | set(self.hidden)
+        if foreign := sorted(named - tools):
+            raise ValueError(f"{foreign[0]} is a tool of none of its classes ({', '.join(self.classes)}).")
+        if late := [turn for turn in self.withheld if not 0 < turn < len(self.users)]:
+            raise ValueError(f"withheld reveals tools in turn {late[0]}, but the turns are 0..{len(self.users) - 1}.")
+        return self
+
+    def content_id(self) -> str:
+        """The id that the content gives: level, category and the first 12 digits of its sha256."""
+        content = self.model_dump(mode="json", include=set(_HASHED))
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return f"synth_{self.level}_{self.category}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def named(self) -> Self:
+        """The same task with the id of its content."""
+        return self.model_copy(update={"id": self.content_id()})
+
+    @property
+    def task(self) -> Task:
+        """The task as the environment plays it, a new one each time: keep it to have its reference run once."""
+        category, scenario = parse_task_id(self.id)
+        return Task(
+            id=self.id,
+            category=category,
+            scenario=scenario,
+            users=self.users,
+            initial_config=MappingProxyType(self.config),
+            involved_classes=self.classes,
+            excluded=frozenset(),
+            withheld=MappingProxyType(self.withheld),
+            reference=self.reference,
+            hidden=frozenset(self.hidden),
+        )
+
+    def line(self) -> str:
+        """The task as one line of a file, without its end."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False)
+
+
+def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> int:
+    """Write a file in one move; the number of tasks."""
+    count = 0
+    with replacing(path) as draft, draft.open("w", encoding="utf-8") as file:
+        for task in tasks:
+            file.write(task.line() + "\n")
+            count += 1
+    return count
+
+
+def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
+    """Every task of a file, in order.
+
+    ValueError names the first line that cannot be used: not a task of this format, an
+    id that is not its content's, or a task that the file holds twice.
+    """
+    tasks, bad = parse_task_file(path)
+    if bad:
+        raise ValueError(str(bad[0]))
+    if not tasks:
+        raise ValueError(f"The task file {path} holds no task: make it with seal tasks synthesise.")
+    if problems := identity_problems(tasks):
+        raise ValueError(f"{path}: {problems[0]}")
+    return tasks
+
+
+def parse_task_file(path: Path | str) -> tuple[tuple[MadeTask, ...], tuple[BadLine, ...]]:
+    """The tasks of a file and the lines that hold none; ids are not checked. ValueError for a missing file."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"The task file {path} does not exist: make it with seal tasks synthesise.")
+    return read_records(path, MadeTask.model_validate)
+
+
+def identity_problems(tasks: Sequence[MadeTask]) -> list[str]:
+    """Tasks whose id is not that of their content, and tasks that occur twice, each as one sentence."""
+    problems, seen = [], set()
+    for task in tasks:
+        if task.id != task.content_id():
+            problems.append(f"{task.id!r} is not the id of its content ({task.content_id()}): synthesise it again.")
+        if task.id in seen:
+            problems.append(f"{task.id} occurs twice: remove one of the two.")
+        seen.add(task.id)
+    return problems

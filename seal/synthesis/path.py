@@ -1,0 +1,102 @@
+"""A call path: what a task asks for and how it is done, before anybody puts it into words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from env_service.environments.bfcl.splits import Category
+from env_service.environments.bfcl.tools import parse_reference
+
+Style = Literal["name", "text", "plain", "amount", "list"]
+"""How a value is written: a name or an id with or without quotes, a text in quotes, as it is, a number, several."""
+
+Known = Literal["", "before", "new"]
+"""Whether an earlier clause was about the same thing, or its id was only seen in a result."""
+
+Asking = Literal["everything", "without_tool", "without_value", "value"]
+"""What a message gives: all that is needed; all, while the tool is not there; all but one value; that value."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value that a phrase mentions; thing: what kind of thing it is, if messages may refer back to it."""
+
+    value: Any
+    style: Style = "plain"
+    thing: str = ""
+    known: Known = ""
+
+
+Slots = Mapping[str, Slot]
+
+
+@dataclass(frozen=True)
+class PathCall:
+    """One call; succeeded is False for the natural call that fails first and is no part of the reference."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    succeeded: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The call of a reference's text."""
+        return cls(*parse_reference(text))
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One operation that a message asks for, and the values in it."""
+
+    operation: str
+    slots: Slots
+
+
+@dataclass(frozen=True)
+class Login:
+    """Credentials that a message gives in passing, because a call needs a login first."""
+
+    class_name: str
+    user: str
+    password: str = ""
+
+
+@dataclass(frozen=True)
+class PathTurn:
+    """One user message and the calls that follow it.
+
+    left_out: the slot whose value is missing (without_value) or given (value).
+    """
+
+    class_name: str
+    clauses: tuple[Clause, ...]
+    calls: tuple[PathCall, ...]
+    asking: Asking = "everything"
+    left_out: str = ""
+    login: Login | None = None
+
+    @property
+    def reference(self) -> tuple[str, ...]:
+        """The calls that the verifier wants, as text."""
+        return tuple(str(call) for call in self.calls if call.succeeded)
+
+
+@dataclass(frozen=True)
+class CallPath:
+    """The turns of a task, the state in which they start, and the tools that are withheld or hidden.
+
+    A turn of None reveals withheld tools: the environment speaks, and the calls are those of
+    the turn before. calls: by turn, those included.
+    """
+
+    category: Category
+    classes: tuple[str, ...]
+    config: Mapping[str, Any]
+    turns: tuple[PathTurn | None, ...]
+    calls: tuple[tuple[PathCall, ...], ...]
+    withheld: Mapping[int, tuple[str, ...]]
+    hidden: tuple[str, ...]
+    kinds: frozenset[str]

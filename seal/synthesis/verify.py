@@ -1,0 +1,38 @@
+"""Whether a task is worth keeping: its reference passes, and fails without any one of its calls."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.bfcl.verifier import verify
+
+Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
+"""Calls by turn, as (name, arguments)."""
+
+
+def is_sound(task: Task) -> bool:
+    """Whether the official verifier passes the reference, and fails it without any one of its calls."""
+    return problem_of(task) is None
+
+
+def problem_of(task: Task) -> str | None:
+    """Why a task is not sound, as a sentence without its id; None for a sound one."""
+    turns = [[parse_reference(call) for call in calls] for calls in task.reference]
+    if not any(turns):
+        return "asks for no call"
+    if not _passes(task, turns):
+        return "has a reference that the verifier fails"
+    for turn, calls in enumerate(turns):
+        # A turn with a reference in which nothing was called never passes: nothing to run for a single call.
+        for index in range(len(calls) if len(calls) > 1 else 0):
+            fewer = [made[:index] + made[index + 1 :] if number == turn else made for number, made in enumerate(turns)]
+            if _passes(task, fewer):
+                return f"passes without its call {task.reference[turn][index]}"
+    return None
+
+
+def _passes(task: Task, turns: Calls) -> bool:
+    # Two tools change the list that they receive: each call gets its own copy.
+    return verify(task, [[[(name, copy.deepcopy(arguments)) for name, arguments in made]] for made in turns]).valid
