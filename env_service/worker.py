@@ -1,7 +1,7 @@
 """One worker: a process that plays episodes, the deadlines it runs under, and its replacement.
 
 Simulators run only in worker processes. A worker answers one request at a time
-over a socket pair and records its current call in shared memory (`activity.py`).
+over a socket pair and records its current call in shared memory (`channel.py`).
 When a call runs past its deadline, or the process dies, a new process takes its
 place, and the call that caused it is noted as broken and never run again.
 """

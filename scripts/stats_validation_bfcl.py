@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seal.cli.stats import app
+from seal.cli.main import execute, load
 
 if __name__ == "__main__":
-    app(prog_name="stats_validation_bfcl.py")
+    sys.exit(execute(load("stats"), sys.argv[1:], "stats_validation_bfcl.py"))

@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Label the tu
 @app.command()
 def relabel(
     log: Annotated[Path, typer.Argument(help="JSONL with evidence and labels, one episode per line.")],
-    taxonomy: Annotated[str, typer.Option(help="paper, release or one of your own.")] = "paper",
+    taxonomy: Annotated[str, typer.Option(help="paper or release.")] = "paper",
 ) -> None:
     """Diagnose the evidence of a log again and print every label that changes.
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "doctor": Entry(TRAINING, "Check whether a recipe can run on this machine, and say how to fix what is missing."),
     "plan": Entry(TRAINING, "Print the rows, batches and token budgets of a recipe's training step."),
     "settings": Entry(TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning."),
-    "report": Entry(RESULTS, "Summarise a run as text and as a page."),
+    "report": Entry(RESULTS, "Summarise a run as text and curves."),
     "stats": Entry(RESULTS, "Tabulate and compare validation logs."),
     "evaluate": Entry(RESULTS, "Evaluate a model, checkpoint or endpoint on the benchmark."),
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
@@ -89,7 +89,10 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
     load_dotenv(HOME / ".env")
     try:
-        return command.main(list(arguments), prog_name=program, standalone_mode=False) or exits.FINISHED
+        return (
+            command.main(list(arguments), prog_name=program, standalone_mode=False, help_option_names=["-h", "--help"])
+            or exits.FINISHED
+        )
     except typer.Abort:
         return exits.REFUSED
     except typer.TyperException as error:

@@ -31,6 +31,8 @@ _VIOLATION = re.compile(
 """What :mod:`seal.diagnosis.schema` and phi_err say of arguments, beside the documents' own words."""
 _INDEX = re.compile(r"(?<=[\w\]])\[\d+\]")
 _PART = 5
+_NAME = 64
+"""Feedback and schema messages cut the policy's names to this length."""
 _SHINGLE = 3
 _CONTEXT = r"[^.;\n]{0,24}?"
 
@@ -76,9 +78,9 @@ class LeakGuard:
         self._note(texts)
 
     def saw_calls(self, calls: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Add calls as they were parsed: their text in the message may have been escaped."""
+        """Add calls as they were parsed: their text in the message may have been escaped, and feedback cuts names."""
         for name, arguments in calls:
-            self.saw(name, *spoken(arguments))
+            self.saw(name, name[:_NAME], *spoken(arguments), *(key[:_NAME] for key in arguments))
 
     def reveal(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Add the documents of tools that are visible from now on, and what they imply."""

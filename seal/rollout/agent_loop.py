@@ -131,7 +131,9 @@ class SEALAgentLoop(AgentLoopBase):
 
     def _create_params(self, row: dict[str, Any]) -> dict[str, Any]:
         extra = row["extra_info"]
-        params: dict[str, Any] = {"split": extra["split"], "tool_prompt_mode": self.prompt_mode}
+        # Validation is judged as officially, also on tasks of the training side.
+        split = extra["split"] if row.get("training") else "eval"
+        params: dict[str, Any] = {"split": split, "tool_prompt_mode": self.prompt_mode}
         if int(extra.get("turns", -1)) > 0:
             params["turns"] = int(extra["turns"])
         if row.get("training"):

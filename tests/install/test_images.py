@@ -6,7 +6,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
+
+from seal.settings import SealSettings
 
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "docker").glob("*.Dockerfile"))
@@ -43,12 +44,11 @@ def test_the_service_s_image_holds_neither_the_trainer_nor_its_lock():
 
 
 def test_what_a_run_leaves_and_saves_outlives_its_container():
-    base = OmegaConf.load(HOME / "exp" / "base" / "seal.yaml")
     for path in (HOME / "docker" / "trainer.Dockerfile", HOME / "docs" / "install.md"):
         text = path.read_text(encoding="utf-8")
         assert all(f'-v "$PWD/{folder}:/seal/{folder}"' in text for folder in ("experiments", "launcher_record")), path
         (seconds,) = re.findall(r"--stop-timeout (\d+)", text)
-        assert int(seconds) > base.seal.stop_grace_s
+        assert int(seconds) > SealSettings.model_fields["stop_grace_s"].default
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)

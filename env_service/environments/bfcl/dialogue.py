@@ -184,11 +184,14 @@ class BfclEpisode:
         """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""
         if self._valid or not (self._ended or cut):
             return (None,) * len(self._turns)
-        if self._blames is None:
-            # The calls of a turn that an unreadable message ended are worth nothing: it fails from any state.
-            played = [[_played(call) for call in t.calls if t.stop != "parse_error"] for t in self._turns]
-            self._blames = blame(self._task, played, [_failed(turn) for turn in self._turns])
-        return self._blames
+        if self._blames is not None:
+            return self._blames
+        # The calls of a turn that an unreadable message ended are worth nothing: it fails from any state.
+        played = [[_played(call) for call in t.calls if t.stop != "parse_error"] for t in self._turns]
+        blames = blame(self._task, played, [_failed(turn) for turn in self._turns])
+        if self._ended:  # an episode that a caller calls cut may still go on
+            self._blames = blames
+        return blames
 
     # --- the guard of the interface -----------------------------------------------
 
@@ -266,8 +269,9 @@ class BfclEpisode:
                 lambda: self._toolbox.call(name, arguments),
                 lambda reason: CallOutcome(f"Error during execution: {reason}", "deadline"),
             )
-        broken = argument_violations(name.strip(), arguments)
-        return CallEvidence(name, arguments, available, broken, outcome.error, outcome.text, name.strip() in WRITES)
+        tool = name.strip()  # as the toolbox reads it
+        broken = argument_violations(tool, arguments)
+        return CallEvidence(tool, arguments, available, broken, outcome.error, outcome.text, tool in WRITES)
 
     # --- turns and the end --------------------------------------------------------
 

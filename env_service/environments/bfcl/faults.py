@@ -152,9 +152,8 @@ def _missing_argument(site: _Site) -> Fault | None:
     keys = [key for key in _document(site)["parameters"]["required"] if key in arguments]
     if not keys:
         return None
-    left = {key: value for key, value in arguments.items() if key != site.rng.choice(keys)}
-    if len(left) == len(arguments):
-        return None
+    omitted = site.rng.choice(keys)
+    left = {key: value for key, value in arguments.items() if key != omitted}
     return site.replaced("missing argument", (name, left), broken=labels.ARGUMENT_MISMATCH)
 
 

@@ -38,7 +38,7 @@ class LlamaFormat(Format):
     )
 
     def system(self, task: Task, tools: Sequence[Document]) -> str:
-        """The fixed header of Meta's template; the tools stand in the first user message."""
+        """The fixed header of Meta's template; the tools are in the first user message."""
         return _SYSTEM
 
     def user(self, task: Task, turn: int) -> str:
