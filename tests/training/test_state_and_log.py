@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.checkpoints import STATE_FILE, CheckpointError, load_state, save_state
+from seal.training.checkpoints import STATE_FILE, STATE_VERSION, CheckpointError, load_state, save_state
 from seal.training.log import RunLog
 
 
@@ -31,8 +31,8 @@ def test_a_missing_state_is_refused(tmp_path):
 def test_a_state_of_another_version_is_refused(tmp_path):
     save_state(tmp_path, {"rho": {}})
     path = tmp_path / STATE_FILE
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(CheckpointError, match="version 2"):
+    path.write_text(path.read_text().replace(f'"version": {STATE_VERSION}', '"version": 99'))
+    with pytest.raises(CheckpointError, match="version 99"):
         load_state(tmp_path)
 
 
