@@ -1,22 +1,38 @@
 """`seal tasks`: synthesise, show and check tasks."""
 
+from __future__ import annotations
+
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seal import exits
 from seal.cli.commands import ListCommand, option, refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seal.synthesis.llm.model import Model
+    from seal.synthesis.llm.production import Asking, Outcome, Source
+    from seal.synthesis.sampler import SamplerSettings
 
 app = typer.Typer(help="Synthesise, show and check tasks of your own.", no_args_is_help=True, add_completion=False)
 
 File = Annotated[Path, typer.Argument(help="File of tasks (JSONL).", show_default=False)]
+
+_INCOMPLETE = 1
+_EXITS = {"interrupted": exits.INTERRUPTED, "endpoint": exits.INFRASTRUCTURE}
+"""The exit codes of commands that a model's writer stopped early; _INCOMPLETE for other reasons."""
 
 
 class WriterName(StrEnum):
     """The writers that put a call path into words."""
 
     grammar = "grammar"
+    llm = "llm"
 
 
 class LevelName(StrEnum):
@@ -26,6 +42,13 @@ class LevelName(StrEnum):
     values = "values"
     phrases = "phrases"
     paths = "paths"
+
+
+_model = partial(option, panel="The model (--writer llm)")
+_asked = partial(option, panel="The model")
+_BASE_URL = "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL)."
+_EXTRA = 'More fields of every request, such as {"enable_thinking": false}.'
+_COST = "Of all prompts and answers for this file: the cost limit."
 
 
 @app.command(cls=ListCommand)
@@ -40,27 +63,79 @@ def synthesise(
     min_turns: Annotated[int, typer.Option(min=1, max=7, help="The fewest requests of a task.")] = 1,
     max_turns: Annotated[int, typer.Option(min=1, max=7, help="The most requests of a task.")] = 4,
     classes: Annotated[list[str] | None, option("Simulators to use; all by default.", "NAME...")] = None,
+    model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
+    base_url: Annotated[str | None, _model(_BASE_URL)] = None,
+    temperature: Annotated[float, _model("Of the messages.")] = 1.0,
+    max_tokens: Annotated[int, _model("Of one answer, thoughts included.")] = 2048,
+    max_tokens_total: Annotated[int | None, _model(_COST)] = None,
+    concurrency: Annotated[int, _model("Tasks at once.")] = 8,
+    timeout: Annotated[float, _model("Seconds for one attempt at a request.")] = 120.0,
+    draws: Annotated[int, _model("Draws per task before it is given up.")] = 9,
+    extra: Annotated[str, _model(_EXTRA, "JSON")] = "{}",
 ) -> None:
-    """Make verified tasks and write them to a file."""
-    import time
+    """Make verified tasks and write them to a file.
 
-    from rich.console import Console
-    from rich.progress import track
-
-    from env_service.environments.bfcl.task_file import write_task_file
-    from seal.synthesis.grammar import Grammar
-    from seal.synthesis.make import Draws
-    from seal.synthesis.make import synthesise as make
+    With the writer llm, an interrupted command resumes.
+    """
     from seal.synthesis.sampler import sampler_settings
 
-    draws, began = Draws(), time.process_time()
-    with refusing("seal tasks synthesise"):
+    command = "seal tasks synthesise"
+    with refusing(command):
         settings = sampler_settings(classes, range(min_turns, max_turns + 1))
-        made = make({"grammar": Grammar}[writer.value](), count, seed, level.value, settings, draws)
-        console = Console(stderr=True)
-        write_task_file(track(made, "synthesising", total=count, console=console, disable=not console.is_terminal), out)
-    rate = draws.kept / (time.process_time() - began)
-    typer.echo(f"{out}: {draws.kept} tasks of {draws.made} draws, {rate:.0f} per CPU second")
+        if writer == WriterName.grammar:
+            if model or base_url:
+                raise ValueError("--model and --base-url need --writer llm: the grammar asks no model.")
+            _by_grammar(out, count, seed, level, settings)
+            return
+        asking = _asking(model, base_url, concurrency, timeout, max_tokens_total, draws, extra)
+
+    def writer_of(asked: Model) -> Source:
+        from seal.synthesis.llm.writer import LlmWriter
+
+        return LlmWriter(asked, seed, level.value, settings, temperature, max_tokens)
+
+    _by_model(command, asking, writer_of, count, seed, out)
+
+
+@app.command(cls=ListCommand)
+def explore(
+    out: Annotated[Path, option("File to write.", "FILE")],
+    per_seed: Annotated[int, typer.Option(min=1, help="Tasks per training scenario.")] = 1,
+    scenarios: Annotated[
+        list[int] | None, option("Training scenarios to start from; all that may be used by default.", "N...")
+    ] = None,
+    seed: Annotated[int, option("Of the samples.")] = 0,
+    max_calls: Annotated[int, option("Calls of one exploration.")] = 12,
+    min_calls: Annotated[int, option("The fewest calls of a task.")] = 2,
+    model: Annotated[str | None, _asked("The model's name at the endpoint.")] = None,
+    base_url: Annotated[str | None, _asked(_BASE_URL)] = None,
+    temperature: Annotated[float, _asked("Of calls and messages.")] = 1.0,
+    max_tokens: Annotated[int, _asked("Of one answer, thoughts included.")] = 2048,
+    max_tokens_total: Annotated[int | None, _asked(_COST)] = None,
+    concurrency: Annotated[int, _asked("Tasks at once.")] = 8,
+    timeout: Annotated[float, _asked("Seconds for one attempt at a request.")] = 120.0,
+    draws: Annotated[int, _asked("Draws per task before it is given up.")] = 4,
+    extra: Annotated[str, _asked(_EXTRA, "JSON")] = "{}",
+) -> None:
+    """Let a model find tasks in the states of training scenarios.
+
+    It acts there, then says what a user could have wanted. An interrupted command resumes.
+    """
+    from seal.synthesis.llm.seeds import seed_tasks
+
+    command = "seal tasks explore"
+    with refusing(command):
+        asking = _asking(model, base_url, concurrency, timeout, max_tokens_total, draws, extra)
+        if not 1 <= min_calls <= max_calls:
+            raise ValueError("--min-calls must be at least 1 and at most --max-calls.")
+        seeds = seed_tasks(scenarios)
+
+    def explorer_of(asked: Model) -> Source:
+        from seal.synthesis.llm.explorer import Explorer
+
+        return Explorer(asked, seeds, seed, max_calls, min_calls, temperature, max_tokens)
+
+    _by_model(command, asking, explorer_of, per_seed * len(seeds), seed, out)
 
 
 @app.command()
@@ -99,3 +174,100 @@ def check(file: File) -> None:
     if found or not tasks:
         raise typer.Exit(1)
     typer.echo(f"{file}: {len(tasks)} tasks; the verifier passes every reference and needs each of its calls")
+
+
+def _by_grammar(out: Path, count: int, seed: int, level: LevelName, settings: SamplerSettings) -> None:
+    import time
+
+    from rich.console import Console
+    from rich.progress import track
+
+    from env_service.environments.bfcl.task_file import write_task_file
+    from seal.synthesis.grammar import Grammar
+    from seal.synthesis.make import Draws
+    from seal.synthesis.make import synthesise as make
+
+    draws, began = Draws(), time.process_time()
+    made = make(Grammar(), count, seed, level.value, settings, draws)
+    console = Console(stderr=True)
+    write_task_file(track(made, "synthesising", total=count, console=console, disable=not console.is_terminal), out)
+    rate = draws.kept / (time.process_time() - began)
+    typer.echo(f"{out}: {draws.kept} tasks of {draws.made} draws, {rate:.0f} per CPU second")
+
+
+def _asking(
+    model: str | None,
+    base_url: str | None,
+    concurrency: int,
+    timeout: float,
+    max_tokens_total: int | None,
+    draws: int,
+    extra: str,
+) -> Asking:
+    import json
+
+    from seal.chat import address_of
+    from seal.synthesis.llm.production import Asking
+
+    if not model:
+        raise ValueError("Name the model that is asked with --model.")
+    try:
+        fields = json.loads(extra)
+    except json.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f"--extra is {extra!r}: give a JSON object such as '{{\"enable_thinking\": false}}'.")
+    return Asking(
+        model=model,
+        address=address_of(base_url),
+        concurrency=concurrency,
+        timeout_s=timeout,
+        max_tokens_total=max_tokens_total,
+        draws=draws,
+        extra=fields,
+    )
+
+
+def _by_model(
+    command: str, asking: Asking, source_of: Callable[[Model], Source], count: int, seed: int, out: Path
+) -> None:
+    """Make a file under a progress bar, say what it cost, and exit with a code other than 0 if it is incomplete."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from seal.chat import EndpointRefused
+    from seal.synthesis.llm.budget import Tokens
+    from seal.synthesis.llm.production import Yield, make_file
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        refusing(command, EndpointRefused),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        bar = progress.add_task(asking.model, total=count)
+
+        def on_draw(made: Yield, total: Tokens) -> None:
+            said = f"{asking.model}: {made.rejected.total()} rejected, {total.total:,} tokens"
+            progress.update(bar, completed=len(made.tasks), description=said)
+
+        outcome = make_file(asking, source_of, count, seed, out, on_draw)
+    _tell(outcome, out)
+    if outcome.stopped:
+        raise typer.Exit(_EXITS.get(outcome.stopped.kind, _INCOMPLETE))
+    if outcome.made.given_up:
+        raise typer.Exit(_INCOMPLETE)
+
+
+def _tell(outcome: Outcome, out: Path) -> None:
+    made, spent, total = outcome.made, outcome.spent, outcome.total
+    rejected = f" (rejected: {made.reasons})" if made.rejected else ""
+    typer.echo(f"{out}: {len(made.tasks)} of {made.wanted} tasks, {made.draws} draws{rejected}")
+    each = f", {total.total / len(made.tasks):,.0f} per task" if made.tasks else ""
+    before = total.requests - spent.requests
+    kept = f"; {before} of them answered in earlier runs" if before else ""
+    typer.echo(f"{total.requests} requests, {total.read:,} tokens read, {total.written:,} written{each}{kept}")
+    if made.given_up:
+        typer.echo(f"{made.given_up} tasks were given up: raise --draws to try again.", err=True)
+    if outcome.stopped:
+        typer.echo(outcome.stopped.sentence, err=True)

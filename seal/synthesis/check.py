@@ -1,7 +1,8 @@
 """What can be wrong with the tasks of a file, each as one sentence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.splits import side_of
@@ -26,11 +27,17 @@ def problems(tasks: Sequence[MadeTask]) -> Iterator[str]:
 
 def evaluation_material(task: MadeTask) -> str | None:
     """What a task has in common with one of the benchmark's evaluation side, None if nothing."""
-    texts, states = _evaluation_side()
+    texts, _ = _evaluation_side()
     for text in filter(None, task.users):
         if text in texts:
             return f"a message of {texts[text]}"
-    for name, state in task.config.items():
+    return evaluation_state(task.config)
+
+
+def evaluation_state(config: Mapping[str, Any]) -> str | None:
+    """Which simulator's initial state belongs to a task of the evaluation side too, None if no one's does."""
+    _, states = _evaluation_side()
+    for name, state in config.items():
         if state and (owner := states.get(json_hash([name, state]))):
             return f"the initial {name} of {owner}"
     return None

@@ -58,11 +58,12 @@ def _draw(
         path = sample_path(rng, level, settings)
     except RejectedDraw:
         return None
-    task = _task(path, writer.write(path, level, rng), level, provenance)
+    task = made_task(path, writer.write(path, level, rng), level, provenance)
     return task if is_sound(task.task) else None
 
 
-def _task(path: CallPath, users: tuple[str | None, ...], level: Level, provenance: Provenance) -> MadeTask:
+def made_task(path: CallPath, users: tuple[str | None, ...], level: Level, provenance: Provenance) -> MadeTask:
+    """The task of a path in these words, with the id of its content."""
     return MadeTask(
         category=path.category,
         level=level,

@@ -24,7 +24,8 @@ def describe(task: MadeTask) -> str:
     lines = [
         task.id,
         f"level {task.level}, category {task.category}, kinds {' '.join(task.kinds) or '-'}",
-        f"made by {made.writer}, seed {made.seed}, number {made.number}",
+        f"made by {made.writer}{_named(' with', made.model)}{_named(' from', made.source)}, seed {made.seed}, "
+        f"number {made.number}",
         f"tools at the start ({len(shown)} of {len(all_tools(task.task))}): {' '.join(shown)}",
     ]
     for turn, (user, reference) in enumerate(zip(task.users, task.reference, strict=True)):
@@ -46,6 +47,10 @@ def _succeeding(calls: Sequence[str], reference: Sequence[str]) -> list[tuple[st
             remaining.pop()
         marked.append((call, ok))
     return marked[::-1]
+
+
+def _named(word: str, name: str | None) -> str:
+    return f"{word} {name}" if name else ""
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -22,17 +22,18 @@ def problem_of(task: Task) -> str | None:
     turns = [[parse_reference(call) for call in calls] for calls in task.reference]
     if not any(turns):
         return "asks for no call"
-    if not _passes(task, turns):
+    if not passes(task, turns):
         return "has a reference that the verifier fails"
     for turn, calls in enumerate(turns):
         # A turn with a reference in which nothing was called never passes: nothing to run for a single call.
         for index in range(len(calls) if len(calls) > 1 else 0):
             fewer = [made[:index] + made[index + 1 :] if number == turn else made for number, made in enumerate(turns)]
-            if _passes(task, fewer):
+            if passes(task, fewer):
                 return f"passes without its call {task.reference[turn][index]}"
     return None
 
 
-def _passes(task: Task, turns: Calls) -> bool:
+def passes(task: Task, turns: Calls) -> bool:
+    """Whether the official verifier passes these calls; too few turns never pass."""
     # Two tools change the list that they receive: each call gets its own copy.
     return verify(task, [[[(name, copy.deepcopy(arguments)) for name, arguments in made]] for made in turns]).valid
