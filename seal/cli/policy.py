@@ -1,7 +1,7 @@
 """`seal policy`: make a small policy from nothing, and measure how often it passes.
 
-seal policy make --out data/quickstart_policy --seed 0            # 2 cores, about 6 minutes
-seal policy make --out big --size 100m --device cuda --tokens 20e6 --variants base=100
+seal policy make --out data/quickstart_policy --seed 0            # one core, about an hour
+seal policy make --out big --size 100m --device cuda --tokens 200e6 --tasks 200000
 seal policy measure --policy data/quickstart_policy --turns 1 --samples 16
 """
 
@@ -27,7 +27,7 @@ CONCURRENCY = 128
 
 app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True, add_completion=False)
 _network = partial(option, panel="Network")
-_data = partial(option, panel="Data (training scenarios only)")
+_data = partial(option, panel="Data (training side only)")
 _training = partial(option, panel="Warm start")
 
 
@@ -38,18 +38,20 @@ def make(
     threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
     device: Annotated[str, option("cpu or cuda.")] = "cpu",
     size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
-    vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 2048,
+    vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 3072,
     context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
+    tasks: Annotated[int, _data("Synthesised tasks.")] = 16_000,
     variants: Annotated[
-        str, _data("Verified variants per task by category, as base=25,miss_func=8; others are not used.")
-    ] = "base=25",
-    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.5,
-    slip_share: Annotated[float, _data("Share of those with a mistake.")] = 0.5,
-    first_turn_share: Annotated[float, _data("Share that ends after the first turn.")] = 0.4,
-    tokens: Annotated[float, _training("Budget, padding included.")] = 1.2e6,
-    batch_tokens: Annotated[int, _training("Tokens per step.")] = 4800,
-    muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.02,
-    adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.003,
+        str, _data("Verified variants per benchmark task, as base=25,miss_func=8; other categories are not used.")
+    ] = "base=20,miss_func=4,miss_param=4",
+    first_turn_share: Annotated[float, _data("Share of those that ends after the first turn.")] = 0.4,
+    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.4,
+    slip_share: Annotated[float, _data("Share of those with a mistake that is corrected.")] = 0.35,
+    renamed_share: Annotated[float, _data("Share of those with a schema cue whose arguments are renamed.")] = 0.5,
+    tokens: Annotated[float, _training("Budget, padding included.")] = 8e6,
+    batch_tokens: Annotated[int, _training("Tokens per step.")] = 1600,
+    muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.015,
+    adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.008,
 ) -> None:
     """Make a policy from nothing: tokenizer, network, warm start."""
     with one_sentence("seal policy make"):
@@ -57,8 +59,10 @@ def make(
 
         from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
         from seal.policy.corpus import CorpusSettings, read_variants
+        from seal.policy.lessons import LessonSettings
         from seal.policy.make import RECORD, Plan
         from seal.policy.make import make as make_policy
+        from seal.policy.synthetic import SyntheticSettings
         from seal.policy.warm_start import WarmStartSettings
 
         if device.startswith("cuda") and not torch.cuda.is_available():
@@ -69,7 +73,9 @@ def make(
             size=size,
             vocab_size=vocab,
             context=context,
-            corpus=CorpusSettings(TRAIN_SCENARIOS, read_variants(variants), cue_share, slip_share, first_turn_share),
+            corpus=CorpusSettings(TRAIN_SCENARIOS, read_variants(variants), first_turn_share),
+            synthetic=SyntheticSettings(tasks),
+            lessons=LessonSettings(cue_share, slip_share, renamed_share=renamed_share),
             training=WarmStartSettings(int(tokens), batch_tokens, muon_lr, adam_lr),
         )
         console = Console()
@@ -84,8 +90,8 @@ def make(
 @app.command()
 def measure(
     policy: Annotated[Path, option("The folder that make wrote, or any like it.")],
-    turns: Annotated[int, option("First turns to play; 0 for whole tasks.")] = 1,
-    samples: Annotated[int, option("Rollouts per task at temperature 1.")] = 16,
+    turns: Annotated[int, option("First turns to play; 0 for whole tasks.", least=0)] = 1,
+    samples: Annotated[int, option("Rollouts per task at temperature 1.", least=1)] = 16,
     category: Annotated[str, option("Category of the tasks.")] = "base",
     cues: Annotated[
         Literal["none", "empty", "all"],
@@ -93,7 +99,7 @@ def measure(
     ] = "none",
     sets: Annotated[str, option(f"Any of {', '.join(SIDES)}.")] = "train,evaluation",
     seed: int = 0,
-    threads: Annotated[int, option("CPU threads.")] = 1,
+    threads: Annotated[int, option("CPU threads.", least=1)] = 1,
     out: Annotated[Path | None, option("Keep the logs in this folder, and resume from them.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also append the figures to this file.")] = None,
 ) -> None:
@@ -106,7 +112,7 @@ def measure(
         from seal.evaluation.serving import served_checkpoint
         from seal.evaluation.summary import informative, summarise
         from seal.evaluation.tables import console as wide_console
-        from seal.evaluation.tables import summary_record, summary_table
+        from seal.evaluation.tables import percent, summary_record, summary_table
         from seal.interface.cues import Omega, catalogue
         from seal.net import free_port
         from seal.policy.dialogue import PROMPT_MODE
@@ -144,13 +150,19 @@ def measure(
                 failed += outcome.failed
                 log = read_log(outcome.log)
                 (row,) = informative(summarise(log))
-                outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
-                band = sum((task, False) in outcomes for task, passed in outcomes if passed)
                 console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
-                console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
+                error = row.rate and row.rate.standard_error
+                if error is not None:
+                    console.print(f"standard error over tasks: {percent(error)} points", highlight=False)
+                band = None
+                if row.samples > 1:
+                    outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
+                    band = sum((task, False) in outcomes for task, passed in outcomes if passed)
+                    console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
                 if json_file:
                     line = {"policy": str(policy), "set": name, "first_turns": turns, "cues": cues, "seed": seed}
-                    line |= {"temperature": temperature, "band": band, **summary_record(row, "with")}
+                    line |= {"temperature": temperature, "band": band, "standard_error": error}
+                    line |= summary_record(row, "with")
                     with json_file.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(line) + "\n")
     if failed:

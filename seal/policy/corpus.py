@@ -8,21 +8,20 @@ import ast
 import copy
 import hashlib
 import inspect
-import itertools
 import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
 from env_service.environments.bfcl.splits import CATEGORIES, TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
-from seal.interface.sampling import random_omega
-from seal.policy.dialogue import Transcript, play_reference, play_with_slip, reference_passes
+from seal.policy.dialogue import Transcript, parsed, reference_passes
+from seal.policy.lessons import LessonSettings, few_tools, lesson
+from seal.policy.renaming import CUED
 from seal.policy.variants import Call, Responses, Script, VariantMaker
 
 
@@ -31,38 +30,20 @@ class CorpusSettings:
     """What to build.
 
     scenarios: training scenarios. variants: verified variants per task, by
-    category; a category that is absent contributes nothing. cue_share: share of
-    dialogues that are training episodes, with random cues of the learning
-    interface; the others are evaluation episodes. slip_share: share of the
-    former in which the assistant makes a mistake, reads the answer and corrects
-    it (the mistake itself is not learnt). first_turn_share: share of dialogues
-    that end after the first user turn.
+    category; a category that is absent contributes nothing. first_turn_share: share
+    of dialogues that end after the first user turn.
     """
 
     scenarios: tuple[int, ...] = TRAIN_SCENARIOS
-    variants: Mapping[str, int] | tuple[tuple[str, int], ...] = (("base", 25),)
-    cue_share: float = 0.5
-    slip_share: float = 0.5
+    variants: Mapping[str, int] | tuple[tuple[str, int], ...] = (("base", 20), ("miss_func", 4), ("miss_param", 4))
     first_turn_share: float = 0.4
 
     def __post_init__(self) -> None:
         held_out = [number for number in self.scenarios if side_of_scenario(number) != "train"]
         if held_out:
             raise ValueError(f"Scenarios {held_out} belong to the evaluation side: leave them out of the corpus.")
-        for name in ("cue_share", "slip_share", "first_turn_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
-
-
-class Dialogue(NamedTuple):
-    """One whole dialogue; `variant` is 0 for the original, `slips` holds the positions of mistaken messages."""
-
-    task_id: str
-    scenario: int
-    category: str
-    variant: int
-    messages: tuple[Mapping[str, str], ...]
-    slips: tuple[int, ...]
+        if not 0 <= self.first_turn_share <= 1:
+            raise ValueError(f"first_turn_share must be between 0 and 1, got {self.first_turn_share}.")
 
 
 def read_variants(text: str) -> tuple[tuple[str, int], ...]:
@@ -146,30 +127,24 @@ def vocabulary(tasks: Sequence[Task]) -> tuple[str, ...]:
 
 
 def build_corpus(
-    settings: CorpusSettings, seed: int, on_task: Callable[[Task], None] = lambda task: None
-) -> tuple[tuple[Dialogue, ...], ...]:
+    settings: CorpusSettings, how: LessonSettings, seed: int, on_task: Callable[[], None] = lambda: None
+) -> tuple[tuple[Transcript, ...], ...]:
     """All dialogues, one group per scenario, deterministic from the seed; on_task is called after each task."""
     words = vocabulary(training_tasks(settings))
-    groups: dict[int, list[Dialogue]] = {}
+    groups: dict[int, list[Transcript]] = {}
     for task in training_tasks(settings):
         rng = random.Random(f"{seed}/{task.id}")
         group = groups.setdefault(task.scenario, [])
-        for number, version in enumerate(_versions(task, dict(settings.variants)[task.category], words, rng)):
+        for version in _versions(task, dict(settings.variants)[task.category], words, rng):
             if rng.random() < settings.first_turn_share:
                 version = version.prefix(1)
-            transcript = _transcript(version, settings, rng)
-            group.append(Dialogue(task.id, task.scenario, task.category, number, transcript.messages, transcript.slips))
-        on_task(task)
-    return tuple(tuple(group) for group in groups.values())
-
-
-def _transcript(task: Task, settings: CorpusSettings, rng: random.Random) -> Transcript:
-    if rng.random() >= settings.cue_share:
-        return play_reference(task)
-    omega = random_omega(rng)
-    if rng.random() < settings.slip_share:
-        return play_with_slip(task, omega, rng)
-    return play_reference(task, omega)
+            if any(call.split("(")[0] in CUED for calls in version.reference for call in calls):
+                version = few_tools(version, rng)
+            transcript = lesson(version, parsed(version.reference), how, rng)
+            if transcript is not None:
+                group.append(transcript)
+        on_task()
+    return tuple(tuple(group) for group in groups.values() if group)
 
 
 def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Random) -> Iterator[Task]:
@@ -188,11 +163,10 @@ def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Rando
             yield with_script(task, script)
 
 
-def tokenizer_texts(groups: Sequence[Sequence[Dialogue]], words: Sequence[str]) -> Iterator[str]:
-    """The tokenizer's training text: some dialogues of each scenario, the tools' documents, the words."""
-    for group in groups:
-        for dialogue in group[:6]:
-            yield from (message["content"] for message in dialogue.messages)
+def tokenizer_texts(dialogues: Iterable[Sequence[Mapping[str, str]]], words: Sequence[str]) -> Iterator[str]:
+    """The tokenizer's training text: the messages of dialogues, the tools' documents, the words."""
+    for messages in dialogues:
+        yield from (message["content"] for message in messages)
     for name in CLASSES:
         for document in documents(name):
             properties = document["parameters"]["properties"]
@@ -200,10 +174,9 @@ def tokenizer_texts(groups: Sequence[Sequence[Dialogue]], words: Sequence[str]) 
     yield " ".join(words)
 
 
-def digest(groups: Sequence[Sequence[Dialogue]]) -> str:
-    """sha256 over all dialogues, in order."""
+def digest(transcripts: Iterable[Transcript]) -> str:
+    """sha256 over dialogues, in order."""
     sha = hashlib.sha256()
-    for dialogue in itertools.chain.from_iterable(groups):
-        record = [dialogue.task_id, dialogue.variant, dialogue.slips, dialogue.messages]
-        sha.update(json.dumps(record, sort_keys=True).encode())
+    for messages, slips in transcripts:
+        sha.update(json.dumps([slips, messages], sort_keys=True).encode())
     return sha.hexdigest()

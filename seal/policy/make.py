@@ -1,11 +1,11 @@
-"""Make a policy: corpus, tokenizer, network, warm start, folder, record."""
+"""Make a policy: lessons, tokenizer, network, warm start, folder, record."""
 
 import platform
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -17,13 +17,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from env_service.environments.bfcl import catalog
 from seal.files import file_sha256, write_json
 from seal.policy.corpus import CorpusSettings, build_corpus, digest, tokenizer_texts, training_tasks, vocabulary
-from seal.policy.dialogue import PROMPT_MODE, tool_names
+from seal.policy.dialogue import PROMPT_MODE, Transcript, tool_names
+from seal.policy.lessons import LessonSettings, micro_lessons
 from seal.policy.model import SIZES, new_model
-from seal.policy.tokenizer import END, PAD, DialogueEncoder, train_tokenizer
-from seal.policy.warm_start import Step, WarmStartSettings, warm_start
+from seal.policy.synthetic import SyntheticSettings, synthetic_lessons
+from seal.policy.tokenizer import END, PAD, DialogueEncoder, Encoded, train_tokenizer
+from seal.policy.warm_start import BENCHMARK, LESSONS, MICRO, Groups, Step, WarmStartSettings, warm_start
 
 RECORD = "made.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
+
+_TOKENIZER_LESSONS = 3_000
+_TOKENIZER_DIALOGUES = 4
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,17 @@ class Plan:
 
     seed: of everything random. size: a key of SIZES. vocab_size: tokens. context:
     longest dialogue in tokens; longer ones (a few of long_context) are left out.
+    longest_lesson: the same for synthesised tasks.
     """
 
     seed: int = 0
     size: str = "small"
-    vocab_size: int = 2048
+    vocab_size: int = 3072
     context: int = 2048
+    longest_lesson: int = 800
     corpus: CorpusSettings = field(default_factory=CorpusSettings)
+    synthetic: SyntheticSettings = field(default_factory=SyntheticSettings)
+    lessons: LessonSettings = field(default_factory=LessonSettings)
     training: WarmStartSettings = field(default_factory=WarmStartSettings)
 
     def __post_init__(self) -> None:
@@ -60,20 +69,18 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
     columns = ("{task.description:<12}", BarColumn(), MofNCompleteColumn(), *times, "{task.fields[note]}")
     steps: list[Step] = []
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("dialogues", total=len(tasks), note="")
-        groups = build_corpus(plan.corpus, plan.seed, on_task=lambda task: progress.advance(bar))
-        dialogues = sum(map(len, groups))
+        bar = progress.add_task("benchmark", total=len(tasks), note="")
+        groups = build_corpus(plan.corpus, plan.lessons, plan.seed, lambda: progress.advance(bar))
+        bar = progress.add_task("lessons", total=plan.synthetic.count, note="")
+        made = synthetic_lessons(plan.synthetic, plan.lessons, plan.seed, lambda: progress.advance(bar))
         words = vocabulary(tasks)
-        tokenizer = train_tokenizer(tokenizer_texts(groups, words), tool_names(), plan.vocab_size, plan.context)
-        encoder = DialogueEncoder(tokenizer)
-        encoded = [[encoder.encode(dialogue.messages, dialogue.slips) for dialogue in group] for group in groups]
-        kept = [[dialogue for dialogue in group if len(dialogue.ids) <= plan.context] for group in encoded]
-        kept = list(filter(None, kept))
-        lengths = [len(dialogue.ids) for group in kept for dialogue in group]
-        if not kept:
+        sample = chain(made[:_TOKENIZER_LESSONS], *(group[:_TOKENIZER_DIALOGUES] for group in groups))
+        texts = tokenizer_texts((transcript.messages for transcript in sample), words)
+        tokenizer = train_tokenizer(texts, tool_names(), plan.vocab_size, plan.context)
+        sources = _encoded(groups, made, plan, DialogueEncoder(tokenizer))
+        lengths = {name: [len(d.ids) for group in found for d in group] for name, found in sources.items()}
+        if not any(lengths.values()):
             raise ValueError(f"Every dialogue is longer than the context of {plan.context} tokens: raise --context.")
-        note = f"{len(lengths)} of {dialogues} dialogues fit the context, {mean(lengths):.0f} tokens each"
-        progress.update(bar, note=note)
 
         model = new_model(
             SIZES[plan.size],
@@ -87,10 +94,12 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
 
         def on_step(step: Step) -> None:
             steps.append(step)
-            note = f"loss {mean(past.loss for past in steps[-10:]):.3f}"
+            recent = [past.loss for past in steps[-50:] if past.source == LESSONS]
+            note = f"loss on lessons {mean(recent):.3f}" if recent else ""
             progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
 
-        warm_start(model, kept, plan.training, plan.seed, on_step)
+        tools = tokenizer.convert_tokens_to_ids(list(tool_names()))
+        warm_start(model, sources, plan.training, plan.seed, on_step, tools)
 
     out.mkdir(parents=True, exist_ok=True)
     model.to("cpu").save_pretrained(out)
@@ -100,23 +109,45 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "plan": asdict(plan),
         "prompt_mode": PROMPT_MODE,
         "parameters": model.num_parameters(),
-        "dialogues": dialogues,
-        "dialogues_by_category": Counter(dialogue.category for group in groups for dialogue in group),
-        "dialogues_that_fit": len(lengths),
-        "mean_tokens": round(mean(lengths), 1),
-        "longest": max(lengths),
+        "dialogues": {name: len(found) for name, found in lengths.items()},
+        "mean_tokens": {name: round(mean(found), 1) for name, found in lengths.items() if found},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
-        "corpus_sha256": digest(groups),
+        "corpus_sha256": digest(chain(*groups, made)),
         "files_sha256": {name: file_sha256(out / name) for name in ("model.safetensors", "tokenizer.json")},
         "device": device,
         "seconds": round(time.perf_counter() - started, 1),
         "cpu_seconds": round(time.process_time() - cpu_started, 1),
-        "log": [
-            {"step": step.step, "tokens": step.tokens, "loss": round(step.loss, 4), "seconds": round(step.seconds, 1)}
-            for step in steps
-            if step.step % 10 == 0 or step is steps[-1]
-        ],
+        "log": _curve(steps),
     }
     write_json(record, out / RECORD)
     return record
+
+
+def _encoded(
+    groups: Sequence[Sequence[Transcript]], made: Sequence[Transcript], plan: Plan, encoder: DialogueEncoder
+) -> dict[str, Groups]:
+    """The dialogues that fit, by source; a lesson counts by itself, the benchmark's by scenario."""
+
+    def fitting(transcripts: Sequence[Transcript], longest: int) -> list[Encoded]:
+        encoded = (encoder.encode(messages, slips) for messages, slips in transcripts)
+        return [dialogue for dialogue in encoded if len(dialogue.ids) <= longest]
+
+    short = [micro for transcript in made for micro in micro_lessons(transcript)]
+    return {
+        MICRO: [[dialogue] for dialogue in fitting(short, plan.longest_lesson)],
+        LESSONS: [[dialogue] for dialogue in fitting(made, plan.longest_lesson)],
+        BENCHMARK: list(filter(None, (fitting(group, plan.context) for group in groups))),
+    }
+
+
+def _curve(steps: Sequence[Step]) -> list[dict[str, float]]:
+    """Loss on lessons over the training, a hundred points."""
+    every = max(1, len(steps) // 100)
+    points = (steps[end - every : end] for end in range(every, len(steps) + 1, every))
+    losses = (([step.loss for step in part if step.source == LESSONS], part[-1]) for part in points)
+    return [
+        {"step": last.step, "tokens": last.tokens, "loss": round(mean(found), 4), "seconds": round(last.seconds, 1)}
+        for found, last in losses
+        if found
+    ]

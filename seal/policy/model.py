@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from seal.policy.wiring import ROPE_THETA, wire_copying
+
 
 class Size(NamedTuple):
     """Shape of the network; hidden / heads is the head size (at least 32 for vLLM on the CPU)."""
@@ -19,8 +21,8 @@ class Size(NamedTuple):
 
 SIZES = {
     "tiny": Size(hidden=64, layers=2, heads=2, kv_heads=1, feed_forward=128),
-    "small": Size(hidden=192, layers=4, heads=6, kv_heads=2, feed_forward=512),
-    "100m": Size(hidden=768, layers=16, heads=24, kv_heads=8, feed_forward=2048),
+    "small": Size(hidden=192, layers=4, heads=6, kv_heads=3, feed_forward=512),
+    "100m": Size(hidden=768, layers=16, heads=24, kv_heads=12, feed_forward=2048),
 }
 """By name: `tiny` for tests, `small` for the CPU (2.0M parameters), `100m` for a GPU (102M). All have heads of 32, so
 that `grow` can make a larger one of a smaller one."""
@@ -36,6 +38,7 @@ def new_model(size: Size, vocab_size: int, context: int, end_id: int, pad_id: in
         num_attention_heads=size.heads,
         num_key_value_heads=size.kv_heads,
         max_position_embeddings=context,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         tie_word_embeddings=True,
         eos_token_id=end_id,
         pad_token_id=pad_id,
@@ -52,26 +55,13 @@ def new_model(size: Size, vocab_size: int, context: int, end_id: int, pad_id: in
 
 @torch.no_grad()
 def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
-    """Variance-preserving weights, with "mimetic" attention.
-
-    Queries and keys of a group start as the same projection (a token attends to
-    its like), and output is the transpose of value (the head passes on what it
-    attends to): a copying head from the first step on, which halves the tokens
-    that small models need before they copy values.
-    """
-    config = model.config
-    head = config.hidden_size // config.num_attention_heads
-    group = config.num_attention_heads // config.num_key_value_heads
+    """Variance-preserving weights, with the copying circuit written into them."""
+    residual = 1 / math.sqrt(2 * model.config.num_hidden_layers)
 
     def gauss(weight: torch.Tensor, std: float) -> None:
         weight.copy_(torch.randn(weight.shape, generator=generator) * std)
 
-    def projection() -> torch.Tensor:
-        square = torch.randn(config.hidden_size, head, generator=generator)
-        return torch.linalg.qr(square)[0].T
-
-    residual = 1 / math.sqrt(2 * config.num_hidden_layers)
-    gauss(model.model.embed_tokens.weight, 1 / math.sqrt(config.hidden_size))
+    gauss(model.model.embed_tokens.weight, 1 / math.sqrt(model.config.hidden_size))
     for layer in model.model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         for linear in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj):
@@ -80,12 +70,4 @@ def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
             gauss(linear.weight, residual / math.sqrt(linear.in_features))
         for linear in (attention.q_proj, attention.k_proj, attention.v_proj):
             linear.bias.zero_()
-        for key in range(config.num_key_value_heads):
-            like, value = projection(), projection()
-            rows = slice(key * head, (key + 1) * head)
-            attention.k_proj.weight[rows] = like
-            attention.v_proj.weight[rows] = value
-            for query in range(key * group, (key + 1) * group):
-                rows = slice(query * head, (query + 1) * head)
-                attention.q_proj.weight[rows] = like + 0.3 * attention.q_proj.weight[rows]
-                attention.o_proj.weight[:, rows] = 0.4 * value.T + 0.5 * attention.o_proj.weight[:, rows]
+    wire_copying(model, generator)

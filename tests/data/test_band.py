@@ -62,6 +62,11 @@ def test_what_makes_no_band_is_refused(tmp_path, capsys, rates, samples, extra, 
     assert not (tmp_path / "b.json").exists()
 
 
+def test_a_device_is_no_log(tmp_path, capsys):
+    assert run(app, ["band", "--log", "/dev/null", "--out", str(tmp_path / "b.json")]) == 2
+    assert "/dev/null is not a regular file: name a validation log" in capsys.readouterr().err
+
+
 def test_a_cut_log_is_refused_with_its_line(log, tmp_path, capsys):
     log.write_bytes(log.read_bytes()[:-20])
     assert run(app, ["band", "--log", str(log), "--out", str(tmp_path / "b.json")]) == 2

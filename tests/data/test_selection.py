@@ -10,7 +10,7 @@ from env_service.environments.bfcl.task_file import write_task_file
 from seal.cli.data import app
 from seal.data.parquet import read_rows
 from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
-from seal.records.source import parse_data_source
+from seal.records.source import WHOLE, parse_data_source
 from seal.synthesis.grammar import Grammar
 from seal.synthesis.make import synthesise
 from tests.support.commands import run
@@ -132,6 +132,13 @@ def test_a_mixture_has_the_proportions_of_its_weights_everywhere(task_files):
     for start in range(0, 80, 20):
         made = [row.task_id.startswith("synth_train_") for row in rows[start : start + 20]]
         assert 14 <= sum(made) <= 16
+
+
+def test_a_source_may_have_its_own_prefixes(task_files):
+    own = {"tasks": task_files["train"], "prefix_turns": []}
+    selection = {"mixture": [{"tasks": "bfcl"}, own], "prefix_turns": [1]}
+    turns = {(row.task_id.startswith("synth"), row.turns) for row in selected_rows(Selection.read(selection))}
+    assert turns == {(False, 1), (True, WHOLE)}
 
 
 def test_a_mixture_of_one_file_is_the_file(task_files):

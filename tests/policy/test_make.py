@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl import catalog
 from env_service.environments.bfcl.splits import EVAL_SCENARIOS
-from seal.cli.policy import app
+from seal.cli.main import execute, load
 from seal.cli.policy import make as make_command
 from seal.policy.corpus import CorpusSettings, read_variants
 from seal.policy.dialogue import open_episode
 from seal.policy.make import RECORD, Plan, make
+from seal.policy.synthetic import SyntheticSettings
 from seal.policy.tokenizer import END
 from seal.policy.warm_start import WarmStartSettings
 
@@ -27,7 +29,8 @@ PLAN = Plan(
     size="tiny",
     vocab_size=512,
     corpus=CorpusSettings(scenarios=(0, 10, 103), variants=(("base", 2), ("miss_param", 1)), first_turn_share=0.5),
-    training=WarmStartSettings(tokens=6_000, batch_tokens=2_000, warmup=2),
+    synthetic=SyntheticSettings(count=30),
+    training=WarmStartSettings(tokens=12_000, batch_tokens=2_000, warmup=2, opening=2_000),
 )
 
 
@@ -48,7 +51,7 @@ def test_the_same_plan_makes_the_same_files(tmp_path):
 
 
 def test_another_seed_makes_another_policy(tmp_path):
-    plan = Plan(seed=1, size="tiny", vocab_size=512, corpus=PLAN.corpus, training=PLAN.training)
+    plan = replace(PLAN, seed=1)
     made = [make(p, tmp_path / str(p.seed), ["make"], "cpu", Console(quiet=True)) for p in (PLAN, plan)]
     assert made[0]["files_sha256"] != made[1]["files_sha256"]
     assert made[0]["corpus_sha256"] != made[1]["corpus_sha256"]
@@ -85,11 +88,11 @@ def test_the_committed_policy_speaks_in_calls_and_ends_its_turns():
 def test_the_command_s_defaults_are_the_plan_s():
     given = {name: option.default for name, option in inspect.signature(make_command).parameters.items()}
     plan = Plan()
-    settings = {**vars(plan.corpus), **vars(plan.training), "size": plan.size, "seed": plan.seed}
-    settings |= {"vocab": plan.vocab_size, "context": plan.context, "variants": plan.corpus.variants}
+    settings = {**vars(plan.corpus), **vars(plan.lessons), **vars(plan.training), "size": plan.size, "seed": plan.seed}
+    settings |= {"vocab": plan.vocab_size, "context": plan.context, "tasks": plan.synthetic.count}
     given["variants"] = read_variants(given["variants"])
     assert given.items() >= {name: settings[name] for name in given if name in settings}.items()
-    assert len(given.keys() & settings.keys()) == 12
+    assert len(given.keys() & settings.keys()) == 14
 
 
 @pytest.mark.parametrize(
@@ -99,10 +102,11 @@ def test_the_command_s_defaults_are_the_plan_s():
         (["make", "--out", "x", "--cue-share", "3"], "cue_share must be between 0 and 1"),
         (["measure", "--policy", "nowhere"], "no config.json"),
         (["measure", "--policy", "x", "--sets", "test"], "there is no set 'test'"),
+        (["measure", "--policy", "x", "--samples", "0"], "'--samples': Input should be greater than or equal to 1"),
     ],
 )
 def test_wrong_options_end_in_one_sentence(arguments, sentence, capsys):
-    assert app(arguments, standalone_mode=False) == 2
+    assert execute(load("policy"), arguments, "seal policy") == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
 
 
@@ -111,8 +115,13 @@ def test_measure_samples_the_committed_policy(tmp_path):
     figures_file = tmp_path / "figures.jsonl"
     command = ["measure", "--policy", str(COMMITTED), "--sets", "train", "--samples", "2", "--json", str(figures_file)]
     program = [sys.executable, "-c", "from seal.cli.policy import app; app()"]
-    subprocess.run([*program, *command], check=True, timeout=600, cwd=COMMITTED.parents[1])
+    done = subprocess.run(
+        [*program, *command], check=True, timeout=600, cwd=COMMITTED.parents[1], stdout=subprocess.PIPE, text=True
+    )
     greedy, sampled = map(json.loads, figures_file.read_text().splitlines())
     assert (greedy["tasks"], greedy["samples"], sampled["samples"]) == (100, 1, 2)
     assert greedy["pass_rate"] > sampled["pass_rate"] > 0.05
-    assert sampled["band"] >= 10
+    assert greedy["band"] is None and sampled["band"] >= 10
+    assert done.stdout.count("standard error over tasks") == 2 and done.stdout.count("passed sometimes") == 1
+    # A task is a scenario of its own here, so this is the standard error of a mean over independent tasks.
+    assert greedy["standard_error"] == pytest.approx((greedy["pass_rate"] * (1 - greedy["pass_rate"]) / 100) ** 0.5)

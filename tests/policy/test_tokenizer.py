@@ -16,25 +16,33 @@ from seal.policy.corpus import (
     build_corpus,
     script_of,
     tokenizer_texts,
+    training_tasks,
     vocabulary,
 )
 from seal.policy.dialogue import play_reference, tool_names
+from seal.policy.lessons import LessonSettings
 from seal.policy.tokenizer import END, TAGS, DialogueEncoder, train_tokenizer
 from seal.policy.variants import leaves
 
 SETTINGS = CorpusSettings(scenarios=(0, 10, 103, 160), variants=(("base", 2), ("miss_func", 1)))
 
 
+def messages_of(groups):
+    return [transcript.messages for group in groups for transcript in group]
+
+
 @pytest.fixture(scope="module")
 def groups():
-    return build_corpus(SETTINGS, seed=0)
+    return build_corpus(SETTINGS, LessonSettings(), seed=0)
 
 
 @pytest.fixture(scope="module")
 def folder(groups, tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer")
     words = vocabulary([load_tasks()["multi_turn_base_0"]])
-    tokenizer = train_tokenizer(tokenizer_texts(groups, words), tool_names(), vocab_size=1024, context=2048)
+    tokenizer = train_tokenizer(
+        tokenizer_texts(messages_of(groups), words), tool_names(), vocab_size=1024, context=2048
+    )
     tokenizer.save_pretrained(path)
     (path / "config.json").write_text('{"model_type": "qwen2"}')
     return path
@@ -81,7 +89,7 @@ def test_a_rollout_in_the_trainer_builds_the_same_tokens(loaded):
 
 def test_loading_gives_the_tokenizer_that_was_trained(folder, loaded, groups):
     words = vocabulary([load_tasks()["multi_turn_base_0"]])
-    trained = train_tokenizer(tokenizer_texts(groups, words), tool_names(), vocab_size=1024, context=2048)
+    trained = train_tokenizer(tokenizer_texts(messages_of(groups), words), tool_names(), vocab_size=1024, context=2048)
     assert trained.get_vocab() == loaded.get_vocab()
     text = "Isn't 'temp_file.txt' in \"/a b/c\"?\n\n 12,000.50 caf\u00e9 get_stock_info"
     assert trained.encode(text) == loaded.encode(text)
@@ -114,10 +122,9 @@ def test_too_small_a_vocabulary_is_refused_with_the_number_it_needs():
 
 def test_no_text_of_an_evaluation_scenario_reaches_the_tokenizer_or_the_corpus():
     settings = CorpusSettings(variants=(("base", 1), ("miss_func", 0), ("miss_param", 0), ("long_context", 0)))
-    groups = build_corpus(settings, seed=1)
-    words = vocabulary([load_tasks()[dialogue.task_id] for group in groups for dialogue in group])
-    seen = "\n".join(tokenizer_texts(groups, words))
-    seen += "\n".join(message["content"] for group in groups for dialogue in group for message in dialogue.messages)
+    dialogues = messages_of(build_corpus(settings, LessonSettings(), seed=1))
+    seen = "\n".join(tokenizer_texts(dialogues, vocabulary(training_tasks(settings))))
+    seen += "\n".join(message["content"] for messages in dialogues for message in messages)
     held = [task for task in load_tasks().values() if task.scenario in EVAL_SCENARIOS]
     assert len(held) == 400
     # One message of the evaluation side also occurs, word for word, in a training task.
@@ -125,7 +132,7 @@ def test_no_text_of_an_evaluation_scenario_reaches_the_tokenizer_or_the_corpus()
     texts = {text for task in held for text in task.users if text and len(text) > 20}
     assert len(texts & own) == 1
     assert not [text for text in texts - own if text in seen]
-    assert {dialogue.scenario for group in groups for dialogue in group}.isdisjoint(EVAL_SCENARIOS)
+    assert {task.scenario for task in training_tasks(settings)}.isdisjoint(EVAL_SCENARIOS)
 
 
 def test_evaluation_scenarios_are_refused_as_data():

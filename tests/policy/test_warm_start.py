@@ -2,13 +2,23 @@
 
 import random
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seal.policy.model import SIZES, new_model
 from seal.policy.tokenizer import Encoded
-from seal.policy.warm_start import WarmStartSettings, batches, collate, dialogue_loss, warm_start
+from seal.policy.warm_start import (
+    BENCHMARK,
+    LESSONS,
+    MICRO,
+    WarmStartSettings,
+    batches,
+    collate,
+    dialogue_loss,
+    warm_start,
+)
 
 
 def dialogue(length, fill=1, spoken=0.5):
@@ -38,6 +48,26 @@ def test_padding_weighs_nothing_others_little_the_assistant_fully():
     assert weights.tolist() == [[0.25, 0.25, 1, 1], [0.25, 1, 0, 0]]
 
 
+def test_tools_weigh_more_where_the_assistant_says_them_and_others_take_turns():
+    _, weights = collate([Encoded((1, 9, 1, 9), (False, False, True, True))], 0.1, tool_weight=5, tools={9})
+    assert weights.tolist() == [[pytest.approx(0.1), pytest.approx(0.1), 1, 5]]
+    phases = [collate([dialogue(9, spoken=0)], 0.1, phase=phase)[1] for phase in range(4)]
+    assert torch.allclose(sum(phases), torch.full((1, 9), 0.4))
+    assert [int((part > 0).sum()) for part in phases] == [3, 2, 2, 2]
+
+
+def test_shares_decide_where_dialogues_come_from_and_single_calls_open():
+    sources = {MICRO: [[dialogue(10, 3)]], LESSONS: [[dialogue(20, 4)]], BENCHMARK: []}
+    settings = WarmStartSettings(tokens=6_000, batch_tokens=40, warmup=2, opening=600, micro_share=0.25)
+    steps = []
+    warm_start(tiny(), sources, settings, 0, steps.append)
+    opening = [step.source for step in steps if step.tokens <= 600]
+    assert set(opening) == {MICRO}
+    later = [step.source for step in steps if step.tokens > 700]
+    assert set(later) == {MICRO, LESSONS}
+    assert later.count(LESSONS) > 1.2 * later.count(MICRO)
+
+
 def test_padding_changes_no_loss():
     model = tiny()
     short = Encoded((5, 6, 7, 8), (False, False, True, True))
@@ -56,7 +86,8 @@ def test_it_learns_and_the_seed_decides_everything():
 
     def run(seed):
         model, steps = tiny(seed), []
-        warm_start(model, groups, WarmStartSettings(tokens=12_000, batch_tokens=200, warmup=5), seed, steps.append)
+        settings = WarmStartSettings(tokens=12_000, batch_tokens=200, warmup=5)
+        warm_start(model, {LESSONS: groups}, settings, seed, steps.append)
         return model, steps
 
     (first, steps), (second, again), (other, _) = run(0), run(0), run(1)
