@@ -1,0 +1,53 @@
+"""The group-relative advantages of GRPO, from rewards alone (paper, section 2)."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seal.records.trajectory import TrajectoryRecord
+from seal.training.group import Group
+
+_EPSILON = 1e-6
+"""As in verl, which divides by the standard deviation plus this."""
+
+_ROUNDING = 0.25
+"""In a group of equal rewards verl divides the rounding error of a float32 mean by _EPSILON."""
+
+
+def follow_from_rewards(config: Mapping[str, Any]) -> bool:
+    """Whether a run's advantages are GRPO's of its rewards, and of nothing else."""
+    algorithm = config["algorithm"]
+    corrected = algorithm.get("rollout_correction") or {}
+    plain = not algorithm.get("use_kl_in_reward") and not any(
+        corrected.get(key) for key in ("rollout_is", "rollout_rs", "rollout_token_veto_threshold")
+    )
+    return algorithm["adv_estimator"] == "grpo" and plain
+
+
+def group_advantages(
+    records: Sequence[TrajectoryRecord], groups: Sequence[Group], *, by_deviation: bool
+) -> list[float]:
+    """A_j of each trajectory; 0 for one that does not count or has no token. by_deviation: divided by its group's."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for record, group in zip(records, groups, strict=True):
+        if group.counts:
+            scores[group.uid].append(record.score)
+    advantages = []
+    for record, group in zip(records, groups, strict=True):
+        advantage = 0.0
+        if group.counts and record.tokens:
+            own = scores[group.uid]
+            advantage = record.score - statistics.fmean(own)
+            if by_deviation:
+                advantage /= statistics.stdev(own) + _EPSILON
+        advantages.append(advantage)
+    return advantages
+
+
+def agrees(written: Any, found: float, equal_rewards: bool) -> bool:
+    """Whether a logged advantage, which verl computes in float32, is this one."""
+    if not isinstance(written, int | float) or isinstance(written, bool):
+        return False
+    return math.isclose(written, found, rel_tol=1e-4, abs_tol=_ROUNDING if equal_rewards else 1e-5)

@@ -1,0 +1,87 @@
+"""The launches of a run: what each was told, and which one a step or a validation belongs to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from seal.data.selection import selected_rows
+from seal.rollout.budgets import Budgets
+from seal.settings import SealSettings
+from seal.settings.data import Selection
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its facts as logged, and the settings in them. step: it continues after this one."""
+
+    step: int
+    facts: Mapping[str, Any]
+    settings: SealSettings
+    budgets: Budgets
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Read a line of launches.jsonl; ValueError if it is none."""
+        try:
+            config = facts["config"]
+            launch = cls(int(facts["step"]), facts, SealSettings.of(config), Budgets.of(config))
+            counts = (launch.samples, launch.prompts, launch.validation_samples)
+            if not all(isinstance(count, int) and count > 0 for count in counts):
+                raise ValueError(f"a launch has {counts} samples, prompts and validation samples")
+            launch.rows("training"), launch.rows("validation"), launch.prompt_mode
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"a launch cannot be read ({type(error).__name__}: {error})") from None
+        return launch
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration."""
+        return self.facts["config"]
+
+    @property
+    def prompt_mode(self) -> str:
+        """How the policy writes calls."""
+        return self.config["env_service"]["prompt_mode"]
+
+    @property
+    def samples(self) -> int:
+        """Trajectories per training prompt."""
+        return self.config["actor_rollout_ref"]["rollout"]["n"]
+
+    @property
+    def prompts(self) -> int:
+        """Prompts per training step."""
+        return self.config["data"]["train_batch_size"]
+
+    @property
+    def validation_samples(self) -> int:
+        """Trajectories per validated row."""
+        return self.config["actor_rollout_ref"]["rollout"]["val_kwargs"]["n"]
+
+    def rows(self, kind: str) -> list[tuple[str, str, str]]:
+        """Data source, task and side of each row of `training` or `validation`."""
+        return [(source, task, side) for source, task, side in self.facts["rows"][kind]]
+
+    def sides(self, kind: str) -> dict[tuple[str, str], str]:
+        """The side of each row of `training` or `validation`, by data source and task."""
+        return {(source, task): side for source, task, side in self.rows(kind)}
+
+    def selected(self, kind: str) -> list[tuple[str, str, str]] | None:
+        """The rows that the settings select; None if they name files, which a certificate does not hold."""
+        data = self.settings.data
+        selections = (data.train,) if kind == "training" else data.val
+        if not all(map(_self_contained, selections)):
+            return None
+        return [(row.data_source, row.task_id, row.split) for each in selections for row in selected_rows(each)]
+
+
+def _self_contained(selection: Selection) -> bool:
+    return not (selection.task_file or selection.labels_from or selection.mixture)
+
+
+def launch_of_step(launches: Sequence[Launch], step: int) -> int:
+    """The number of the launch that ran a training step: the last that began before it; ValueError without one."""
+    found = [number for number, launch in enumerate(launches) if launch.step < step]
+    if not found:
+        raise ValueError(f"no launch ran step {step}")
+    return found[-1]
