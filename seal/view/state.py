@@ -1,0 +1,82 @@
+"""The public state of simulators as flat values, and the differences of three such states."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_ROWS = 400
+MAX_TEXT = 2000
+MAX_DEPTH = 40
+_LINKS = frozenset({"parent"})
+"""Attributes that point back up a tree."""
+
+Leaves = dict[str, Any]
+
+
+def leaves(instances: Mapping[str, Any]) -> Leaves:
+    """Every public value of the simulators by its path: ``GorillaFileSystem.root.contents.file.txt``."""
+    return {path: value for name in sorted(instances) for path, value in _walk(name, instances[name], MAX_DEPTH)}
+
+
+def compare(before: Leaves, after: Leaves, expected: Leaves) -> dict[str, Any]:
+    """The values that a turn changed or that differ from the reference's after it.
+
+    rows: path, the three values (a missing one is left out) and whether it is as
+    expected. left_out: rows beyond MAX_ROWS.
+    """
+    paths = [
+        path
+        for path in dict.fromkeys([*expected, *after, *before])
+        if _differ(before, after, path) or _differ(after, expected, path)
+    ]
+    paths.sort(key=lambda path: not _differ(after, expected, path))
+    rows = []
+    for path in paths[:MAX_ROWS]:
+        row: dict[str, Any] = {"path": path, "equal": not _differ(after, expected, path)}
+        for name, state in (("before", before), ("after", after), ("expected", expected)):
+            if path in state:
+                row[name] = state[path]
+        rows.append(row)
+    return {"rows": rows, "left_out": max(0, len(paths) - MAX_ROWS)}
+
+
+_ABSENT = object()
+
+
+def _differ(one: Leaves, other: Leaves, path: str) -> bool:
+    a, b = one.get(path, _ABSENT), other.get(path, _ABSENT)
+    return type(a) is not type(b) or a != b
+
+
+def _walk(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    if depth == 0:
+        yield path, "..."
+        return
+    if isinstance(value, Mapping):
+        children = {str(key): item for key, item in value.items()}
+    elif isinstance(value, list | tuple):
+        if all(_is_scalar(item) for item in value) and len(value) <= 50:
+            yield path, [_scalar(item) for item in value]
+            return
+        children = {str(number): item for number, item in enumerate(value)}
+    elif _is_scalar(value) or not hasattr(value, "__dict__"):
+        yield path, _scalar(value)
+        return
+    else:
+        children = {name: item for name, item in vars(value).items() if name[0] != "_" and name not in _LINKS}
+    if not children:
+        yield path, "(empty)"
+    for name, item in children.items():
+        yield from _walk(f"{path}.{name}", item, depth - 1)
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _scalar(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value if abs(int(value or 0)) < 2**53 else str(value)
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}... ({len(text)} characters)"
