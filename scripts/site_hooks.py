@@ -1,0 +1,111 @@
+"""What mkdocs does besides: pages from outside docs/, links that leave it, notebooks, and an optional navigation."""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+HOME = Path(__file__).resolve().parents[1]
+
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES |= {path.relative_to(HOME).as_posix(): f"benchmarks/{path.name}" for path in HOME.glob("benchmarks/*.md")}
+"""Pages of the site by their file in the repository, where that is outside docs/."""
+
+SOURCES = {uri: path for path, uri in PAGES.items()}
+
+LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")
+"""The path of a relative Markdown link."""
+
+LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".sh": "bash", ".toml": "toml", ".json": "json"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Leave pages out of the navigation that do not exist."""
+    config.nav = _present(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside docs/, the notebooks, and the files that pages link to."""
+    for path, uri in PAGES.items():
+        files.append(File.generated(config, uri, content=(HOME / path).read_text(encoding="utf-8")))
+    for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
+        _add_notebook(files, config, file)
+    linked = {target for file in files.documentation_pages() for target in _links(file)}
+    for target in sorted(linked):
+        if (uri := _uri(target)) and uri.startswith("source/"):
+            files.append(File.generated(config, uri, content=_source_page(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Point the links that were written for the repository to their pages of the site."""
+    uri = page.file.src_uri
+
+    def target(found: re.Match[str]) -> str:
+        there = _uri(_resolve(uri, found[0]))
+        return posixpath.relpath(there, posixpath.dirname(uri) or ".") if there else found[0]
+
+    return markdown if uri.startswith("source/") else LINK.sub(target, markdown)
+
+
+def _present(entry: Any) -> Any:
+    """An entry of the navigation without the pages that do not exist; None if nothing remains."""
+    if isinstance(entry, str):
+        notebook = Path(entry).with_suffix(".ipynb")
+        there = entry in SOURCES or any((HOME / "docs" / each).is_file() for each in (entry, notebook))
+        return entry if there else None
+    if isinstance(entry, dict):
+        return {name: kept for name, each in entry.items() if (kept := _present(each))} or None
+    return [kept for each in entry if (kept := _present(each))]
+
+
+def _resolve(uri: str, link: str) -> str:
+    """The path in the repository that a link of a page means."""
+    path = SOURCES.get(uri, f"docs/{uri}")
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+
+
+def _links(file: File) -> list[str]:
+    return [_resolve(file.src_uri, link) for link in LINK.findall(file.content_string)]
+
+
+def _uri(path: str) -> str | None:
+    """The site's page or file of a path in the repository; None if there is no such path."""
+    if path in PAGES:
+        return PAGES[path]
+    if path.startswith("../") or not (HOME / path).exists():
+        return None
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/").replace(".ipynb", ".md")
+    return f"source/{path}.md"
+
+
+def _source_page(path: str) -> str:
+    """A page that shows a file of the repository, or lists a folder."""
+    place = HOME / path
+    if place.is_dir():
+        text = "\n".join(sorted(each.name for each in place.iterdir()))
+    else:
+        text = place.read_text(encoding="utf-8")
+    return f"# {path}\n\n````{LANGUAGES.get(place.suffix, 'text')}\n{text}\n````\n"
+
+
+def _add_notebook(files: Files, config: MkDocsConfig, file: File) -> None:
+    """A page with the notebook's text, code and kept outputs; its pictures become files beside it."""
+    from nbconvert import MarkdownExporter
+
+    name = Path(file.src_uri).stem
+    text, resources = MarkdownExporter().from_filename(
+        file.abs_src_path, resources={"unique_key": name, "output_files_dir": f"{name}_files"}
+    )
+    # A table with a class, or with a style of its own, would not look like those of the site.
+    text = re.sub(r"<style scoped>.*?</style>\s*", "", text, flags=re.DOTALL)
+    text = text.replace('<table border="1" class="dataframe">', "<table>")
+    files.append(File.generated(config, str(Path(file.src_uri).with_suffix(".md")), content=text))
+    for picture, data in resources["outputs"].items():
+        files.append(File.generated(config, posixpath.join(posixpath.dirname(file.src_uri), picture), content=data))
