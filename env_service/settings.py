@@ -16,7 +16,7 @@ class ServerSettings(BaseSettings):
     """The address and the limits of the service."""
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+        env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     host: str = "127.0.0.1"

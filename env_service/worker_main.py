@@ -46,8 +46,9 @@ def _receive(connection: socket.socket, preparation: Iterator[None]) -> bytes:
 def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterator[None]) -> None:
     """Answer requests until the other side closes the connection; advance `preparation` while idle.
 
-    Requests that arrive together are answered together, but no answer waits longer
-    than a few milliseconds for the others.
+    Requests that arrive together are answered together. Answers are sent between requests:
+    one waits for the others for at most two milliseconds and the request that runs then.
+    If that request ends the process, the service sends the unanswered ones to the next.
     """
     host, received, answers, first = Host(activity), FrameBuffer(), [], 0.0
     while data := _receive(connection, preparation):

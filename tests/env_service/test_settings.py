@@ -41,6 +41,7 @@ def test_variables_are_read_and_options_take_precedence(monkeypatch: pytest.Monk
         ("workers", "-1"),
         ("call_seconds", "0"),
         ("call_seconds", "nan"),
+        ("request_seconds", "inf"),
         ("memory_mb", "1.5"),
         ("max_episodes", "0"),
         ("environments", "counter"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from env_service.environments.base import Guard, Json
+from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, revealed_tools
 from env_service.environments.bfcl.formats import Call, Parsed, get_format
@@ -103,6 +104,7 @@ class BfclEpisode:
             "scenario": self._task.scenario,
             "omega": omega,
             "data_hash": data_hash(),
+            "day": clock.today().isoformat(),
             "tool_prompt_mode": self._format.name,
             "observation_lite": bool(self._settings.observation_lite),
         }

@@ -28,7 +28,8 @@ _HASHED = ("category", "level", "classes", "config", "users", "reference", "with
 class Provenance(BaseModel):
     """How a task came about: the writer of its texts, the seed and the number of the task under that seed.
 
-    source: the benchmark's task from whose state it was made, if any.
+    model: the language model that the writer asked, if any. source: the benchmark's task
+    from whose state it was made, if any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +37,7 @@ class Provenance(BaseModel):
     writer: str
     seed: int
     number: int
+    model: Annotated[str | None, Field(exclude_if=lambda model: model is None)] = None
     source: str | None = None
 
     @model_validator(mode="after")

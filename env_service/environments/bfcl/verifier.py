@@ -19,6 +19,7 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
 
+from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats.base import Call
 from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference, tweet_defaults
@@ -76,7 +77,7 @@ def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     if task.initial_config is not own.initial_config or task.reference != own.reference[: len(task.reference)]:
         return _run(task)
     # 28 references compare a date with today's: their results hold for one day.
-    return _kept(task.id, datetime.date.today())[: len(task.reference)]
+    return _kept(task.id, clock.today())[: len(task.reference)]
 
 
 class _MadeReferences:
@@ -92,7 +93,7 @@ class _MadeReferences:
 
     def get(self, task: Task) -> tuple[ReferenceTurn, ...]:
         """The kept run of this task, or a new one."""
-        key = (task.id, len(task.reference), datetime.date.today())
+        key = (task.id, len(task.reference), clock.today())
         known = self._runs.get(key)
         if known and known[0].initial_config is task.initial_config and known[0].reference == task.reference:
             self._runs.move_to_end(key)

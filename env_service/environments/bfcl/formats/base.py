@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from env_service.environments.bfcl.catalog import Document, Task
+from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
 from seal.interface.wording import PromptWording
 
 Call = tuple[str, dict[str, Any]]
@@ -57,6 +57,8 @@ class Format(Protocol):
 
     def user(self, task: Task, turn: int) -> str:
         """Return the user message that opens a turn (in a reveal turn: the announcement)."""
+        text = task.users[turn]
+        return self.reveal(revealed_tools(task, turn)) if text is None else text
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the announcement of tools that were withheld until now."""
@@ -65,7 +67,9 @@ class Format(Protocol):
         """Read an assistant message."""
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return the messages that answer the calls of one assistant message."""
+        """Return the messages that answer the calls of one assistant message: here one with a block for each."""
+        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the canonical assistant text of one call."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.catalog import Document, Task
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
 from env_service.environments.bfcl.formats.qwen import call_of
 from env_service.environments.bfcl.formats.stray import stray_call
@@ -28,11 +28,6 @@ class CompactFormat(Format):
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """Return the names of the visible tools."""
         return " ".join(tool["name"] for tool in tools)
-
-    def user(self, task: Task, turn: int) -> str:
-        """Return the task's message, or the names of the tools revealed now."""
-        text = task.users[turn]
-        return self.reveal(revealed_tools(task, turn)) if text is None else text
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the names of the new tools."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.bfcl.catalog import Document, Task
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
 from env_service.environments.bfcl.formats.python_calls import read_calls
 from env_service.environments.bfcl.formats.stray import stray_call
@@ -38,11 +38,6 @@ class EnvTuningFormat(Format):
         """Return the rules and the tools."""
         return _RULES + "\n".join(json.dumps(tool) for tool in tools)
 
-    def user(self, task: Task, turn: int) -> str:
-        """Return the task's message, or the tools revealed now."""
-        text = task.users[turn]
-        return self.reveal(revealed_tools(task, turn)) if text is None else text
-
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the new tools, one JSON document per line."""
         return "More functions can be called now:\n" + "\n".join(json.dumps(tool) for tool in tools)
@@ -63,11 +58,6 @@ class EnvTuningFormat(Format):
         if not calls and not refusals:
             refusals += stray_call(body)
         return Parsed(tuple(calls), tuple(refusals), rest.strip())
-
-    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return one user message with a block for each result."""
-        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
-        return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return a block of one call."""

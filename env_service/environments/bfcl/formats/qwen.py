@@ -9,7 +9,7 @@ from typing import Any
 
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
-from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents, revealed_tools
+from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
 from env_service.environments.bfcl.formats.stray import stray_call
 from seal.interface.wording import PromptWording
@@ -50,11 +50,6 @@ class QwenFormat(Format):
     def system(self, task: Task, tools: Sequence[Document]) -> str:
         """Return the template's system text with one JSON document per line."""
         return _OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _CLOSING
-
-    def user(self, task: Task, turn: int) -> str:
-        """Return the task's message, or the package's announcement of withheld tools."""
-        text = task.users[turn]
-        return self.reveal(revealed_tools(task, turn)) if text is None else text
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the package's announcement: the documents as Python prints them, and a question."""
@@ -110,11 +105,6 @@ class QwenFormat(Format):
                 reason = f"{type(error).__name__}: {error}"
                 return f"Tool call {index} cannot be written into the next prompt ({reason})."
         return None
-
-    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return one user message with a block for each result, as the template renders tool messages."""
-        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
-        return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the call as the handler writes it into the history."""

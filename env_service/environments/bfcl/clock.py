@@ -1,0 +1,44 @@
+"""The date that the simulators see: one tool, `verify_traveler_information`, compares a birth date with today's.
+
+An episode of another day can be played again as it went then: `as_of` sets the date.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
+
+_set: list[datetime.date] = []
+
+
+def today() -> datetime.date:
+    """The date that was set, else the machine's."""
+    return _set[-1] if _set else datetime.date.today()
+
+
+@contextmanager
+def as_of(day: datetime.date) -> Iterator[None]:
+    """Within the block it is `day`, for the simulators too. Not for use by several threads."""
+    _patch()
+    _set.append(day)
+    try:
+        yield
+    finally:
+        _set.pop()
+
+
+class _Datetime(datetime.datetime):
+    @classmethod
+    def today(cls) -> _Datetime:
+        return cls.combine(today(), datetime.time())
+
+
+@cache
+def _patch() -> None:
+    """Let the travel simulator, the only one that asks for the date, ask here."""
+    importlib.import_module(CLASS_FILE_PATH_MAPPING["TravelAPI"]).datetime = _Datetime
