@@ -1,8 +1,10 @@
 # Every target first sets up what it needs in .venv.
 PYTHON := .venv/bin/python
+WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow test-recipes test-faults lint lock gpu-smoke
+.PHONY: setup quickstart quickstart-long policy test test-slow test-recipes test-faults test-viewer lint lock lock-docs
+.PHONY: docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
 
@@ -20,10 +22,12 @@ policy: setup
 	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
 
 # import-linter checks that no floor imports a higher one: .importlinter.
+# Each worker takes whole files, in order, so that module fixtures are made once and the training run of tests/e2e starts
+# early. WORKERS=4 is faster on more cores, and needs more memory.
 test: setup
 	$(PYTHON) -m ruff check .
 	$(dir $(PYTHON))lint-imports
-	$(PYTHON) -m pytest -q -m "not slow"
+	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
@@ -35,6 +39,10 @@ test-recipes: setup
 # Kills, fills and corrupts the parts of a run: docs/reliability.md.
 test-faults: setup
 	$(PYTHON) -m pytest -q tests/faults
+
+# Every page of the viewer in a headless Chromium; without one the browser's tests are skipped: docs/viewer.md.
+test-viewer: setup
+	$(PYTHON) -m pytest -q tests/view
 
 lint: setup
 	$(PYTHON) -m ruff check .
@@ -51,3 +59,32 @@ LOCK_PYTHON := 3.12
 lock:
 	$(PYTHON) -m uv pip compile requirements.in --quiet --output-file $(LOCK) --python-version $(LOCK_PYTHON) \
 		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock"
+
+# The documentation site, built into build/site. Its packages stay apart from training's: .venv-docs.
+DOCS := .venv-docs/bin
+DOCS_PYTHON ?= $(firstword $(wildcard $(PYTHON)) python3)
+export NO_MKDOCS_2_WARNING := 1
+
+.venv-docs/ready: requirements-docs.txt
+	$(DOCS_PYTHON) -m venv .venv-docs
+	$(DOCS)/python -m pip install --quiet -r requirements-docs.txt
+	@touch $@
+
+docs: .venv-docs/ready
+	$(DOCS)/python -m mkdocs build --strict --clean
+
+docs-serve: .venv-docs/ready
+	$(DOCS)/python -m mkdocs serve
+
+# Runs the notebook on experiments/quickstart, or on the run in SEAL_RUN, and keeps what it prints.
+notebook: .venv-docs/ready
+	PYTHONPATH=$(CURDIR) $(DOCS)/jupyter execute --inplace docs/notebooks/read_a_run.ipynb
+
+# Pictures of the viewer on experiments/quickstart, or on RUN=FOLDER; needs Chromium.
+RUN ?= experiments/quickstart
+screenshots: setup
+	$(PYTHON) -m scripts.screenshots $(RUN)
+
+lock-docs:
+	$(PYTHON) -m uv pip compile requirements-docs.in --quiet --output-file requirements-docs.txt --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock-docs"

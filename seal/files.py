@@ -13,12 +13,16 @@ from typing import Any
 def replacing(path: Path | str) -> Iterator[Path]:
     """The path of a draft that replaces the file at the end of the block; missing folders are made.
 
-    Readers see the old file or the new one. If the block raises, the old one stays.
+    Readers see the old file or the new one. If the block raises, the old one stays and the draft is removed.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
-    yield draft
+    try:
+        yield draft
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
     draft.replace(path)
 
 

@@ -30,6 +30,9 @@ MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
 
 
+WITH_BFCL = "let the launcher start one with --with-bfcl"
+
+
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
     """The addresses that env_service.env_url names, one or a list.
 
@@ -98,8 +101,11 @@ def require_agreement(url: str, version: Mapping[str, Any]) -> None:
         )
 
 
-def require_tasks(urls: Sequence[str], files: Sequence[str]) -> None:
-    """LaunchError if one of the running services does not serve every task of these files."""
+def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:
+    """LaunchError if one of the running services does not serve every task of these files.
+
+    otherwise: what can be done instead of starting the service with the file.
+    """
     for file in files:
         wanted = {task.id for task in read_task_file(file)}
         for url in urls:
@@ -112,7 +118,7 @@ def require_tasks(urls: Sequence[str], files: Sequence[str]) -> None:
             if missing:
                 raise LaunchError(
                     f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
-                    f"is one): start it with BFCL_TASK_FILES={file}, or let the launcher start one with --with-bfcl."
+                    f"is one): start it with BFCL_TASK_FILES={file}, or {otherwise}."
                 )
 
 

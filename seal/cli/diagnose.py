@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Label the tu
 
 @app.command()
 def relabel(
-    log: Annotated[Path, typer.Argument(help="JSONL with evidence and labels, one episode per line.")],
+    log: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSONL: evidence and labels by episode.")],
     taxonomy: Annotated[str, typer.Option(help="paper or release.")] = "paper",
 ) -> None:
     """Diagnose the evidence of a log again and print every label that changes.
@@ -49,8 +49,9 @@ def validate(
 ) -> None:
     """Inject single faults into the reference runs and compare each label with the one that it must be.
 
-    Exits with 0 if every label has a precision and a recall of at least .97, 1 otherwise. Takes about
-    two minutes of one core for all tasks.
+    Exits with 0 if every label has a precision and a recall of at least .97, 1 otherwise.
+
+    Takes about two minutes of one core for all tasks.
     """
     from env_service.environments.bfcl.catalog import load_tasks
     from env_service.environments.bfcl.validation import validate as judge

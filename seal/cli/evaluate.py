@@ -1,14 +1,14 @@
-"""`seal evaluate`: play the benchmark with a model, and write official result files."""
+"""`seal evaluate`: play the benchmark or synthesised tasks with a model, and write official result files."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from seal import exits
 from seal.cli.commands import ListCommand, option, refusing
 from seal.settings import EnvServiceSettings
+from seal.settings.data import BENCHMARK
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 FAILED = 1
 SERVICE = EnvServiceSettings()
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
+TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
 
 app = typer.Typer(
-    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn).", no_args_is_help=True, add_completion=False
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn) or on synthesised tasks.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 
@@ -44,7 +48,8 @@ def bfcl(
     model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
     checkpoint: Annotated[Path | None, _model("An HF folder, served here by vLLM.")] = None,
     serve_args: Annotated[str, _model("More options of vllm serve, as one string.")] = "",
-    split: Annotated[str, _tasks("Side: eval, train or all.")] = "eval",
+    tasks: Annotated[list[str] | None, _tasks(TASKS, "FILE...")] = None,
+    split: Annotated[Literal["eval", "train", "all"], _tasks("Side of the benchmark.")] = "eval",
     scheme: Annotated[str, _tasks("How the sides are split: scenario or released_ids.")] = "scenario",
     categories: Annotated[list[str] | None, _tasks("Only these categories.")] = None,
     prefix_turns: Annotated[list[int] | None, _tasks("Only the first k user turns, for each k.")] = None,
@@ -63,10 +68,13 @@ def bfcl(
     env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE.env_url,
     out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
-    """Evaluate a model; exit code 1 if rollouts failed for reasons other than the policy."""
+    """Evaluate a model on the benchmark, or on the synthesised tasks of --tasks.
+
+    Exits with 1 if rollouts failed for reasons other than the policy.
+    """
     with one_sentence("seal evaluate bfcl"):
+        from seal.chat import Sampling
         from seal.evaluation.benchmark import Evaluation
-        from seal.evaluation.endpoint import Sampling
         from seal.evaluation.episode import EpisodeSettings
         from seal.evaluation.tables import console as wide_console
 
@@ -77,7 +85,7 @@ def bfcl(
         if temperature is None:
             temperature = float(samples > 1)
         evaluation = Evaluation(
-            rows=select(split, scheme=scheme, **chosen),
+            rows=select(split, tasks or (), scheme=scheme, **chosen),
             model=name,
             out=out or Path("experiments") / ("eval_" + re.sub(r"[^\w.-]+", "_", name)),
             base_url=base_url,
@@ -89,6 +97,7 @@ def bfcl(
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
+            task_files=tuple(name for name in tasks or () if name != BENCHMARK),
         )
         console = wide_console()
         outcome = play(evaluation, name, console)
@@ -104,17 +113,24 @@ def export_bfcl(
     sample: Annotated[int, option("Which of several samples.")] = 0,
     model: Annotated[str, option("A model that the official tool knows.")] = OFFICIAL_MODEL,
 ) -> None:
-    """Write a validation as the official tool's result files."""
+    """Write a validation as the official tool's result files.
+
+    Prefixes and synthesised tasks, which the tool does not know, are left out.
+    """
     with one_sentence("seal evaluate export-bfcl"):
         from seal.evaluation.export import export_bfcl, find_log
 
         made = export_bfcl(find_log(run_or_log, step), out, model, sample)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
-    if made.prefixes or made.made or made.failed:
-        console.print(
-            f"left out: {made.prefixes} prefixes of tasks, {made.made} synthesised tasks, {made.failed} failed rollouts"
-        )
+    left_out = [
+        (made.prefixes, "rollouts of prefixes", "the official tool plays whole tasks"),
+        (made.made, "rollouts of synthesised tasks", "the official tool does not know them"),
+        (made.failed, "failed rollouts", "they say nothing about the model"),
+    ]
+    for count, what, why in left_out:
+        if count:
+            console.print(f"left out: {count} {what} ({why})")
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
     console.print(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "
@@ -125,7 +141,7 @@ def export_bfcl(
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
-    from seal.evaluation.endpoint import EndpointRefused
+    from seal.chat import EndpointRefused
     from seal.rollout.env_client import EnvironmentFault
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
@@ -137,12 +153,22 @@ def one_sentence(command: str) -> Iterator[None]:
         raise typer.Exit(exits.INTERRUPTED) from None
 
 
-def select(split: str, **filters: Any) -> tuple[TaskRow, ...]:
-    """The rows of one side, or of both ("all"), that pass the filters of a Selection."""
-    from seal.data.selection import Selection, selected_rows
+def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:
+    """The benchmark's rows of one side, or of both ("all"), that pass the filters of a Selection.
 
-    sides = ("train", "eval") if split == "all" else (split,)
-    return tuple(row for side in sides for row in selected_rows(Selection.read({**filters, "split": side})))
+    tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
+    keeps its own.
+    """
+    from seal.data.selection import Selection, made_rows, selected_rows
+
+    rows: list[TaskRow] = []
+    if not tasks or BENCHMARK in tasks:
+        for side in ("train", "eval") if split == "all" else (split,):
+            rows += selected_rows(Selection.read({**filters, "split": side}))
+    for file in dict.fromkeys(tasks):
+        if file != BENCHMARK:
+            rows += made_rows(file, Selection.read({**filters, "split": "eval"}))
+    return tuple(dict.fromkeys(rows))
 
 
 def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:

@@ -30,10 +30,15 @@ COMMANDS = {
     "train": Entry(TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation."),
     "doctor": Entry(TRAINING, "Check whether a recipe can run on this machine, and say how to fix what is missing."),
     "plan": Entry(TRAINING, "Print the rows, batches and token budgets of a recipe's training step."),
+    "experiment": Entry(TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects, power."),
     "settings": Entry(TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning."),
     "report": Entry(RESULTS, "Summarise a run as text and curves."),
+    "view": Entry(RESULTS, "Look at runs in a browser: curves, failures, groups, trajectories, cues."),
     "stats": Entry(RESULTS, "Tabulate and compare validation logs."),
     "evaluate": Entry(RESULTS, "Evaluate a model, checkpoint or endpoint on the benchmark."),
+    "certify": Entry(RESULTS, "Write a run into one file that others can check."),
+    "verify": Entry(RESULTS, "Play a certified run again and say what agrees."),
+    "trace": Entry(RESULTS, "Export a run's trajectories as OpenTelemetry traces."),
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
     "serve": Entry(PARTS, "Start the environment service."),
     "data": Entry(PARTS, "Prepare, check and select the tasks."),
@@ -97,7 +102,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         return exits.REFUSED
     except typer.TyperException as error:
         # Without a message the help has been printed.
-        if message := error.format_message().removeprefix("Invalid value: "):
+        if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):
             path = error.ctx.command_path if getattr(error, "ctx", None) else program
             sentence = f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)."
             Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)

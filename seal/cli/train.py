@@ -29,6 +29,8 @@ def split(arguments: list[str] | None, conf: Path | None) -> tuple[Path | None, 
     rest = list(arguments or ())
     if conf is None and rest and "=" not in rest[0]:
         conf = Path(rest.pop(0))
+    if more := [argument for argument in rest if "=" not in argument and argument.endswith((".yaml", ".yml"))]:
+        raise typer.BadParameter(f"{conf} and {more[0]} are two recipes; name one, and write changes as KEY=VALUE")
     return conf, tuple(rest)
 
 

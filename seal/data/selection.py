@@ -11,6 +11,7 @@ from pathlib import Path
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, load_tasks
 from env_service.environments.bfcl.splits import parse_task_id, side_of, task_ids, variant
+from env_service.environments.bfcl.task_file import MadeTask
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from seal.data.mixture import mix
 from seal.data.rows import TaskRow, whole_rows
@@ -33,19 +34,34 @@ def selected_rows(selection: Selection) -> tuple[TaskRow, ...]:
     return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
 
 
+def made_rows(file: Path | str, selection: Selection) -> tuple[TaskRow, ...]:
+    """The rows of a file of synthesised tasks, each on the side of its level, that pass a selection's filters."""
+    return _filtered(file, read_made_tasks(file), selection)
+
+
 def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
+    if source.prefix_turns is not None:
+        selection = selection.model_copy(update={"prefix_turns": source.prefix_turns})
     if source.tasks == BENCHMARK:
         return selected_rows(selection.model_copy(update={"mixture": ()}))
-    made = {task.id: task.task for task in read_made_tasks(source.tasks)}
-    if wrong := [task for task in made if side_of(task) != selection.split]:
+    made = read_made_tasks(source.tasks)
+    if wrong := [task.id for task in made if side_of(task.id) != selection.split]:
         raise ValueError(
             f"mixture: {source.tasks} holds {wrong[0]}, which is not for split={selection.split}: "
             "train takes tasks of the level train, eval those of the other levels."
         )
     try:
-        return select(whole_rows(made, selection.split), selection, made)
+        return _filtered(source.tasks, made, selection)
     except ValueError as error:
-        raise ValueError(f"mixture: {source.tasks}: {error}") from error
+        raise ValueError(f"mixture: {error}") from error
+
+
+def _filtered(file: Path | str, made: Sequence[MadeTask], selection: Selection) -> tuple[TaskRow, ...]:
+    rows = [row for task in made for row in whole_rows([task.id], side_of(task.id))]
+    try:
+        return select(rows, selection, {task.id: task.task for task in made})
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def select(

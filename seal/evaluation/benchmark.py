@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seal.chat import Sampling
 from seal.data.rows import TaskRow
-from seal.evaluation.endpoint import ChatEndpoint, Sampling
+from seal.evaluation.endpoint import ChatEndpoint
 from seal.evaluation.episode import STEP, EpisodeSettings, play
 from seal.evaluation.journal import Journal
 from seal.evaluation.serving import environment_service, keep_running, served_checkpoint
@@ -37,7 +38,8 @@ class Evaluation:
     Either base_url (an OpenAI-compatible endpoint that serves `model`) or
     checkpoint (an HF folder, served here by vLLM with the options in serve_args).
     samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
-    at once. out: the folder of the results.
+    at once. out: the folder of the results. task_files: those from which synthesised tasks
+    among the rows are.
     """
 
     rows: Sequence[TaskRow]
@@ -52,6 +54,7 @@ class Evaluation:
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
     concurrency: int = 32
     timeout_s: float = 600.0
+    task_files: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if (self.base_url is None) == (self.checkpoint is None):
@@ -96,7 +99,9 @@ def evaluate(
     """
     out = evaluation.out
     with ExitStack() as stack:
-        service, version = stack.enter_context(environment_service(evaluation.env_url, out / "service.log"))
+        service, version = stack.enter_context(
+            environment_service(evaluation.env_url, out / "service.log", evaluation.task_files)
+        )
         journal = Journal(out, evaluation.recorded(version))
         on_start(journal)
         base_url = evaluation.base_url or stack.enter_context(

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from seal.chat import ContextExceeded, EndpointFault
 from seal.data.rows import TaskRow
-from seal.evaluation.endpoint import ChatEndpoint, ContextExceeded, EndpointFault
+from seal.evaluation.endpoint import ChatEndpoint
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode

@@ -60,7 +60,8 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         elif record.sample == sample:
             entries[record.category][record.scenario] = {"id": record.task_id, "result": list(_turns(record))}
     if not entries:
-        raise ValueError(f"{log} holds no rollout of a whole task to export (sample {sample}).")
+        only = f"; {made} rollouts are of synthesised tasks, which have no official counterpart" if made else ""
+        raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}{only}).")
     for category in CATEGORIES:
         if category in entries:
             write_jsonl((entry for _, entry in sorted(entries[category].items())), folder / result_file(category))

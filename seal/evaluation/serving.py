@@ -5,7 +5,7 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from seal.net import free_port
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
-from seal.service import Service, last_output, require_service
+from seal.service import Service, last_output, require_service, require_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +32,23 @@ WEIGHTS = ("*.safetensors", "*.bin")
 CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
 MODEL_DEADLINE_S = 1800.0
 POLL_S = 0.5
+OTHERWISE = "name a free port with --env-url, at which one is started"
 
 
 @contextmanager
-def environment_service(url: str, log: Path) -> Iterator[tuple[Service, dict[str, str]]]:
-    """The service at `url` and its version answer; starts the built-in service, until the end, if nothing answers."""
-    service = Service(url, log)
+def environment_service(
+    url: str, log: Path, task_files: Sequence[str] = ()
+) -> Iterator[tuple[Service, dict[str, str]]]:
+    """The service at `url` and its version answer; starts the built-in service, until the end, if nothing answers.
+
+    task_files: files of synthesised tasks, which a service that runs must serve.
+    """
+    service = Service(url, log, task_files)
     try:
         service.start()
-        yield service, require_service(url)
+        version = require_service(url)
+        require_tasks([url], task_files, OTHERWISE)
+        yield service, version
     finally:
         service.stop()
 

@@ -1,20 +1,15 @@
 """An experiment folder: which launcher works in it, and where a run in it starts (anew, or from a checkpoint)."""
 
-import fcntl
-import json
-import os
-import platform
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from omegaconf import DictConfig
 
 from seal import exits
 from seal.errors import LaunchError
+from seal.lock import CannotLock, Holder, Locked, lock
 from seal.paths import HOME
 from seal.records.folder import RunFolder
 from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
@@ -26,48 +21,34 @@ LOCK_FILE = "launcher.lock"
 def locked(run_dir: Path) -> Iterator[int]:
     """Hold the folder's lock; yields its descriptor, which the training process inherits and so holds too.
 
-    The kernel releases the lock when its holders have ended, however they ended;
-    a file without a living holder blocks nothing. Raises LaunchError if another
-    launcher, or the rest of its training process, works in the folder.
+    Raises LaunchError if another launcher, or the rest of its training process, works in the folder.
     """
     path = run_dir / LOCK_FILE
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        reason = f"{path} cannot be written ({error.strerror})"
-        raise LaunchError(f"{reason}: set seal.run_dir to another folder.") from error
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LaunchError(_in_use(run_dir, path)) from None
+            descriptor = stack.enter_context(lock(path))
+        except Locked as error:
+            raise LaunchError(_in_use(run_dir, error.holder)) from None
+        except CannotLock as error:
+            reason = f"{path} cannot be locked ({error})"
+            raise LaunchError(f"{reason}: set seal.run_dir to a file system that supports flock.") from error
         except OSError as error:
-            raise LaunchError(
-                f"{path} cannot be locked ({error.strerror}): set seal.run_dir to a file system that supports flock."
-            ) from error
-        holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+            reason = f"{path} cannot be written ({error.strerror})"
+            raise LaunchError(f"{reason}: set seal.run_dir to another folder.") from error
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
-def _in_use(run_dir: Path, path: Path) -> str:
-    try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
-        pid, host, since = holder["pid"], holder["host"], holder["since"]
-    except (ValueError, KeyError, TypeError):
+def _in_use(run_dir: Path, holder: Holder | None) -> str:
+    if holder is None:
         return f"{run_dir} is in use by another launcher: wait for it, or set another trainer.experiment_name."
-    if host == platform.node() and not psutil.pid_exists(pid):
+    if holder.gone:
         return (
-            f"The launcher of {run_dir} (process {pid}) is gone, but what it started is still ending: start again in "
-            "a few seconds."
+            f"The launcher of {run_dir} (process {holder.pid}) is gone, but what it started is still ending: start "
+            "again in a few seconds."
         )
     return (
-        f"{run_dir} is in use by the launcher with process {pid} on {host} since {since}: stop that one, wait for "
-        "it, or set another trainer.experiment_name."
+        f"{run_dir} is in use by the launcher with process {holder.pid} on {holder.host} since {holder.since}: stop "
+        "that one, wait for it, or set another trainer.experiment_name."
     )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seal import __version__
+from seal.data.parquet import read_rows
 from seal.errors import LaunchError
 from seal.files import file_sha256, write_json
 from seal.paths import HOME
@@ -28,6 +31,9 @@ HEAD = 1 << 20
 """Bytes: a file of weights up to WHOLE_HASH is hashed whole; of a larger one, its size and first HEAD bytes are."""
 
 TRAINER_CONFIG = "trainer.yaml"
+HIDDEN = "(left out)"
+_SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # environment variables
+_USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
 FACTS = ("commit", "python", "platform")
 
 
@@ -84,6 +90,41 @@ def _head(path: Path) -> str:
     """sha256 of a large file's size and first bytes; a safetensors file starts with its table of tensors."""
     with path.open("rb") as file:
         return hashlib.sha256(str(path.stat().st_size).encode() + file.read(HEAD)).hexdigest()
+
+
+def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says that a certificate of the run needs (docs/verification.md); service: its version.
+
+    Values of environment variables that look secret, and what an address holds before
+    its host, are left out.
+    """
+    facts = _read(folder / "launch.json")
+    config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    return {
+        "seal": __version__,
+        **{name: facts[name] for name in ("commit", "untracked", "python", "platform", "hashes", "packages")},
+        "diff": file_sha256(folder / "diff.patch"),
+        "service": dict(service),
+        "rows": {
+            "training": _rows(HOME / config["data"]["train_files"]),
+            "validation": _rows(HOME / config["data"]["val_files"]),
+        },
+        "config": without_secrets(config),
+    }
+
+
+def _rows(path: Path) -> list[tuple[str, str, str]]:
+    """Data source, task and side of each row of a file."""
+    return [(row.data_source, row.task_id, row.split) for row in read_rows(path)]
+
+
+def without_secrets(value: Any) -> Any:
+    """A configuration without what nobody else may read."""
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    return _USER_INFO.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def add_service(folder: Path, version: dict) -> None:

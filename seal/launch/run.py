@@ -21,7 +21,7 @@ from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
 from seal.launch.follow import Interrupt, tell, train
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import TRAINER_CONFIG, Replay, add_service, write_record
+from seal.launch.record import TRAINER_CONFIG, Replay, add_service, launch_facts, write_record
 from seal.paths import HOME
 from seal.processes import adopt_orphans, stop_descendants
 from seal.report import summarise
@@ -170,6 +170,7 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
         require_agreement(service.url, version)
         require_tasks(run.urls, task_files)
         add_service(folder, version)
+        RunLog(run.run_dir).launch(launch_facts(folder, version), step=run.start.step)
         for difference in what.replayed.differences(folder) if what.replayed else ():
             tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
         training, validation = run.tasks

@@ -44,13 +44,21 @@ DOCUMENTED: dict[str, Any] = {
 }
 """Keys of blocks for which verl has no dataclass."""
 
+_TRACE = "it belongs to verl's traces, which SEAL does not record (`seal trace` exports whole episodes)"
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "algorithm.filter_groups.enable": (
         False,
         "verl would evict groups before their labels reach C_t, and refills would arrive in another order than exact "
         "resume expects",
     ),
-    "actor_rollout_ref.rollout.trace.backend": (None, "SEAL's agent loop records no trace"),
+    "actor_rollout_ref.rollout.trace.backend": (
+        None,
+        "verl would record each request to the engine by itself, without its episode, labels and reward; `seal trace` "
+        "exports whole episodes",
+    ),
+    "actor_rollout_ref.rollout.trace.token2text": (False, _TRACE),
+    "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker": (None, _TRACE),
 }
 """Keys of verl's that SEAL cannot run with: what they may be, and why nothing else."""
 

@@ -15,6 +15,7 @@ class RunFolder:
         self.path = Path(path)
         self.steps = self.log("steps")
         self.stages = self.log("stages")
+        self.launches = self.log("launches")
         self.trajectories = self.path / "seal_log" / "trajectories"
         self.validations = self.path / "validation_log"
         self.training_rows = self.path / "data" / "train.parquet"
@@ -24,7 +25,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
 
     def log(self, name: str) -> Path:
-        """One of STEP_LOGS, or `stages`: what the run is doing now."""
+        """One of STEP_LOGS, `stages` (what the run is doing now) or `launches` (what each launch ran)."""
         return self.path / "seal_log" / f"{name}.jsonl"
 
     @property

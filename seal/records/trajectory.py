@@ -58,6 +58,19 @@ class TrajectoryRecord:
     describes it; such a record has no labels and its score means nothing.
     omega_version is None if the episode carried no Omega. step is the training
     step, None until the record is logged.
+
+    For a replay: truncated are the numbers (from 0) of the assistant messages that
+    a token limit cut; prompt_tokens is the length of the first prompt, length that
+    of the whole dialogue when it was last compared with the budgets; day is the
+    service's date, which one tool reads. For a trace: began is when the attempt
+    that is recorded started, in seconds since the epoch, and times has for each
+    assistant message when it was asked for, sampled and answered, in seconds since
+    then. Of a training trajectory, once it is logged: group is the number of its
+    prompt in the step (from 0), advantage is A_j before it is weighted, w is w_j,
+    and span_weights has (start, end, factor) where single spans have a factor of
+    their own; w is 0 for a trajectory that does not count. sampled: (text,
+    natural log-prob) of each sampled token, by assistant message; empty unless the
+    recipe logs tokens.
     """
 
     task_id: str
@@ -87,7 +100,18 @@ class TrajectoryRecord:
     prompt_mode: str = ""
     data_hash: str = ""
     messages: tuple[dict[str, Any], ...] = field(default=())
+    truncated: tuple[int, ...] = ()
+    prompt_tokens: int = 0
+    length: int = 0
+    day: str = ""
+    began: Finite = 0.0
+    times: tuple[tuple[Finite, Finite, Finite], ...] = ()
+    group: int | None = None
+    advantage: Finite | None = None
+    w: Finite | None = None
+    span_weights: tuple[tuple[int, int, Finite], ...] = ()
     step: int | None = None
+    sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -139,7 +163,12 @@ class TrajectoryRecord:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Rebuild a record from its JSON text."""
-        return cls(**_known(json.loads(text)))
+        return cls.from_line(json.loads(text))
+
+    @classmethod
+    def from_line(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild a record from the line that :meth:`line` made; ValidationError if it is none."""
+        return cls(**_known(value))
 
 
 def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[TrajectoryRecord, bool]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from seal.jsonl import BadLine, read_records, step_files
 from seal.records.folder import RunFolder
-from seal.records.source import WHOLE, parse_data_source
+from seal.records.source import WHOLE, averaged, parse_data_source
 from seal.records.trajectory import TrajectoryRecord, read_line
 
 
@@ -52,7 +52,8 @@ def read_log(path: Path | str) -> Log:
     """Read one ``<step>.jsonl``; the file's name gives the step of a line without one."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: name a validation log (<step>.jsonl).")
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
     step = int(path.stem) if path.stem.isdigit() else None
     samples: dict[tuple[int | None, str, int], set[int]] = {}
 
@@ -93,18 +94,22 @@ def read_validation_dir(folder: Path | str) -> Log:
 def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, float] | None:
     """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 if there are none.
 
-    Trajectories that infrastructure failed are left out; None if nothing else is there.
+    As in every table, the averages cover the benchmark's categories if there are any, else
+    those of synthesised tasks. Trajectories that infrastructure failed are left out; None if
+    nothing else is there.
     """
-    shares: dict[str, list[bool]] = defaultdict(list)
+    shares: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for record in records:
         if record.infra is None:
-            shares[record.data_source].append(record.passed)
+            shares[parse_data_source(record.data_source)].append(record.passed)
     if not shares:
         return None
-    whole = {source: passed for source, passed in shares.items() if parse_data_source(source)[1] == WHOLE}
+    whole = {source: passed for source, passed in shares.items() if source[1] == WHOLE}
     prefixes = {source: passed for source, passed in shares.items() if source not in whole}
     return _mean(whole), _mean(prefixes)
 
 
-def _mean(shares: dict[str, list[bool]]) -> float:
-    return sum(sum(passed) / len(passed) for passed in shares.values()) / len(shares) if shares else 0.0
+def _mean(shares: Mapping[tuple[str, int], list[bool]]) -> float:
+    counted = averaged(category for category, _ in shares)
+    means = [sum(passed) / len(passed) for (category, _), passed in shares.items() if category in counted]
+    return sum(means) / len(means) if means else 0.0

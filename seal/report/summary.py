@@ -19,6 +19,7 @@ from seal.evaluation.summary import Summary, informative, summarise_step, suspec
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
 from seal.records.validation import Log
+from seal.report.example import learnt_example
 from seal.report.picture import draw
 from seal.report.run import Quarters, Run, ranges, read_run
 
@@ -31,7 +32,8 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
     run = read_run(run_dir)
     rows = summarise_log(run.validation) if run.validation else ()
     draw(run, rows, run.folder.picture)
-    return (*_validation(run, rows), *_training(run), _output_files(run))
+    example = learnt_example(run.validation) if run.validation else None
+    return (*_validation(run, rows), *_training(run), *([example] if example else []), _output_files(run))
 
 
 def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:

@@ -22,6 +22,7 @@ from verl.utils.tokenizer import normalize_token_ids
 
 from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS, FINAL, TrajectoryRecord
+from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import ENGINE, ENVIRONMENT, Dialogue
 from seal.rollout.engine import EngineFault, generate
 from seal.rollout.env_client import EnvironmentFault
@@ -53,15 +54,7 @@ class SEALAgentLoop(AgentLoopBase):
         self.taxonomy = settings.diagnosis.taxonomy
         self.prompt_mode = service.prompt_mode
         self.services: Services = shared_services(service)
-        self.response_budget = self.rollout_config.response_length
-        self.model_length = self.rollout_config.max_model_len or (
-            self.rollout_config.prompt_length + self.response_budget
-        )
-        actor = self.config.actor_rollout_ref.actor
-        # A training trajectory must fit the actor's token budget, or verl could not pack it.
-        self.actor_length = self.model_length
-        if actor.use_dynamic_bsz:
-            self.actor_length = actor.ppo_max_token_len_per_gpu * actor.ulysses_sequence_parallel_size
+        self.budgets = Budgets.of(self.config)
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut off the head of the prompt, and with it the tools.
@@ -156,11 +149,12 @@ class SEALAgentLoop(AgentLoopBase):
         turn = 0
         while True:
             message = len(dialogue.sampled)
-            limit, room = self._room(len(dialogue.mask), len(dialogue.ids), training)
+            dialogue.length = len(dialogue.ids)
+            limit, room = self.budgets.room(len(dialogue.mask), dialogue.length, training)
             if room < 1:
                 dialogue.stop = limit
                 return
-            if training and message >= self.settings.max_steps:
+            if training and message >= self.budgets.max_steps:
                 dialogue.stop = "max_steps"
                 return
             params = {
@@ -178,6 +172,9 @@ class SEALAgentLoop(AgentLoopBase):
                 observation = await episode.step(f"{attempt}-{message + 1}", content, truncated)
             dialogue.messages = [*previous, *observation.messages]
             turn = observation.turn
+            dialogue.answered()
+            if truncated:
+                dialogue.truncated.append(message)
             if observation.done:
                 dialogue.stop = limit if truncated else "completed"
                 return
@@ -187,7 +184,8 @@ class SEALAgentLoop(AgentLoopBase):
             merged, mask, logprobs = await _on_token_path(
                 self.ct_merge_context_msg(previous, dialogue.messages, dialogue.ids, dialogue.mask, dialogue.logprobs)
             )
-            limit, room = self._room(len(mask), len(merged.token_ids), training)
+            dialogue.length = len(merged.token_ids)
+            limit, room = self.budgets.room(len(mask), dialogue.length, training)
             if room < 1:
                 dialogue.stop = limit
                 return
@@ -196,6 +194,7 @@ class SEALAgentLoop(AgentLoopBase):
     async def _sample(self, dialogue: Dialogue, turn: int, request_id: str, params: dict[str, Any]) -> tuple[int, ...]:
         """Sample the next message and append it as it was sampled; return its token ids."""
         with dialogue.waits_for(ENGINE):
+            dialogue.asked()
             number, timeout_s = len(dialogue.sampled) + 1, self.settings.generation_timeout_s
             output = await generate(self.server_manager, request_id, dialogue.ids, params, number, timeout_s)
         logprobs = output.log_probs or []
@@ -211,17 +210,9 @@ class SEALAgentLoop(AgentLoopBase):
         dialogue.ids = merged.token_ids
         dialogue.sampled.append(message)
         dialogue.spans.append((turn, start, len(dialogue.mask)))
+        dialogue.received()
         dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
         return message.ids
-
-    def _room(self, response: int, total: int, training: bool) -> tuple[str, int]:
-        """Return the budget that limits the next message, by its name in CUTS, and the tokens that it leaves."""
-        message = self.settings.max_message_tokens if training else self.settings.validation_message_tokens
-        rooms = {"message_length": message, "model_length": self.model_length - total}
-        if training:  # a validation has only the benchmark's limits and the engine's
-            rooms["trajectory_length"] = self.response_budget - response
-            rooms["actor_length"] = self.actor_length - total
-        return min(rooms.items(), key=lambda item: item[1])
 
     def _drift(self, dialogue: Dialogue) -> int | None:
         """Count the tokens that differ when the text is tokenised again; None if the template refuses the dialogue."""
@@ -291,6 +282,23 @@ class SEALAgentLoop(AgentLoopBase):
             prompt_mode=self.prompt_mode,
             data_hash=str(info.get("data_hash", "")),
             messages=tuple(dialogue.messages),
+            truncated=tuple(dialogue.truncated),
+            prompt_tokens=dialogue.prompt_length,
+            length=dialogue.length,
+            day=str(info.get("day", "")),
+            began=round(dialogue.began, 3),
+            times=tuple(dialogue.times),
+            sampled=self._sampled(dialogue) if self.settings.log_tokens else (),
+        )
+
+    def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:
+        """Text and log-prob of each sampled token, by message."""
+        return tuple(
+            tuple(
+                (self.tokenizer.decode([token], skip_special_tokens=False), round(logprob, 5))
+                for token, logprob in zip(message.ids, message.logprobs, strict=True)
+            )
+            for message in dialogue.sampled
         )
 
 

@@ -25,7 +25,11 @@ class Dialogue:
     (TrajectoryRecord). evaluation: the service's, None if the trajectory was lost;
     infra and infra_message then say why. drift: see `token_path.drift`. rebuilt: how
     often its episode was opened again. seconds: waited, by ENGINE and ENVIRONMENT;
-    waiting_for: the one that was waited for last.
+    waiting_for: the one that was waited for last. truncated: the numbers of the
+    messages that a token limit cut. length: of prompt and response in tokens, when it
+    was last compared with the budgets. began: when it started, in seconds since the
+    epoch; times: of each answered message, when it was asked for, sampled and
+    answered, in seconds since then.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -45,11 +49,33 @@ class Dialogue:
     rebuilt: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waiting_for: str = ""
+    truncated: list[int] = field(default_factory=list)
+    length: int = 0
+    began: float = field(default_factory=time.time)
+    times: list[tuple[float, float, float]] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+    _message: list[float] = field(default_factory=list)
 
     @property
     def response(self) -> list[int]:
         """The tokens after the first prompt."""
         return self.ids[self.prompt_length :]
+
+    def asked(self) -> None:
+        """Note that the next message is asked for."""
+        self._message = [self._since()]
+
+    def received(self) -> None:
+        """Note that the message that was asked for has been sampled."""
+        self._message.append(self._since())
+
+    def answered(self) -> None:
+        """Note that the environment has answered the message."""
+        asked, sampled = self._message
+        self.times.append((asked, sampled, self._since()))
+
+    def _since(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     @contextmanager
     def waits_for(self, whom: str) -> Iterator[None]:

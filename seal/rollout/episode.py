@@ -110,6 +110,8 @@ class Episode:
         info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
             self._start = messages, info
+        if "day" in info:  # but a rebuild may take place after midnight
+            info["day"] = self._start[1]["day"]
         self._compare("its opening", self._start, (messages, info), client)
         for number, action in enumerate(self._actions, start=1):
             observation = await client.step(instance[1], action.step_id, action.content, action.truncated)

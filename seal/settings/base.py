@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seal.settings.sentences import refusal
+from seal.settings.sentences import first_error, refusal
 
 Count = Annotated[int, Ge(1)]
 """A whole number of at least 1."""
@@ -25,7 +25,9 @@ NonNegative = Annotated[float, Ge(0)]
 class Settings(BaseModel):
     """A block of settings. The docstring below a field is its description in docs/settings.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @classmethod
     def read(cls, values: Mapping[str, Any], key: str = "") -> Self:
@@ -36,7 +38,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(plain(values))
         except ValidationError as error:
-            raise refusal(cls, key, error.errors(include_url=False)[0]) from None
+            raise refusal(cls, key, first_error(error.errors(include_url=False))) from None
 
 
 def follows(interpolation: str, default: Any) -> Any:

@@ -31,6 +31,8 @@ class Source(Settings):
     """A file of synthesised tasks, or `bfcl` for the benchmark's."""
     weight: Positive = 1.0
     """How much of the mixture comes from here, relative to the other weights."""
+    prefix_turns: tuple[Count, ...] | None = None
+    """The selection's `prefix_turns` for this source; `[]` keeps its tasks whole."""
 
 
 class Selection(Settings):

@@ -14,7 +14,8 @@ HEAD = """\
 # Settings
 
 Every key of `seal` and `env_service`, with its default. Recipes and overrides (`-- key=value`) name the keys that
-differ: [recipes.md](recipes.md). `--print-config` shows a recipe resolved, with verl's keys.
+differ: [recipes.md](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. Numbers are finite, except
+where the default is `.inf`.
 
 This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
 """

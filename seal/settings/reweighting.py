@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 from pydantic import AllowInfNan, Field, field_validator, model_validator
 
 from seal import labels
-from seal.settings.base import Amount, Count, NonNegative, NonZeroShare, Settings, Share
+from seal.settings.base import Amount, Count, NonNegative, NonZeroShare, Positive, Settings, Share
 
 AtLeastOne = Annotated[float, Ge(1)]
-Utility = Annotated[float, Gt(0), AllowInfNan(False)]
 
 
 class BudgetSettings(Settings):
@@ -20,7 +19,7 @@ class BudgetSettings(Settings):
     """Softens each weight: w becomes 1 + strength (w - 1)."""
     low: Share = 0.0
     """The smallest weight after softening."""
-    high: AtLeastOne = float("inf")
+    high: Annotated[AtLeastOne, AllowInfNan()] = float("inf")
     """The largest weight after softening."""
     renormalise: bool = False
     """`true` divides the weights by their mean over the weighted trajectories and clips once more."""
@@ -31,7 +30,7 @@ class ReweightSettings(Settings):
 
     enabled: bool = True
     """`false` makes every weight 1."""
-    rho: dict[str, Utility] = Field(default_factory=dict)
+    rho: dict[str, Positive] = Field(default_factory=dict)
     """Utilities that differ from the declared ones (paper, Table 6), by label."""
     w_min: NonZeroShare = 0.5
     """The smallest weight of a trajectory."""

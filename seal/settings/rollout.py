@@ -28,5 +28,7 @@ class RolloutSettings(Settings):
     """`true` refuses calls of tools that a training task does not offer."""
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""
+    log_tokens: bool = False
+    """`true` logs the text and the log-prob of each sampled token, about 20 bytes per token (docs/viewer.md)."""
     leak_guard_share: Share = 0.05
     """The share of the training trajectories with an Omega that the leak guard watches."""

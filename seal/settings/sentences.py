@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
-from pydantic import AllowInfNan, BaseModel
+from pydantic import BaseModel
 
 from seal.errors import LaunchError
 
@@ -92,6 +92,17 @@ def nearest(key: str, known: Iterable[str], otherwise: str = ".") -> str:
     return f"; did you mean {near[0]}?" if near else otherwise
 
 
+def first_error(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The error to name: the first, but a misspelt key before the required one that is missing because of it."""
+    missing = {each["loc"] for each in errors if each["type"] == "missing"}
+    for each in errors:
+        *above, name = each["loc"] or ("",)
+        siblings = [str(loc[-1]) for loc in missing if list(loc[:-1]) == above]
+        if each["type"] == "extra_forbidden" and difflib.get_close_matches(str(name), siblings):
+            return each
+    return errors[0]
+
+
 def refusal(block: type[BaseModel], prefix: str, error: Mapping[str, Any]) -> SettingsError:
     """The sentence for one error of pydantic's about a block that the recipe calls `prefix`."""
     key, expected = prefix, (block, ())
@@ -113,9 +124,10 @@ def refusal(block: type[BaseModel], prefix: str, error: Mapping[str, Any]) -> Se
     if error["type"] == "value_error":
         reason = str(error["ctx"]["error"]).rstrip(".")
         return SettingsError(key, f"{key}: {reason}." if key else f"{reason}.")
-    return SettingsError(
-        key, f"{key or 'the block'} is {shown(error['input'])}; it must be {kind(*expected).sentence}."
-    )
+    needed = kind(*expected).sentence
+    if error["type"] == "finite_number":
+        needed = needed.replace("number", "finite number", 1)
+    return SettingsError(key, f"{key or 'the block'} is {shown(error['input'])}; it must be {needed}.")
 
 
 def shown(value: Any) -> str:
@@ -154,8 +166,7 @@ def _bounds(metadata: Sequence[Any]) -> str:
     if low and high:
         return f"from {low.ge} to {high.le}"
     lower = [f"at least {low.ge}"] if low else [f"above {above.gt}"] if above else []
-    upper = [f"at most {high.le}"] if high else ["finite"] if AllowInfNan in found else []
-    return " and ".join(lower + upper)
+    return " and ".join(lower + ([f"at most {high.le}"] if high else []))
 
 
 def _each(item: Kind) -> str:

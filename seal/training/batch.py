@@ -69,6 +69,14 @@ class StepBatch:
         )
 
     @property
+    def group_advantages(self) -> list[float]:
+        """The mean of A_j over the sampled tokens of each trajectory; 0 for one that does not count or has none."""
+        return [
+            advantage[mask].double().mean().item() if group.counts and mask.any() else 0.0
+            for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
+        ]
+
+    @property
     def signs(self) -> list[int]:
         """The sign of each trajectory's summed advantage: -1, 0 or 1; 0 for one that does not count."""
         return [

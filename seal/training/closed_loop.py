@@ -6,7 +6,7 @@ Free of verl and torch: trajectories in, weights and the next state out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seal.diagnosis.blame import counted_labels
@@ -30,6 +30,10 @@ class TokenWeights:
 
     w: float
     spans: tuple[tuple[int, int, float], ...] = ()
+
+    def logged(self, record: TrajectoryRecord, group: int, advantage: float) -> TrajectoryRecord:
+        """A trajectory's record with its weights, the number of its prompt in the step, and A_j."""
+        return replace(record, group=group, advantage=advantage, w=self.w, span_weights=self.spans)
 
     def per_token(self, length: int) -> list[float]:
         """The factor of each of `length` response tokens."""

@@ -35,6 +35,12 @@ def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> lis
     ]
 
 
+def numbered(groups: Sequence[Group]) -> list[int]:
+    """The number of each trajectory's group, counted from 0 in the order of their first trajectories."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(group.uid, len(numbers)) for group in groups]
+
+
 def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> int:
     """Count the groups whose trajectories differ in reward: only they give a gradient."""
     scores: dict[str, set[float]] = defaultdict(set)

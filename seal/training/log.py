@@ -10,6 +10,7 @@ from typing import Any
 from seal.files import write_jsonl, write_text
 from seal.jsonl import step_files
 from seal.records.folder import STEP_LOGS, RunFolder
+from seal.records.format import FORMAT
 from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
 
@@ -24,6 +25,10 @@ class RunLog:
     def stage(self, name: str, *, step: int, of: int) -> None:
         """Log that a stage begins: `validate` (of tasks) or `train` (of steps)."""
         _append(self._folder.stages, {"time": time.time(), "stage": name, "step": step, "of": of})
+
+    def launch(self, facts: Mapping[str, Any], *, step: int) -> None:
+        """Log what a launch runs, which continues after `step`."""
+        _append(self._folder.launches, {"format": FORMAT, "step": step, "time": time.time(), **facts})
 
     def step(self, report: StepReport) -> None:
         """Write a finished training step: its figures, C_t and Omega_{t+1}."""
@@ -48,7 +53,7 @@ class RunLog:
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
-        for name in (*STEP_LOGS, "stages"):
+        for name in (*STEP_LOGS, "stages", "launches"):
             path = self._folder.log(name)
             if path.exists():
                 lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]
@@ -71,4 +76,4 @@ def _write(folder: Path, step: int, records: Sequence[TrajectoryRecord]) -> None
 def _complete_lines(path: Path) -> list[str]:
     """The lines that end in a newline; a run that was killed may have left half of one."""
     text = path.read_text(encoding="utf-8")
-    return text[: text.rfind("\n") + 1].splitlines()
+    return text.split("\n")[:-1]  # not splitlines, which knows other ends of lines too

@@ -34,6 +34,7 @@ from seal.settings import SealSettings
 from seal.training.batch import StepBatch
 from seal.training.checkpoints import CheckpointError, Checkpoints, expected_size, load_state, save_state
 from seal.training.closed_loop import ClosedLoop
+from seal.training.group import numbered
 from seal.training.log import RunLog
 from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
@@ -85,7 +86,9 @@ class SEALTrainer(PPOTrainerSync):
         differences = step.compare_logprobs(self.global_steps, self._settings)
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
         step.write_advantages(weights)
-        self._log.trajectories(self.global_steps, step.records)
+        weighed = zip(weights, step.records, numbered(step.groups), step.group_advantages, strict=True)
+        logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
+        self._log.trajectories(self.global_steps, logged)
         seconds = before_verl - started + time.perf_counter() - after_verl
         self._report = report.with_figures(**differences, seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())

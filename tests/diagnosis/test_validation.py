@@ -1,15 +1,18 @@
 """The diagnosis on runs with one known fault: labels, and whose fault each failed turn is."""
 
 import json
+import time
 from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
 
+from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.faults import SILENT, WANTED, Fault, faults, reference_turns, writers
-from env_service.environments.bfcl.tools import WRITES
+from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.bfcl.validation import play, validate
+from env_service.environments.bfcl.verifier import Played
 from seal import labels
 from seal.cli.diagnose import REQUIRED, app
 from seal.diagnosis.confusion import Confusion, Judged
@@ -72,6 +75,29 @@ def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later
     found = play(task, Fault("another folder", 0, turns))
     assert [label.label for label in diagnose(found)] == ["pass"] + ["recovery_failure"] * 3
     assert [turn.blame for turn in found] == ["own"] + ["inherited"] * 3
+
+
+def test_a_failure_that_cannot_be_replayed_in_time_is_its_turn_s_own():
+    task = load_tasks()["multi_turn_base_0"]
+    turns = [[Played(*call) for call in calls] for calls in reference_turns(task)]
+    turns[0].append(Played("cd", {"folder": ".."}))
+    failed = [False, True, True, True]
+    assert blame(task, turns, failed) == ("own", "inherited", "inherited", "inherited")
+    # A turn that made the reference's calls inherited its failure, whatever a replay would tell of the others.
+    assert blame(task, turns, failed, seconds=-1.0) == (None, "own", "inherited", "inherited")
+    turns[2].append(Played("ls", {}))
+    assert blame(task, turns, failed, seconds=-1.0) == (None, "own", "own", "inherited")
+
+
+def test_slow_calls_are_replayed_no_longer_than_allowed():
+    task = next(task for task in TASKS if "MathAPI" in task.involved_classes and all(task.reference))
+    slow = Played("square_root", {"number": 2, "precision": 20_000})
+    began = time.process_time()
+    Toolbox(task).call(slow.name, slow.arguments)
+    one = time.process_time() - began
+    began = time.process_time()
+    assert set(blame(task, [[slow] * 50] * len(task.reference), [True] * len(task.reference), 5 * one)) == {"own"}
+    assert time.process_time() - began < 25 * one
 
 
 def test_the_tools_that_write_are_those_that_were_seen_to_write():

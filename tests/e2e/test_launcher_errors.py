@@ -1,8 +1,10 @@
-"""What cannot run says so in one sentence, exits with 1 and leaves nothing behind."""
+"""What cannot run says so in one sentence and leaves nothing behind; a launch that is refused exits with 1."""
+
+from uuid import uuid4
 
 import pytest
 
-from tests.support.launches import free_url, launch, one_error, refused
+from tests.support.launches import HOME, free_url, launch, one_error, refused
 from tests.support.stub_server import answering
 
 
@@ -13,16 +15,18 @@ def other_server():
         yield url
 
 
-@pytest.mark.parametrize("with_bfcl", [(), ("--with-bfcl",)])
+@pytest.mark.parametrize("with_bfcl", [False, True])
 def test_a_port_taken_by_something_else(other_server, with_bfcl):
-    error = refused(*with_bfcl, overrides=(f"env_service.env_url={other_server}",))
+    error = refused(f"env_service.env_url={other_server}", with_bfcl=with_bfcl)
     assert other_server in error and "env_service.env_url" in error
 
 
 def test_a_service_that_is_not_reachable():
-    url = free_url()
-    error = refused(overrides=(f"env_service.env_url={url}",))
+    url, name = free_url(), f"test-{uuid4().hex[:8]}"
+    own = (f"env_service.env_url={url}", f"trainer.experiment_name={name}")
+    error = one_error(launch("--conf", "exp/quickstart.yaml", "--", *own))
     assert url in error and "--with-bfcl" in error
+    assert not (HOME / "experiments" / name).exists() and not (HOME / "launcher_record" / name).exists()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,7 @@ def test_a_service_that_is_not_reachable():
 )
 def test_settings_that_cannot_work_are_named(override, named):
     # With --with-bfcl a service that is not there is no error of its own.
-    assert named in refused("--with-bfcl", overrides=(f"env_service.env_url={free_url()}", override))
+    assert named in refused(f"env_service.env_url={free_url()}", override, with_bfcl=True)
 
 
 def test_a_missing_recipe():
@@ -54,5 +58,5 @@ def test_a_missing_recipe():
 
 def test_another_device_count_than_the_machine_has():
     cuda = ("trainer.device=cuda", "trainer.n_gpus_per_node=64", "ray_kwargs.ray_init.num_cpus=null")
-    error = refused(overrides=cuda)
+    error = refused(*cuda)
     assert "trainer.n_gpus_per_node=64" in error

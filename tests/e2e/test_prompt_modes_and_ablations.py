@@ -81,6 +81,7 @@ def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
         trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
         assert len(trajectories) == 2 and {each["prompt_mode"] for each in trajectories} == {mode}
         assert all(each["tokens"] > 0 and each["labels"] for each in trajectories)
+        assert {each["omega_version"] is None for each in trajectories} == {step["omega"] is None}
     (validated,) = run.lines("validation_log/2.jsonl")
     assert validated["prompt_mode"] == mode and validated["omega_version"] is None
     (record,) = (HOME / "launcher_record" / run.name).iterdir()
@@ -92,7 +93,8 @@ def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
 
 def vanilla(steps, settings):
     assert not settings.enabled
-    assert all(step["w"]["min"] == step["w"]["max"] == 1 and step["omega"] is None for step in steps)
+    assert all(step["w"] == {"mean": 1.0, "min": 1.0, "max": 1.0} and step["omega"] is None for step in steps)
+    assert all(step["events"] == [] and step["label_counts"] for step in steps)
 
 
 def without_environment(steps, settings):

@@ -51,7 +51,7 @@ def endpoint():
         yield url
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def start_endpoint():
     """A context manager that starts a scripted endpoint with options of its own."""
     return _endpoint

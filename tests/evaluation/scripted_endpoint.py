@@ -1,8 +1,9 @@
 """An OpenAI-compatible endpoint that answers from the references, with chosen faults.
 
-``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S]``. A
-request is recognised by its X-Request-Id ``task/sample/message``. The task's
-scenario chooses the fault, so that verdicts are known beforehand: see FAULTS.
+``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE]``. It
+also knows the synthesised tasks of FILE. A request is recognised by its X-Request-Id
+``task/sample/message``. The task's scenario chooses the fault, so that verdicts are known
+beforehand: see FAULTS.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from fastapi.responses import JSONResponse
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 
 FAULTS = (
@@ -43,9 +45,8 @@ def fault_of(scenario: int) -> str:
     return FAULTS[scenario % len(FAULTS)]
 
 
-def script(task_id: str, prompt_mode: str) -> list[str]:
+def script(task: Task, prompt_mode: str) -> list[str]:
     """The assistant messages of a task, turn after turn."""
-    task = load_tasks()[task_id]
     render = get_format(prompt_mode).render_call
     fault = fault_of(task.scenario)
     messages: list[str] = []
@@ -66,9 +67,12 @@ def script(task_id: str, prompt_mode: str) -> list[str]:
     return messages
 
 
-def make_app(prompt_mode: str, flaky: int, delay: float) -> FastAPI:
+def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) -> FastAPI:
     """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
     app = FastAPI()
+    tasks = dict(load_tasks())
+    if task_file:
+        tasks |= {made.id: made.task for made in read_task_file(task_file)}
     scripts: dict[str, list[str]] = {}
     served = {"requests": 0, "by_task": {}}
 
@@ -98,11 +102,11 @@ def make_app(prompt_mode: str, flaky: int, delay: float) -> FastAPI:
         if message == "0":
             key = f"{task_id}/{sample}"
             served["by_task"][key] = served["by_task"].get(key, 0) + 1
-        messages = scripts.setdefault(task_id, script(task_id, prompt_mode))
+        messages = scripts.setdefault(task_id, script(tasks[task_id], prompt_mode))
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
-        fault = fault_of(load_tasks()[task_id].scenario)
+        fault = fault_of(tasks[task_id].scenario)
         if index == 1 and (fault == "context" or (fault == "cut" and "max_tokens" in body)):
             return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
         if index == 1 and fault == "cut":  # a few tokens were left
@@ -119,6 +123,7 @@ if __name__ == "__main__":
     parser.add_argument("--prompt-mode", default="bfcl_qwen_fc")
     parser.add_argument("--flaky", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--tasks")
     options = parser.parse_args()
-    app = make_app(options.prompt_mode, options.flaky, options.delay)
+    app = make_app(options.prompt_mode, options.flaky, options.delay, options.tasks)
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

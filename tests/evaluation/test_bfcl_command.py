@@ -15,6 +15,7 @@ import pytest
 
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.cli.evaluate import app
+from seal.cli.main import execute, load
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
 from seal.evaluation.summary import summarise
 from seal.net import free_port
@@ -209,6 +210,11 @@ def test_wrong_settings_are_one_sentence(endpoint, service_url, tmp_path, capsys
     assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1", *more)) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
+
+
+def test_an_unknown_side_is_refused_with_the_choices(capsys):
+    assert execute(load("evaluate"), ["bfcl", "--split", "foo"], "seal evaluate") == 2
+    assert "'--split': 'foo' is not one of 'eval', 'train', 'all'" in capsys.readouterr().err
 
 
 def test_nothing_listening_is_one_sentence(service_url, tmp_path, capsys):

@@ -8,7 +8,8 @@ from threading import Thread
 
 import pytest
 
-from seal.evaluation.endpoint import ChatEndpoint, ContextExceeded, EndpointFault, EndpointRefused, Sampling
+from seal.chat import ContextExceeded, EndpointFault, EndpointRefused, Sampling
+from seal.evaluation.endpoint import ChatEndpoint
 
 
 def answer(finish="stop", **message):

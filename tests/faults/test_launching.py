@@ -44,7 +44,7 @@ def other_launcher(tmp_path):
     outcome="the second ends with code 1, the first goes on",
 )
 def test_a_folder_in_use(other_launcher, tmp_path):
-    error = refused("--with-bfcl", overrides=(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}"))
+    error = refused(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}", with_bfcl=True)
     assert re.search(rf"process {other_launcher.pid} on \S+ since .*experiment_name", error)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE] and other_launcher.poll() is None
 
@@ -104,7 +104,7 @@ def test_a_service_of_another_version(change, named):
     ours = {"protocol": PROTOCOL, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
     require_agreement("http://here", ours)
     with service_that_answers(**{**ours, **change}) as url:
-        error = refused(overrides=(f"env_service.env_url={url}",))
+        error = refused(f"env_service.env_url={url}")
     assert named in error and "env_service.env_url" in error
 
 

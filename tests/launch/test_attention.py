@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from seal.errors import LaunchError
 from seal.launch.devices import flash_attn_problem
 from seal.launch.preflight import ATTENTION, FALLBACK, FLASH, with_attention
-from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
+from tests.support.recipes import composed
 
 SEAL = HOME / "exp" / "SEAL.yaml"
 
@@ -22,7 +22,7 @@ def problem():
 
 
 def test_a_cuda_recipe_falls_back_and_says_why(problem):
-    asked = compose_recipe(SEAL, [])
+    asked = composed(SEAL)
     config, warning = with_attention(asked)
     assert OmegaConf.select(asked, ATTENTION) == FLASH
     assert OmegaConf.select(config, ATTENTION) == FALLBACK
@@ -32,12 +32,12 @@ def test_a_cuda_recipe_falls_back_and_says_why(problem):
 
 
 def test_sequence_parallelism_cannot_fall_back(problem):
-    config = compose_recipe(SEAL, ["actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"])
+    config = composed(SEAL, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
     with pytest.raises(LaunchError, match="ulysses_sequence_parallel_size=2"):
         with_attention(config)
 
 
 def test_what_asks_for_another_attention_keeps_it():
-    for recipe, overrides in ((HOME / "exp" / "quickstart.yaml", []), (SEAL, [f"{ATTENTION}=eager"])):
-        config = compose_recipe(recipe, overrides)
+    for recipe, overrides in ((HOME / "exp" / "quickstart.yaml", ()), (SEAL, (f"{ATTENTION}=eager",))):
+        config = composed(recipe, *overrides)
         assert with_attention(config) == (config, None)

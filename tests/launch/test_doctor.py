@@ -13,9 +13,9 @@ import pytest
 from seal.launch import devices, doctor
 from seal.launch.devices import Torch
 from seal.launch.doctor import examine
-from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from tests.support.launches import free_url
+from tests.support.recipes import composed
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
 
@@ -85,10 +85,13 @@ def test_a_driver_that_hangs_is_a_finding(monkeypatch, tmp_path):
 
 def test_memory_is_measured_against_the_recipe_s_own_figure():
     recipes = [HOME / "exp" / f"{name}.yaml" for name in ("SEAL_1gpu", "SEAL", "quickstart")]
-    one_gpu, four, none = (compose_recipe(recipe, []).seal.min_memory_gb for recipe in recipes)
+    one_gpu, four, none = (composed(recipe).seal.min_memory_gb for recipe in recipes)
     assert one_gpu > four > none
-    assert not doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1"])).fix
-    finding = doctor._memory(compose_recipe(QUICKSTART, ["seal.min_memory_gb=1000000"]))
+    config = composed(QUICKSTART)
+    config.seal.min_memory_gb = 1
+    assert not doctor._memory(config).fix
+    config.seal.min_memory_gb = 1_000_000
+    finding = doctor._memory(config)
     assert "seal.min_memory_gb=1000000" in finding.fix and not finding.blocks
 
 
@@ -106,8 +109,8 @@ class Answer(BaseHTTPRequestHandler):
 
 
 def services(*urls: str):
-    listed = f"[{','.join(urls)}]"
-    config = compose_recipe(QUICKSTART, [f"env_service.env_url={listed if len(urls) > 1 else urls[0]}"])
+    config = composed(QUICKSTART)
+    config.env_service.env_url = list(urls) if len(urls) > 1 else urls[0]
     return list(doctor._services(config))
 
 
@@ -125,10 +128,10 @@ def test_each_service_address_is_examined():
 
 
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
-    config = compose_recipe(QUICKSTART, [])
+    config = composed(QUICKSTART)
     assert not doctor._shared_memory(config).blocks
-    bucket = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=100000000"
-    finding = doctor._shared_memory(compose_recipe(QUICKSTART, [bucket]))
+    config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes = 100_000_000
+    finding = doctor._shared_memory(config)
     assert finding.blocks and "--shm-size" in finding.fix
 
 

@@ -14,7 +14,6 @@ from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
-from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.processes import start, stop_tree
 from seal.records.step import StepRecord
@@ -22,6 +21,7 @@ from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step
+from tests.support.recipes import composed
 
 STEP = {
     "step": 3,
@@ -109,7 +109,9 @@ LAST = 32
 
 @pytest.fixture
 def config(tmp_path):
-    config = compose_recipe(HOME / "exp" / "quickstart.yaml", [f"seal.run_dir={tmp_path}/run"])
+    config = composed(HOME / "exp" / "quickstart.yaml")
+    config.seal.run_dir = f"{tmp_path}/run"
+    config.trainer.default_local_dir = f"{tmp_path}/run/checkpoints"
     return config
 
 
@@ -161,7 +163,7 @@ def test_finding_the_start_changes_no_setting(config, saved):
 
 
 def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
-    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
+    config = composed(HOME / "exp" / "SEAL.yaml")
     assert config.trainer.total_training_steps is None
     assert preflight.total_steps(config) == 400 // 32 * 6
 

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from seal.launch.plan import PlanError, step_plan
-from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
+from tests.support.recipes import composed
 
 EXP = HOME / "exp"
-RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
-SEAL = compose_recipe(EXP / "SEAL.yaml", [])
+SEAL = composed(EXP / "SEAL.yaml")
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
@@ -21,17 +20,6 @@ def changed(**values):
     for key, value in values.items():
         OmegaConf.update(config, key.replace("__", "."), value)
     return config
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
-def test_every_recipe_has_a_plan_that_divides(recipe):
-    config = compose_recipe(recipe, [])
-    plan = step_plan(config)
-    assert plan.rows == config.data.train_batch_size * config.actor_rollout_ref.rollout.n
-    assert plan.rows == plan.ranks * plan.rows_per_rank * plan.mini_batches
-    assert plan.engines * config.actor_rollout_ref.rollout.tensor_model_parallel_size == plan.devices
-    assert plan.longest <= plan.model and plan.longest <= plan.packed
-    assert all(what and amount for what, amount in plan.lines())
 
 
 def test_the_papers_step():
@@ -62,7 +50,7 @@ def test_rows_of_a_fixed_number_are_counted():
 
 
 def test_a_row_that_is_cut_below_the_engines_length_says_by_what():
-    plan = step_plan(compose_recipe(EXP / "quickstart.yaml", []))
+    plan = step_plan(composed(EXP / "quickstart.yaml"))
     assert plan.longest == plan.packed == 512
     assert "ppo_max_token_len_per_gpu" in dict(plan.lines())["tokens of a training row"]
     assert "cut" not in dict(step_plan(SEAL).lines())["tokens of a training row"]

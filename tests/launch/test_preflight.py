@@ -2,7 +2,6 @@
 
 import json
 import threading
-from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
@@ -21,20 +20,16 @@ from seal.synthesis.grammar import Grammar
 from seal.synthesis.make import synthesise
 from seal.training.cluster import SIZES, prepare
 from tests.support.launches import free_url
+from tests.support.recipes import composed
 from tests.support.stub_server import service_that_answers
 
 POLICY = HOME / "data" / "quickstart_policy"
 MODEL = "actor_rollout_ref.model"
 
 
-@lru_cache
-def _quickstart():
-    return compose_recipe(HOME / "exp" / "quickstart.yaml", [])
-
-
 @pytest.fixture
 def config():
-    return _quickstart().copy()
+    return composed(HOME / "exp" / "quickstart.yaml")
 
 
 def refused(config, check=preflight.check) -> str:

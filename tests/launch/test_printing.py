@@ -7,12 +7,12 @@ from uuid import uuid4
 import pytest
 from omegaconf import OmegaConf
 
+from seal.cli.main import execute, load
 from seal.launch.plan import step_plan
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import Replay, write_record
 from seal.paths import HOME
-from tests.support.launches import launch
 
 RECIPE = HOME / "exp" / "quickstart.yaml"
 
@@ -29,13 +29,20 @@ def name():
     assert not existed
 
 
-def printed(*arguments: str) -> str:
-    done = launch(*arguments)
-    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def printed(capsys):
+    """What the launcher prints, in this process: tests/cli compares it with what a process of its own prints."""
+
+    def run(*arguments: str) -> str:
+        assert execute(load("train"), arguments, "launcher.py") == 0
+        said = capsys.readouterr()
+        assert not said.err
+        return said.out
+
+    return run
 
 
-def test_the_plan_of_a_step(name):
+def test_the_plan_of_a_step(name, printed):
     own = [f"trainer.experiment_name={name}", "actor_rollout_ref.rollout.n=4"]
     said = printed("--conf", "exp/quickstart.yaml", "--print-plan", "--", *own)
     assert f"A training step of {name}" in said
@@ -44,14 +51,14 @@ def test_the_plan_of_a_step(name):
     assert not (HOME / "launcher_record" / name).exists()
 
 
-def test_the_configuration(name):
+def test_the_configuration(name, printed):
     own = [f"trainer.experiment_name={name}", "actor_rollout_ref.rollout.n=4", "seal.name='[red]'"]
     said = printed("--conf", "exp/quickstart.yaml", "--print-config", "--", *own)
     assert OmegaConf.create(said) == compose_recipe(RECIPE, own)
     assert not (HOME / "launcher_record" / name).exists()
 
 
-def test_the_configuration_of_a_recorded_launch(name, tmp_path):
+def test_the_configuration_of_a_recorded_launch(name, tmp_path, printed):
     config = compose_recipe(RECIPE, [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7"])
     write_data(config)
     record = write_record(config, config, RECIPE, [], ["python", "launcher.py"])

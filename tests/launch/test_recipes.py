@@ -1,6 +1,6 @@
 """Recipes compose, say what is wrong in one sentence, and differ only where they say."""
 
-from functools import lru_cache
+import json
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,13 @@ from env_service.environments.bfcl.formats import get_format
 from seal.errors import LaunchError
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
+from seal.launch.plan import step_plan
 from seal.launch.recipe import compose_recipe
 from seal.launch.verl_keys import field_types
 from seal.paths import HOME
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
+from tests.support.recipes import composed
 
 EXP = HOME / "exp"
 RECIPES = [path for folder in ("", "paper_ablations", "backbones") for path in sorted((EXP / folder).glob("*.yaml"))]
@@ -24,12 +26,6 @@ ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
 every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(HOME)))
-
-
-@lru_cache
-def composed(recipe: Path) -> DictConfig:
-    """A recipe as it is; do not change it."""
-    return compose_recipe(recipe, [])
 
 
 @every_recipe
@@ -40,12 +36,23 @@ def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
 
 
 @every_recipe
+def test_every_recipe_has_a_plan_that_divides(recipe):
+    config = composed(recipe)
+    plan = step_plan(config)
+    assert plan.rows == config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    assert plan.rows == plan.ranks * plan.rows_per_rank * plan.mini_batches
+    assert plan.engines * config.actor_rollout_ref.rollout.tensor_model_parallel_size == plan.devices
+    assert plan.longest <= plan.model and plan.longest <= plan.packed
+    assert all(what and amount for what, amount in plan.lines())
+
+
+@every_recipe
 def test_every_recipe_is_accepted_by_verls_own_configuration_classes(recipe):
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
     from verl.workers.config import HFModelConfig
 
-    config = composed(recipe).copy()
+    config = composed(recipe)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
@@ -89,7 +96,7 @@ def test_the_gpu_recipes_run_verls_fast_path():
 
 
 def test_one_gpu_makes_the_same_updates_as_four():
-    four, one = composed(EXP / "SEAL.yaml").copy(), composed(EXP / "SEAL_1gpu.yaml").copy()
+    four, one = composed(EXP / "SEAL.yaml"), composed(EXP / "SEAL_1gpu.yaml")
     assert (one.trainer.n_gpus_per_node, four.trainer.n_gpus_per_node) == (1, 4)
     assert one.actor_rollout_ref.actor.fsdp_config.offload_policy
     for config in (one, four):
@@ -142,7 +149,7 @@ def test_the_toolace_template_writes_what_the_package_sends():
 
 
 def test_the_shared_recipe_shows_every_setting_with_its_default():
-    config = OmegaConf.to_container(compose_recipe(HOME / "exp" / "SEAL.yaml", []))
+    config = OmegaConf.to_container(composed(EXP / "SEAL.yaml"))
     changed = {"name", "run_dir", "process_env", "logprob_mean_tolerance", "min_free_gb", "min_memory_gb"}
     defaults = recipe_defaults(SealSettings)
     assert list(config["seal"]) == list(defaults)
@@ -158,8 +165,8 @@ def test_overrides_reach_the_configuration():
 
 
 def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():
-    vanilla = OmegaConf.to_container(compose_recipe(QUICKSTART, ["seal.enabled=false"]))
-    full = OmegaConf.to_container(compose_recipe(QUICKSTART, []))
+    vanilla = OmegaConf.to_container(composed(QUICKSTART, "seal.enabled=false"))
+    full = OmegaConf.to_container(composed(QUICKSTART))
     assert vanilla["seal"].pop("enabled") is False and full["seal"].pop("enabled") is True
     assert vanilla == full
 
@@ -206,7 +213,9 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("trainer.total_epochs=true", "must be a whole number of at least 1"),
         ("trainer.total_training_steps=abc", "must be a whole number of at least 1, or null"),
         ("algorithm.filter_groups.enable=true", "before their labels reach C_t"),
-        ("actor_rollout_ref.rollout.trace.backend=mlflow", "records no trace"),
+        ("actor_rollout_ref.rollout.trace.backend=mlflow", "seal trace"),
+        ("actor_rollout_ref.rollout.trace.token2text=true", "seal trace"),
+        ("actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=2", "seal trace"),
     ],
 )
 def test_a_value_that_nothing_could_use_is_refused(override, wanted):
@@ -243,7 +252,7 @@ def test_one_clip_ratio_is_both():
 
 
 def test_paper_settings_are_the_shared_defaults():
-    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
+    config = composed(EXP / "SEAL.yaml")
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (actor.kl_loss_coef, actor.kl_loss_type) == (0.001, "low_var_kl")
     # The keys that verl's loss and engine read: it falls back to clip_ratio only where these are null.
@@ -268,17 +277,17 @@ CHANGES = {
 @pytest.mark.parametrize("name", ABLATIONS)
 @pytest.mark.parametrize("recipe", [EXP / "SEAL.yaml", QUICKSTART], ids=lambda path: path.stem)
 def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
-    ablated = compose_recipe(recipe, [f"ablation={name}"])
+    ablated = composed(recipe, f"ablation={name}")
     assert ablated.trainer.experiment_name == f"{recipe.stem}-{name}"
-    expected = compose_recipe(recipe, [f"trainer.experiment_name={recipe.stem}-{name}"])
+    other = json.dumps(OmegaConf.to_container(composed(recipe, "trainer.experiment_name=OTHER_NAME")))
+    expected = OmegaConf.create(json.loads(other.replace("OTHER_NAME", f"{recipe.stem}-{name}")))
     expected.seal = OmegaConf.merge(expected.seal, CHANGES[name])
     assert ablated == expected
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_has_a_recipe_of_its_own(name):
-    ablated = compose_recipe(EXP / "paper_ablations" / f"{name}.yaml", [])
-    assert ablated == compose_recipe(EXP / "SEAL.yaml", [f"ablation={name}"])
+    assert composed(EXP / "paper_ablations" / f"{name}.yaml") == composed(EXP / "SEAL.yaml", f"ablation={name}")
 
 
 def test_an_ablation_of_a_backbone_keeps_both():
@@ -289,8 +298,7 @@ def test_an_ablation_of_a_backbone_keeps_both():
 
 def test_without_the_closed_loop_everything_but_the_loop_is_seals():
     full, frozen = (
-        SealSettings.of(compose_recipe(EXP / path, []))
-        for path in ("SEAL.yaml", "paper_ablations/without_closed_loop.yaml")
+        SealSettings.of(composed(EXP / path)) for path in ("SEAL.yaml", "paper_ablations/without_closed_loop.yaml")
     )
     assert full.closed_loop and not frozen.closed_loop
     for block in ("diagnosis", "interface", "reweighting", "reward", "rollout", "data"):
@@ -328,7 +336,7 @@ def test_a_misspelt_key_in_a_recipe_file_is_named(tmp_path, text, named):
 
 
 def test_the_main_run_has_the_papers_sizes():
-    config = compose_recipe(HOME / "exp" / "SEAL.yaml", [])
+    config = composed(EXP / "SEAL.yaml")
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size) == (32, 8)
     assert (config.data.max_prompt_length, config.data.max_response_length) == (8192 + 1024, 4096)
     assert config.actor_rollout_ref.rollout.max_model_len == 16384

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from seal.errors import LaunchError
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import Replay, add_service, write_record
+from seal.launch.record import HIDDEN, Replay, add_service, launch_facts, without_secrets, write_record
 from seal.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"
@@ -65,3 +65,19 @@ def test_what_is_not_as_recorded_is_named(record):
 def test_a_folder_that_is_no_record_is_named(tmp_path):
     with pytest.raises(LaunchError, match="launcher_record/NAME/TIME"):
         Replay(tmp_path)
+
+
+def test_what_goes_into_the_runs_log_has_no_secrets(record):
+    facts = launch_facts(record, {"data_hash": "d"})
+    assert facts["config"]["seal"]["seed"] == 7 and facts["service"] == {"data_hash": "d"}
+    assert list(facts["rows"]["training"][0]) == ["base@1", "multi_turn_base_3", "train"]
+    config = {
+        "process_env": {"WANDB_API_KEY": "k", "HF_TOKEN": "t", "TOKENIZERS_PARALLELISM": "false"},
+        "max_token_len": 5,
+        "urls": ["http://me:secret@10.0.0.5:8082/x"],
+    }
+    assert without_secrets(config) == {
+        "process_env": {"WANDB_API_KEY": HIDDEN, "HF_TOKEN": HIDDEN, "TOKENIZERS_PARALLELISM": "false"},
+        "max_token_len": 5,
+        "urls": ["http://10.0.0.5:8082/x"],
+    }

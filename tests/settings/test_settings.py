@@ -97,9 +97,23 @@ def test_every_bound_refuses(key, value):
     assert "it must be" in refused(key, value)
 
 
+NUMBERS = [key for key, field in KEYS.items() if kind(field.annotation).type == "number"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("key", [*NUMBERS, "seal.reweighting.rho.pass"])
+def test_every_number_is_finite_but_for_the_limit_that_is_none(key, value):
+    if key != "seal.reweighting.budget.high":
+        assert f"{key} is {value}; it must be a finite number" in refused(key, value)
+    elif value == float("inf"):
+        assert read(key, value)[0].reweighting.budget.high == value
+    else:
+        assert "it must be a number of at least 1" in refused(key, value)
+
+
 def test_bounds_are_where_they_should_be():
     bounded = {key for key, _ in OUTSIDE}
-    numbers = {key for key, field in KEYS.items() if kind(field.annotation).type in ("number", "whole number")}
+    numbers = {*NUMBERS, *(key for key, field in KEYS.items() if kind(field.annotation).type == "whole number")}
     assert numbers - bounded == {
         "seal.seed",
         "seal.rollout.seed",
@@ -112,7 +126,11 @@ def test_bounds_are_where_they_should_be():
     ("key", "value", "sentence"),
     [
         ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5; it must be a whole number of at least 1."),
-        ("seal.infra_limit", float("nan"), "seal.infra_limit is nan; it must be a number above 0 and at most 1."),
+        (
+            "seal.infra_limit",
+            float("nan"),
+            "seal.infra_limit is nan; it must be a finite number above 0 and at most 1.",
+        ),
         ("seal.enabled", None, "seal.enabled is null; it must be true or false."),
         ("seal.seed", True, "seal.seed is true; it must be a whole number."),
         (

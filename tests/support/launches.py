@@ -11,10 +11,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import psutil
+import pytest
 import requests
+from rich.console import Console
 
 from seal import exits
+from seal.errors import LaunchError
 from seal.launch.folder import LOCK_FILE
+from seal.launch.run import Request, composed, fitted
 from seal.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]
@@ -40,18 +44,22 @@ def launch(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
 
 
-def refused(*options: str, overrides: tuple[str, ...] = ()) -> str:
-    """The error of a launch of the quickstart that must say one sentence, end with code 1 and leave nothing.
+def refused(*overrides: str, with_bfcl: bool = False) -> str:
+    """The one sentence with which a launch of the quickstart is refused, in this process; it must leave nothing.
 
     One that is refused after a look into its folder leaves the file of the folder's lock.
     """
     name = f"test-{uuid4().hex[:8]}"
     run_dir, record = HOME / "experiments" / name, HOME / "launcher_record" / name
-    recipe = ("--conf", "exp/quickstart.yaml", *options)
+    request = Request(
+        HOME / "exp" / "quickstart.yaml", (f"trainer.experiment_name={name}", *overrides), False, with_bfcl
+    )
     try:
-        error = one_error(launch(*recipe, "--", f"trainer.experiment_name={name}", *overrides))
+        with pytest.raises(LaunchError) as error, fitted(composed(request), "auto", Console(quiet=True)):
+            pass
+        assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
         assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {LOCK_FILE}
-        return error
+        return str(error.value)
     finally:
         for folder in (run_dir, record):
             shutil.rmtree(folder, ignore_errors=True)

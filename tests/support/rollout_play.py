@@ -139,6 +139,18 @@ def recipe(*overrides: str) -> DictConfig:
     return compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
 
 
+def configured(urls: Sequence[str], *overrides: str) -> DictConfig:
+    """What `roll_out` plays with."""
+    return recipe(
+        f"env_service.env_url=[{','.join(urls)}]",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+        "actor_rollout_ref.rollout.max_model_len=8192",
+        "data.max_response_length=4096",
+        "seal.rollout.max_steps=40",
+        *overrides,
+    )
+
+
 def roll_out(
     urls: Sequence[str],
     engine: ScriptedEngine,
@@ -149,14 +161,7 @@ def roll_out(
     omega: dict[str, Any] | None = None,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
     """Play a task several times at once; return the outputs in the order of their session ids."""
-    config = recipe(
-        f"env_service.env_url=[{','.join(urls)}]",
-        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
-        "actor_rollout_ref.rollout.max_model_len=8192",
-        "data.max_response_length=4096",
-        "seal.rollout.max_steps=40",
-        *overrides,
-    )
+    config = configured(urls, *overrides)
 
     def make_loop() -> SEALAgentLoop:
         return SEALAgentLoop(

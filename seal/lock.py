@@ -1,0 +1,72 @@
+"""A lock on a folder that ends with its holders, however they end."""
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import psutil
+
+
+class Holder(NamedTuple):
+    """The process that took a lock."""
+
+    pid: int
+    host: str
+    since: str
+
+    @property
+    def gone(self) -> bool:
+        """Whether it ran on this machine and has ended; what it started may still hold the lock."""
+        return self.host == platform.node() and not psutil.pid_exists(self.pid)
+
+    @classmethod
+    def of(cls, path: Path) -> Self | None:
+        """The process that a lock's file names, which need not hold it any more; None if it names none."""
+        try:
+            holder = json.loads(path.read_text(encoding="utf-8"))
+            return cls(holder["pid"], holder["host"], holder["since"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+class Locked(Exception):
+    """Another process holds the lock: `holder`, None if its file does not say who."""
+
+    def __init__(self, holder: Holder | None):
+        super().__init__(f"locked by {holder}")
+        self.holder = holder
+
+
+class CannotLock(Exception):
+    """The file system does not support locks."""
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[int]:
+    """Hold the lock of a file; yields its descriptor, and a process that inherits it holds the lock too.
+
+    The kernel releases the lock when its holders have ended; a file without a living
+    holder blocks nothing. Missing folders are made. Raises Locked, CannotLock, or
+    OSError if the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Locked(Holder.of(path)) from None
+        except OSError as error:
+            raise CannotLock(error.strerror) from error
+        holder = Holder(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder._asdict()).encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,255 @@
+"""A run's folder as a training run leaves it, in seconds: real episodes, the real loop and log, and no model.
+
+The policy plays the references with drawn faults. Tokens are counted as a quarter of
+the characters, so that budgets cut messages and dialogues as in a rollout.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from omegaconf import OmegaConf
+
+from env_service.encoding import encode
+from env_service.environments.base import Guard
+from env_service.environments.bfcl.catalog import data_hash, load_tasks, package_version
+from env_service.environments.bfcl.environment import BfclEnvironment
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.tools import parse_reference
+from seal import __version__
+from seal.certificate.advantages import group_advantages
+from seal.data.rows import TaskRow
+from seal.data.selection import selected_rows
+from seal.launch.recipe import compose_recipe
+from seal.launch.record import without_secrets
+from seal.paths import HOME
+from seal.records.trajectory import CUTS, TrajectoryRecord
+from seal.rollout.budgets import Budgets
+from seal.rollout.rewards import terminal_reward
+from seal.settings import SealSettings
+from seal.training.closed_loop import ClosedLoop
+from seal.training.group import mark_groups, numbered
+from seal.training.log import RunLog
+
+ENVIRONMENT = BfclEnvironment()
+
+SMALL = (
+    "data.train_batch_size=2",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+    "actor_rollout_ref.rollout.n=3",
+    "seal.data.train={split: train, categories: [base, miss_func], prefix_turns: [2], limit: 6, task_file: null}",
+    "seal.data.val=[{split: train, categories: [miss_param], limit: 1}, {split: train, prefix_turns: [1], limit: 1}]",
+    "data.max_response_length=1024",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=2048",
+    "actor_rollout_ref.rollout.max_model_len=2048",
+)
+"""Steps of six trajectories, which fit into a few dozen kilobytes."""
+
+
+@cache
+def configuration(*overrides: str) -> dict[str, Any]:
+    config = compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+    return without_secrets(OmegaConf.to_container(config, resolve=True))
+
+
+class LateCalls(Guard):
+    """Lets a share of the calls exceed their limit."""
+
+    def __init__(self, rng: random.Random, share: float):
+        self._rng, self._share = rng, share
+
+    def run(self, call, refused):
+        return refused("the call exceeded 5 s") if self._rng.random() < self._share else call()
+
+
+def said(row: TaskRow, mode: str, rng: random.Random) -> list[str]:
+    """What a policy says that makes mistakes: one text per message, until the task's end or until it gives up."""
+    formatter = get_format(mode)
+    task = load_tasks()[row.task_id]
+    reference = task.reference[: row.turns] if row.turns > 0 else task.reference
+    texts: list[str] = []
+    for calls in reference:
+        for call in calls:
+            name, arguments = parse_reference(call)
+            fault = rng.random()
+            if fault < 0.06:
+                continue  # a call is skipped
+            if fault < 0.12 and arguments:
+                arguments = {**arguments, rng.choice(list(arguments)): rng.choice(["x", 3, None, [1.5, {"a": True}]])}
+            if fault < 0.15:
+                name = "fly"
+            text = formatter.render_call(name, arguments)
+            texts.append(text[:-9] if 0.15 < fault < 0.19 else text)
+            if fault > 0.97:
+                texts += [text] * 4
+        texts.append(rng.choice(["Done.", "I cannot do that.", "Fertig: é\u2028.", "word " * 200]))
+        if rng.random() < 0.05:
+            texts.append(formatter.render_call("ls", {}))
+    return texts
+
+
+@dataclass
+class Player:
+    """Plays trajectories of one launch."""
+
+    config: dict[str, Any]
+    seed: int = 0
+    late: float = 0.0
+    lost: float = 0.0
+
+    def __post_init__(self):
+        self.settings = SealSettings.of(self.config)
+        self.budgets = Budgets.of(self.config)
+        self.mode = self.config["env_service"]["prompt_mode"]
+
+    def play(self, row: TaskRow, sample: int, step: int, omega: Any, training: bool) -> TrajectoryRecord:
+        rng = random.Random(f"{self.seed}/{step}/{row.data_source}/{row.task_id}/{sample}/{training}")
+        params: dict[str, Any] = {"split": row.split if training else "eval", "tool_prompt_mode": self.mode}
+        if row.turns > 0:
+            params["turns"] = row.turns
+        if training:
+            params["enforce_available_tools"] = self.settings.rollout.enforce_available_tools
+            if omega is not None:
+                params["omega"] = omega
+        episode = ENVIRONMENT.open(row.task_id, params, LateCalls(rng, self.late))
+        opening = episode.start()
+        messages = _kept(opening["state"])
+        prompt = total = sum(map(_tokens, messages))
+        spans, truncated, turn, stop, texts = [], [], 0, "", said(row, self.mode, rng)
+        lost_at = rng.randrange(3) if training and rng.random() < self.lost else None
+        while not stop:
+            number = len(spans)
+            limit, room = self.budgets.room(total - prompt, total, training)
+            if room < 1 or (training and number >= self.budgets.max_steps):
+                stop = limit if room < 1 else "max_steps"
+                break
+            if number == lost_at:
+                break
+            text = texts[number] if number < len(texts) else "Done."
+            size = _tokens({"content": text}) + 1
+            cut = size > room
+            content, size = (text[: room * 4], room) if cut else (text, size)
+            answer = episode.step(content, cut)
+            truncated += [number] if cut else []
+            spans.append((turn, total - prompt, total - prompt + size))
+            messages += [{"role": "assistant", "content": content}, *_kept(answer["state"])]
+            turn, total = answer["info"]["turn"], total + size
+            if answer["is_terminated"]:
+                stop = limit if cut else "completed"
+                break
+            total += cut + sum(map(_tokens, _kept(answer["state"])))
+        evaluation = None
+        if lost_at is None or stop:
+            shown = {"stop": CUTS[stop]} if stop in CUTS else {}
+            evaluation = orjson.loads(encode(episode.evaluate({"taxonomy": self.settings.diagnosis.taxonomy, **shown})))
+            if evaluation["stop"] == "answered":
+                stop = "completed"
+            elif stop == "completed":
+                stop = evaluation["stop"]
+        cut = training and stop in CUTS
+        return TrajectoryRecord.of(
+            evaluation,
+            task_id=row.task_id,
+            data_source=row.data_source,
+            category=row.category,
+            split=row.split,
+            sample=sample,
+            score=terminal_reward(evaluation, self.settings.reward, cut) if evaluation else 0.0,
+            spans=tuple(spans) if evaluation else (),
+            tokens=sum(end - start for _, start, end in spans),
+            seconds=round(rng.random(), 3),
+            stop=stop,
+            excluded=cut and self.settings.reward.cut == "exclude",
+            drift=0,
+            infra=None if evaluation else "engine_timeout",
+            infra_message="" if evaluation else "nothing came",
+            omega_version=(opening["info"]["omega"] or {}).get("version"),
+            prompt_mode=self.mode,
+            data_hash=data_hash(),
+            messages=tuple(messages),
+            truncated=tuple(truncated),
+            prompt_tokens=prompt,
+            length=total,
+            day=opening["info"]["day"],
+            began=1.7e9 + step * 100.0,
+            times=tuple((n * 1.0, n + 0.5, n + 0.6) for n in range(len(spans))),
+        )
+
+
+def _tokens(message: dict[str, str]) -> int:
+    return len(message["content"]) // 4 + 1
+
+
+def _kept(state: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    return [{"role": message["role"], "content": message["content"]} for message in state]
+
+
+def write_run(
+    folder: Path,
+    *overrides: str,
+    steps: int = 3,
+    validations: Sequence[int] = (0,),
+    seed: int = 0,
+    late: float = 0.0,
+    lost: float = 0.0,
+    resumed: dict[int, tuple[str, ...]] | None = None,
+) -> Path:
+    """Write a run; resumed: the steps after which it is stopped and continued, with the overrides from there on."""
+    log, rng = RunLog(folder), random.Random(seed)
+    loop: ClosedLoop | None = None
+    for step in range(steps + 1):
+        if not step or step - 1 in (resumed or {}):
+            more = (resumed or {}).get(step - 1, ()) if step else ()
+            player = Player(configuration(*overrides, *more), seed, late, lost)
+            before, loop = loop, ClosedLoop(player.settings)
+            if before is not None:
+                loop.restore(before.state)
+                log.keep_through(step - 1)
+            train = selected_rows(player.settings.data.train)
+            val = [row for part in player.settings.data.val for row in selected_rows(part)]
+            log.launch(_facts(player.config, train, val), step=max(step - 1, 0))
+        if step:
+            log.stage("train", step=step, of=steps)
+            _train(step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
+        if step in validations:
+            log.stage("validate", step=step, of=len(val))
+            samples = range(player.config["actor_rollout_ref"]["rollout"]["val_kwargs"]["n"])
+            played = [player.play(row, sample, step, None, False) for row in val for sample in samples]
+            log.validation(folder / "validation_log", step, played)
+    return folder
+
+
+def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
+    samples, omega = player.config["actor_rollout_ref"]["rollout"]["n"], loop.omega_to_send()
+    records = [player.play(row, sample, step, omega, True) for row in rows for sample in range(samples)]
+    groups = mark_groups([f"prompt-{i // samples}" for i in range(len(records))], records)
+    by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
+    advantages = group_advantages(records, groups, by_deviation=by_deviation)
+    signs = [(value > 0) - (value < 0) for value in advantages]
+    weights, report = loop.step(step, records, groups, signs)
+    weighed = zip(weights, records, numbered(groups), advantages, strict=True)
+    log.trajectories(step, [weight.logged(record, group, a) for weight, record, group, a in weighed])
+    log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
+
+
+def _facts(config: dict[str, Any], train: Sequence[TaskRow], val: Sequence[TaskRow]) -> dict[str, Any]:
+    rows = {"training": train, "validation": val}
+    return {
+        "seal": __version__,
+        "commit": "0" * 40,
+        "untracked": [],
+        "python": "3.11.7",
+        "platform": "Linux",
+        "hashes": {},
+        "packages": {},
+        "diff": "",
+        "service": {"data_hash": data_hash(), "bfcl_eval": package_version()},
+        "rows": {kind: [(row.data_source, row.task_id, row.split) for row in each] for kind, each in rows.items()},
+        "config": config,
+    }

@@ -1,0 +1,15 @@
+"""Composed recipes: composing one takes about a second, so each is composed once."""
+
+from functools import cache
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from seal.launch.recipe import compose_recipe
+
+_composed = cache(compose_recipe)
+
+
+def composed(recipe: Path, *overrides: str) -> DictConfig:
+    """A recipe with overrides, as a copy that a test may change."""
+    return _composed(recipe, overrides).copy()
