@@ -20,8 +20,9 @@ def text_of(parts):
     return console.file.getvalue()
 
 
-def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, write_run):
+def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, write_run, monkeypatch):
     folder = write_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)  # paths are shown relative to the working folder, and long ones are folded
     text = text_of(summarise(folder))
     for expected in (
         "base",
