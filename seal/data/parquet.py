@@ -22,13 +22,13 @@ SCHEMA = pa.schema(
 )
 
 
-def write_rows(rows: Iterable[TaskRow], path: Path | str) -> int:
-    """Write rows as parquet (folders are made); the number of rows.
+def write_rows(rows: Iterable[TaskRow], path: Path | str, first: int = 0) -> int:
+    """Write rows as parquet (folders are made), numbered from `first`; the number of rows.
 
     The bytes depend only on the rows and the installed pyarrow: no time, no
     pandas metadata.
     """
-    table = [row.to_verl(index) for index, row in enumerate(rows)]
+    table = [row.to_verl(index) for index, row in enumerate(rows, first)]
     with replacing(path) as draft:
         pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft, compression="snappy", version="2.6")
     return len(table)
@@ -54,6 +54,11 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
             raise ValueError(f"{path}, row {number}: extra_info lacks {', '.join(sorted(missing))}: make it again.")
         rows.append(TaskRow(**{name: extra[name] for name in TASK}))
     return tuple(rows)
+
+
+def withdrawal_file(validation: Path | str) -> Path:
+    """The file of a run's withdrawal rows, beside that of its validation rows."""
+    return Path(validation).with_name("withdrawal.parquet")
 
 
 def rows_hash(rows: Sequence[TaskRow]) -> str:

@@ -5,13 +5,16 @@ so the row's own prompt holds only the id.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
 from seal.records.source import WHOLE, data_source
 
 AGENT_NAME = "seal_agent"
+
+WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
+"""The agent loops of a withdrawal: with Omega, without one of its cues, without an interface."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class TaskRow:
     scenario: int
     split: Side
     turns: int = WHOLE
+    agent: str = AGENT_NAME
 
     @property
     def data_source(self) -> str:
@@ -31,18 +35,25 @@ class TaskRow:
 
     def to_verl(self, index: int) -> dict[str, Any]:
         """The row as verl's dataset reads it; index must be unique in its file."""
+        task = asdict(self)
+        agent = task.pop("agent")
         return {
             "data_source": self.data_source,
             "prompt": [{"role": "user", "content": self.task_id}],
-            "agent_name": AGENT_NAME,
+            "agent_name": agent,
             "reward_model": {"style": "rule", "ground_truth": ""},
-            "extra_info": {"index": index, **asdict(self)},
+            "extra_info": {"index": index, **task},
         }
 
 
 def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:
     """One row per task, in the given order."""
     return tuple(TaskRow(task, *parse_task_id(task), split) for task in task_ids)
+
+
+def withdrawal_rows(rows: Iterable[TaskRow]) -> tuple[TaskRow, ...]:
+    """Each row once for every agent loop of a withdrawal."""
+    return tuple(replace(row, agent=agent) for row in rows for agent in WITHDRAWAL_AGENTS)
 
 
 def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:

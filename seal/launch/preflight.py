@@ -18,8 +18,8 @@ from rich.table import Table
 
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
-from seal.data.parquet import write_rows
-from seal.data.rows import TaskRow
+from seal.data.parquet import withdrawal_file, write_rows
+from seal.data.rows import TaskRow, withdrawal_rows
 from seal.data.selection import selected_rows
 from seal.errors import LaunchError
 from seal.launch.devices import KEY, Cluster, Torch, flash_attn_problem, inspect_cluster
@@ -97,6 +97,9 @@ def write_data(config: DictConfig) -> tuple[int, int]:
     val = [row for part in data.val for row in _rows("seal.data.val", part)]
     write_rows(train, HOME / config.data.train_files)
     write_rows(val, HOME / config.data.val_files)
+    if data.withdrawal is not None:
+        rows = withdrawal_rows(_rows("seal.data.withdrawal", data.withdrawal))
+        write_rows(rows, withdrawal_file(HOME / config.data.val_files), first=len(val))
     return len(train), len(val)
 
 

@@ -18,6 +18,7 @@ class RunFolder:
         self.launches = self.log("launches")
         self.trajectories = self.path / "seal_log" / "trajectories"
         self.validations = self.path / "validation_log"
+        self.withdrawals = self.path / "seal_log" / "withdrawal"
         self.training_rows = self.path / "data" / "train.parquet"
         self.picture = self.path / "report.png"
         self.train_log = self.path / "train.log"

@@ -38,6 +38,9 @@ CUTS = {
 seal.rollout.max_message_tokens, data.max_response_length, rollout.max_model_len, the actor's
 ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training)."""
 
+EVERY_CUE = "*"
+"""What a trajectory of a withdrawal went without if it had no interface."""
+
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
@@ -70,7 +73,8 @@ class TrajectoryRecord:
     and span_weights has (start, end, factor) where single spans have a factor of
     their own; w is 0 for a trajectory that does not count. sampled: (text,
     natural log-prob) of each sampled token, by assistant message; empty unless the
-    recipe logs tokens.
+    recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
+    it went without, "" for none, EVERY_CUE for all of them.
     """
 
     task_id: str
@@ -112,6 +116,7 @@ class TrajectoryRecord:
     span_weights: tuple[tuple[int, int, Finite], ...] = ()
     step: int | None = None
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
+    withdrawn: str | None = None
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:

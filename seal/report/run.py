@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from seal.jsonl import BadLine
+from seal.jsonl import BadLine, step_files
 from seal.records.folder import RunFolder
 from seal.records.step import Mean, StepRecord, read_steps
-from seal.records.trajectory import shares
-from seal.records.validation import Log, read_validation_dir
+from seal.records.trajectory import TrajectoryRecord, shares
+from seal.records.validation import Log, read_log, read_validation_dir
 
 QUARTER = 4
 
@@ -105,6 +105,11 @@ class Run:
         """Share of the steps' wall time that SEAL itself takes in the trainer."""
         total = self.total_seconds
         return sum(step.seal_seconds for step in self.steps) / total if total else None
+
+    @cached_property
+    def withdrawal(self) -> tuple[TrajectoryRecord, ...]:
+        """What the validations played for the withdrawal of cues; lines that cannot be read are left out."""
+        return Log.joined(read_log(path) for _step, path in step_files(self.folder.withdrawals)).lines
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from seal.evaluation.stats import missing_sentences, provenance
 from seal.evaluation.summary import Summary, informative, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
+from seal.evaluation.withdrawal import lifts
+from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.report.example import learnt_example
 from seal.report.picture import draw
@@ -119,6 +121,8 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
+    withdrawal = _lift_table(run)
+    parts += [withdrawal] if withdrawal else []
     return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 
@@ -157,6 +161,24 @@ def _cue_table(run: Run) -> Table:
         if {"prevalence", "mean_reward"} <= set(figures):
             cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
         made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, cause)
+    return made
+
+
+def _lift_table(run: Run) -> Table | None:
+    """What each cue gave the policy on the tasks of `seal.data.withdrawal`; None without any."""
+    found = lifts(run.withdrawal)
+    if not found:
+        return None
+    title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
+    made = table(title, ["cue", "pairs", "without", "with", "lift [95%]", "lift, first", "lift, last"])
+    for lift in found:
+        name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
+        rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
+        ends = (
+            f"{100 * difference.difference:+.1f} ± {100 * difference.standard_error:.1f} (step {step})"
+            for step, difference in ((lift.first_step, lift.first), (lift.last_step, lift.last))
+        )
+        made.add_row(name, str(lift.overall.pairs), *rates, with_difference(lift.overall), *ends)
     return made
 
 

@@ -289,6 +289,7 @@ class SEALAgentLoop(AgentLoopBase):
             began=round(dialogue.began, 3),
             times=tuple(dialogue.times),
             sampled=self._sampled(dialogue) if self.settings.log_tokens else (),
+            withdrawn=row.get("withdrawn"),
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:

@@ -78,8 +78,18 @@ class DataSettings(Settings):
     """The tasks to train on."""
     val: tuple[Selection, ...] = (Selection(split="eval"),)
     """The tasks to validate on: a list of selections with the keys of `seal.data.train`."""
+    withdrawal: Selection | None = None
+    """Tasks of the training side that each validation plays under Omega, without one of its cues, and without any."""
+
+    @field_validator("withdrawal")
+    @classmethod
+    def _of_the_training_side(cls, value: Selection | None) -> Selection | None:
+        if value is not None and value.split != "train":
+            raise ValueError("seal.data.withdrawal needs split=train: no evaluation task is played with an interface.")
+        return value
 
     def task_files(self) -> tuple[str, ...]:
         """The files of synthesised tasks that training and validation take tasks from."""
-        sources = (source.tasks for selection in (self.train, *self.val) for source in selection.mixture)
+        selections = (self.train, *self.val, *([self.withdrawal] if self.withdrawal else []))
+        sources = (source.tasks for selection in selections for source in selection.mixture)
         return tuple(dict.fromkeys(source for source in sources if source != BENCHMARK))

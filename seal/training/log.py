@@ -49,7 +49,12 @@ class RunLog:
 
     def validation(self, folder: Path, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write a validation in one move, in the order of tasks and samples."""
-        _write(folder, step, sorted(records, key=lambda record: (record.data_source, record.task_id, record.sample)))
+        _write(folder, step, sorted(records, key=_place_in_log))
+
+    def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
+        """Write what a validation played for the withdrawal of cues, if it did."""
+        if records:
+            _write(self._folder.withdrawals, step, sorted(records, key=_place_in_log))
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
@@ -58,10 +63,14 @@ class RunLog:
             if path.exists():
                 lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]
                 write_text("".join(line + "\n" for line in lines), path)
-        for folder in (self._folder.trajectories, self._folder.validations):
+        for folder in (self._folder.trajectories, self._folder.validations, self._folder.withdrawals):
             for later, path in step_files(folder):
                 if later > step:
                     path.unlink()
+
+
+def _place_in_log(record: TrajectoryRecord) -> tuple[str, str, str, int]:
+    return record.data_source, record.task_id, record.withdrawn or "", record.sample
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

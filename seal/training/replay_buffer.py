@@ -12,6 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils as tu
 
+from seal.rollout.withdrawal import OMEGA
 from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 
 POLL_INTERVAL_S = 0.05
@@ -79,9 +80,10 @@ class SEALReplayBuffer(ReplayBuffer):
 
 
 class PromptSender:
-    """An agent-loop manager that adds what SEAL sends along with training prompts; validation prompts pass unchanged.
+    """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each training row gets `training` and, unless the interface is off, Omega_t.
+    Each training row gets `training` and, unless the interface is off, Omega_t. In a
+    validation Omega_t is there for the rows of a withdrawal alone, under a key of their own.
     omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
     training prompts in their order.
     """
@@ -93,9 +95,12 @@ class PromptSender:
 
     def generate_sequences(self, prompts: TensorDict) -> None:
         """Start the rollouts of a batch of prompts; they end in TransferQueue."""
-        if "validate" not in prompts:
+        omega = self._omega()
+        if "validate" in prompts:
+            if omega is not None:
+                tu.assign_non_tensor_data(prompts, OMEGA, omega)
+        else:
             tu.assign_non_tensor_data(prompts, "training", True)
-            omega = self._omega()
             if omega is not None:
                 tu.assign_non_tensor_data(prompts, "omega", omega)
             self._buffer.expect(prompts["uid"])

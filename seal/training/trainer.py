@@ -27,6 +27,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from seal.data.parquet import withdrawal_file
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import validation_averages
@@ -212,18 +213,20 @@ class SEALTrainer(PPOTrainerSync):
 
     def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **rest):
         """Log a validation and note its average; verl's figures leave out what infrastructure lost."""
-        records = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
+        everything = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
+        records = [record for record in everything if record.withdrawn is None]
         # A task that the settings cannot hold costs only its own result, unless nothing else is there.
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)
         if self._validation_folder:
             self._log.validation(Path(self._validation_folder), self.global_steps, records)
-        kept = [record.infra is None for record in records]
+            self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
+        kept = [record.infra is None and record.withdrawn is None for record in everything]
         sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
         infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}
         figures = super()._val_metrics_update(sources, uids, infos, turns, **rest)
-        figures["seal/val/infra"] = kept.count(False)
+        figures["seal/val/infra"] = sum(record.infra is not None for record in records)
         averages = validation_averages(records)
         if averages is not None:
             self._checkpoints.validated(self.global_steps, *averages)
@@ -246,6 +249,10 @@ def use_extension_points(config: DictConfig) -> None:
         # SEAL writes a validation itself, whole and with all that a record holds.
         "trainer.validation_data_dir": None,
     }
+    settings = SealSettings.of(config)
+    if settings.data.withdrawal is not None and settings.enabled and settings.interface.enabled:
+        files = config.data.val_files
+        values["data.val_files"] = [files, str(withdrawal_file(files))]
     for key, value in values.items():
         OmegaConf.update(config, key, value, merge=False, force_add=True)
 

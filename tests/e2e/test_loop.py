@@ -20,7 +20,8 @@ SMALL = (
 
 def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run):
     settings = ("trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=9")
-    run = make_run(*SMALL, *settings, loggers=None)
+    withdrawal = "seal.data.withdrawal={categories: [base], prefix_turns: [1], limit: 2}"
+    run = make_run(*SMALL, *settings, withdrawal, loggers=None)
     process = run.start()
     run.wait_for(process, lambda: run.stage == ("train", 2), "a second step")
     process.send_signal(signal.SIGINT)
@@ -57,7 +58,14 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert all(line["omega_version"] is None and line["split"] == "eval" for line in validated)
         # Turns that an episode never reached have no label.
         assert all(0 < len(line["labels"]) <= line["turns"] for line in validated)
+        withdrawn = run.lines(f"seal_log/withdrawal/{step}.jsonl")
+        assert len(withdrawn) == 6 and not any(line["infra"] for line in withdrawn)
+        assert sorted(line["omega_version"] is None for line in withdrawn) == [False] * 4 + [True] * 2
+        assert len({line["withdrawn"] for line in withdrawn}) >= 3 and {"", "*"} < {
+            line["withdrawn"] for line in withdrawn
+        }
     assert "before" in done.stdout and "after" in done.stdout
+    assert "Withdrawal: pass rate" in done.stdout and "the whole interface" in done.stdout
     assert (run.folder / "report.png").stat().st_size > 10_000
 
     best = json.loads((run.checkpoints / "best.json").read_text())

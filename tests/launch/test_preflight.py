@@ -5,11 +5,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
+import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.data.parquet import read_rows
+from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
@@ -219,6 +221,20 @@ def test_a_mixture_is_written_as_rows(tmp_path, config):
     rows = read_rows(tmp_path / "train.parquet")
     assert training == len(rows) == 180
     assert sum(row.task_id.startswith("synth_") for row in rows) == 90
+
+
+def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation_s(tmp_path, config):
+    config.seal.run_dir = str(tmp_path / "run")
+    config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
+    config.seal.data.withdrawal = {"split": "train", "categories": ["base"], "limit": 2}
+    _, validation = preflight.write_data(config)
+    assert validation == len(read_rows(tmp_path / "val.parquet"))
+    written = pq.read_table(tmp_path / "withdrawal.parquet").to_pylist()
+    assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 6))
+    assert [row["agent_name"] for row in written] == [*WITHDRAWAL_AGENTS] * 2
+    config.seal.data.withdrawal.split = "eval"
+    with pytest.raises(LaunchError, match=r"seal\.data\.withdrawal needs split=train"):
+        preflight.write_data(config)
 
 
 @pytest.mark.parametrize(

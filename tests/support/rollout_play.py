@@ -159,12 +159,17 @@ def roll_out(
     training: bool = True,
     trajectories: int = 1,
     omega: dict[str, Any] | None = None,
+    loop_class: type[SEALAgentLoop] = SEALAgentLoop,
+    **columns: Any,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
-    """Play a task several times at once; return the outputs in the order of their session ids."""
+    """Play a task several times at once; return the outputs in the order of their session ids.
+
+    columns: more of the row, or other values.
+    """
     config = configured(urls, *overrides)
 
     def make_loop() -> SEALAgentLoop:
-        return SEALAgentLoop(
+        return loop_class(
             trainer_config=DictConfigWrap(config),
             server_manager=engine,
             tokenizer=tokenizer(),
@@ -183,8 +188,8 @@ def roll_out(
             "global_steps": 1,
             "index": 0,
             "session_id": session_id,
-            "training": training,
-            "omega": omega,
+            **({"training": True, "omega": omega} if training else {}),
+            **columns,
         }
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
 
