@@ -40,15 +40,15 @@ def make(
     size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
     vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 3072,
     context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
-    tasks: Annotated[int, _data("Synthesised tasks.")] = 16_000,
+    tasks: Annotated[int, _data("Synthesised tasks.")] = 18_000,
     variants: Annotated[
         str, _data("Verified variants per benchmark task, as base=25,miss_func=8; other categories are not used.")
     ] = "base=20,miss_func=4,miss_param=4",
     first_turn_share: Annotated[float, _data("Share of those that ends after the first turn.")] = 0.4,
-    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.4,
+    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.45,
     slip_share: Annotated[float, _data("Share of those with a mistake that is corrected.")] = 0.35,
     renamed_share: Annotated[float, _data("Share of those with a schema cue whose arguments are renamed.")] = 0.5,
-    tokens: Annotated[float, _training("Budget, padding included.")] = 8e6,
+    tokens: Annotated[float, _training("Budget, padding included.")] = 9e6,
     batch_tokens: Annotated[int, _training("Tokens per step.")] = 1600,
     muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.015,
     adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.008,
@@ -81,9 +81,10 @@ def make(
         console = Console()
         record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
     megabytes = (out / "model.safetensors").stat().st_size / 1e6
+    loss = record["log"][-1]["loss"] if record["log"] else "not measured, for want of steps on whole lessons"
     console.print(
-        f"{out}: {record['parameters'] / 1e6:.2f}M parameters ({megabytes:.1f} MB), last loss "
-        f"{record['log'][-1]['loss']}, {record['cpu_seconds']:.0f} CPU seconds; all of it in {out / RECORD}."
+        f"{out}: {record['parameters'] / 1e6:.2f}M parameters ({megabytes:.1f} MB), last loss {loss}, "
+        f"{record['cpu_seconds']:.0f} CPU seconds; all of it in {out / RECORD}."
     )
 
 

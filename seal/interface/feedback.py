@@ -15,7 +15,7 @@ from seal.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.interface.cues import Omega
 from seal.interface.errors import error_class
 from seal.interface.observation import Tools
-from seal.interface.schema_cue import arguments_line
+from seal.interface.schema_cue import arguments_line, required_entry
 from seal.interface.wording import PromptWording, fill, placeholders, wording
 
 _ORDER = ("feedback_error", "feedback_history", "feedback_tools", "feedback_answer")
@@ -72,7 +72,7 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: 
     if _unavailable(call) or document is None:
         kind = "unavailable"
     elif call.violations:
-        kind, detail = "schema", _violated(call, mode.compact)
+        kind, detail = _violated(call, document, mode.compact)
     elif call.error == "signature":
         kind, detail = "signature", arguments_line(document)
     elif call.error == "deadline":
@@ -82,14 +82,19 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: 
     return _said("errors", kind, mode, name=call.name[:_NAME], detail=detail)
 
 
-def _violated(call: CallEvidence, compact: bool) -> str:
-    """What is wrong with the arguments: all that are missing first, then the rest."""
+def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) -> tuple[str, str]:
+    """What is wrong with the arguments: all that are missing first, then the rest.
+
+    The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in one way.
+    """
     missing = [violation.path for violation in call.violations if violation.kind == "missing"]
     others = [violation.message for violation in call.violations if violation.kind != "missing"]
     if compact:
         others = [_clip(message) for message in others[:1]]
+    if compact and missing and set(missing) <= set(document["parameters"].get("required", ())):
+        return "required", "; ".join((required_entry(document), *others))
     parts = ["missing " + ", ".join(missing)] if missing else []
-    return "; ".join(parts + others[: _MAX_DETAILS - len(parts)])
+    return "schema", "; ".join(parts + others[: _MAX_DETAILS - len(parts)])
 
 
 def _clip(text: str) -> str:

@@ -60,13 +60,18 @@ def _type(schema: Mapping[str, Any]) -> str:
     return kind
 
 
+def required_entry(document: Mapping[str, Any]) -> str:
+    """A tool and its required arguments, as the compact rendering lists them: "cp source destination"."""
+    return " ".join((document["name"], *_required(document)))
+
+
 def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> str:
     """ "Required: cp source destination; ..." of tools with required arguments, at most 600 characters."""
     if "schema_required" not in cues:
         return ""
     text = "Required: "
     for number, document in enumerate(d for d in tools if _required(d)):
-        entry = ("; " if number else "") + " ".join((document["name"], *_required(document)))
+        entry = ("; " if number else "") + required_entry(document)
         if len(text) + len(entry) + len(_MORE) > COMPACT_LIMIT:
             return text + _MORE
         text += entry

@@ -9,7 +9,7 @@ exchanged, and in some the assistant errs once, is told so, and corrects it.
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +33,11 @@ from seal.synthesis.verify import Calls
 
 _CALL = re.compile(r"<tool_call>(\{.*\})</tool_call>", re.DOTALL)
 _RENAMED_TOOLS = 0.8
+_RENAMED_WHEN_READING = 0.9
 _TOLD_BY_ERROR, _WITH_FEEDBACK, _ALL_WRONG = 0.3, 0.6, 0.5
 _OTHER_TOOLS = (3, 7)
+
+Message = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class LessonSettings:
     cue in which most tools' arguments are renamed.
     """
 
-    cue_share: float = 0.4
+    cue_share: float = 0.45
     slip_share: float = 0.35
     plain_slip_share: float = 0.1
     renamed_share: float = 0.5
@@ -59,7 +62,29 @@ class LessonSettings:
 
 
 def lesson(task: Task, calls: Calls, settings: LessonSettings, rng: random.Random) -> Transcript | None:
-    """One dialogue of a task; None if nothing in it would tell what the arguments of a CUED tool are called."""
+    """One dialogue of a task; None if nothing in it tells what the arguments of a CUED tool are called."""
+    transcript = _dialogue(task, calls, settings, rng)
+    return transcript if transcript is not None and _told(transcript) else None
+
+
+def reading_lessons(task: Task, calls: Calls, rng: random.Random) -> Iterator[Transcript]:
+    """Requests with the call that answers them, under a schema cue with other names for most tools' arguments.
+
+    Only where the request has all of the call's values, and the cue all of its arguments.
+    """
+    renaming = _shown(task, _RENAMED_WHEN_READING, rng)
+    transcript = play(task, calls, Omega.of({EVERYWHERE: ["schema_required"]}), renaming=renaming)
+    if transcript is None:
+        return
+    system = transcript.messages[0]
+    entries = dict(entry.partition(" ")[::2] for entry in _entries(system["content"].rpartition("Required: ")[2]))
+    for request, call, content in _requests(transcript):
+        names = entries.get(content["name"], "").split()
+        if content["arguments"] and set(content["arguments"]) <= set(names):
+            yield Transcript((system, request, call))
+
+
+def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Random) -> Transcript | None:
     cued = {name for turn in calls for name, arguments in turn if name in CUED and arguments}
     if cued and rng.random() < _TOLD_BY_ERROR:
         return _told_by_an_error(task, calls, cued, rng)
@@ -88,6 +113,13 @@ def few_tools(task: Task, rng: random.Random) -> Task:
 
 def micro_lessons(transcript: Transcript) -> Iterator[Transcript]:
     """Requests with the call that answers them, nothing before: only where the request has all of its values."""
+    for request, call, content in _requests(transcript):
+        if content["name"] not in CUED:
+            yield Transcript((request, call))
+
+
+def _requests(transcript: Transcript) -> Iterator[tuple[Message, Message, Mapping[str, Any]]]:
+    """Requests that hold all values of the call that follows them, that call, and what it says."""
     messages = transcript.messages
     for position in range(1, len(messages) - 1):
         request, call = messages[position], messages[position + 1]
@@ -97,8 +129,8 @@ def micro_lessons(transcript: Transcript) -> Iterator[Transcript]:
         if found is None:
             continue
         content = json.loads(found[1])
-        if content["name"] not in CUED and all(_stands_in(value, request["content"]) for value in _leaves(content)):
-            yield Transcript((request, call))
+        if all(_stands_in(value, request["content"]) for value in _leaves(content)):
+            yield request, call, content
 
 
 def _with_slip(task: Task, calls: Calls, omega: Omega | None, share: float, rng: random.Random) -> Transcript | None:
@@ -131,21 +163,48 @@ def _told_by_an_error(task: Task, calls: Calls, cued: set[str], rng: random.Rand
 
 def _renaming(task: Task, settings: LessonSettings, rng: random.Random) -> Renaming:
     """New names for CUED tools that the schema cue shows, and in a share of the lessons for most others."""
-    many = rng.random() < settings.renamed_share
+    return _shown(task, _RENAMED_TOOLS if rng.random() < settings.renamed_share else 0.0, rng)
+
+
+def _shown(task: Task, others: float, rng: random.Random) -> Renaming:
+    """New names for the CUED tools that the schema cue shows, and for a share of the others."""
     latest = max(task.withheld, default=0)
     chosen = [
         document["name"]
         for document in available_tools(task, latest)
-        if document["name"] in CUED or (many and rng.random() < _RENAMED_TOOLS)
+        if document["name"] in CUED or rng.random() < others
     ]
     renaming = Renaming.draw(chosen, rng)
     shown = set()
     for turn in {0, *task.withheld}:
         tools = [renaming.document(document) for document in available_tools(task, turn)]
         line = compact_schema(tools if not turn else tools[-len(task.withheld[turn]) :], {"schema_required"})
-        shown |= {entry.split(" ")[0] for entry in line.removeprefix("Required: ").removesuffix("...").split("; ")}
+        shown |= {entry.split(" ")[0] for entry in _entries(line.removeprefix("Required: "))}
     # The cue is cut at its limit and names required arguments only: others keep their names, unless nothing tells them.
     return Renaming({tool: names for tool, names in renaming.names.items() if tool in shown})
+
+
+def _entries(line: str) -> Sequence[str]:
+    """The entries of a schema cue: a tool and its required arguments each."""
+    return line.removesuffix("...").split("; ")
+
+
+def _told(transcript: Transcript) -> bool:
+    """Whether every name of an argument of a CUED tool stands before the call that uses it."""
+    read = ""
+    for position, message in enumerate(transcript.messages):
+        found = _CALL.fullmatch(message["content"]) if position not in transcript.slips else None
+        if message["role"] != "assistant":
+            request = message["role"] == "user" and not re.search("<tool_response>|Required: ", message["content"])
+            read += "" if request else message["content"] + "\n"
+        elif found and not _tells(read, json.loads(found[1])):
+            return False
+    return True
+
+
+def _tells(text: str, call: Mapping[str, Any]) -> bool:
+    names = call["arguments"] if call["name"] in CUED else ()
+    return all(re.search(rf"\b{name}\b", text) for name in names)
 
 
 def _leaves(content: Any) -> Sequence[Any]:

@@ -20,9 +20,17 @@ from seal.policy.corpus import CorpusSettings, build_corpus, digest, tokenizer_t
 from seal.policy.dialogue import PROMPT_MODE, Transcript, tool_names
 from seal.policy.lessons import LessonSettings, micro_lessons
 from seal.policy.model import SIZES, new_model
-from seal.policy.synthetic import SyntheticSettings, synthetic_lessons
-from seal.policy.tokenizer import END, PAD, DialogueEncoder, Encoded, train_tokenizer
-from seal.policy.warm_start import BENCHMARK, LESSONS, MICRO, Groups, Step, WarmStartSettings, warm_start
+from seal.policy.synthetic import Lessons, SyntheticSettings, synthetic_lessons
+from seal.policy.tokenizer import (
+    BEFORE_ARGUMENTS,
+    BETWEEN_ARGUMENTS,
+    END,
+    PAD,
+    DialogueEncoder,
+    Encoded,
+    train_tokenizer,
+)
+from seal.policy.warm_start import BENCHMARK, LESSONS, MICRO, READING, Groups, Step, WarmStartSettings, warm_start
 
 RECORD = "made.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "bfcl-eval")
@@ -74,7 +82,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         bar = progress.add_task("lessons", total=plan.synthetic.count, note="")
         made = synthetic_lessons(plan.synthetic, plan.lessons, plan.seed, lambda: progress.advance(bar))
         words = vocabulary(tasks)
-        sample = chain(made[:_TOKENIZER_LESSONS], *(group[:_TOKENIZER_DIALOGUES] for group in groups))
+        sample = chain(made.whole[:_TOKENIZER_LESSONS], *(group[:_TOKENIZER_DIALOGUES] for group in groups))
         texts = tokenizer_texts((transcript.messages for transcript in sample), words)
         tokenizer = train_tokenizer(texts, tool_names(), plan.vocab_size, plan.context)
         sources = _encoded(groups, made, plan, DialogueEncoder(tokenizer))
@@ -98,8 +106,10 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
             note = f"loss on lessons {mean(recent):.3f}" if recent else ""
             progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
 
-        tools = tokenizer.convert_tokens_to_ids(list(tool_names()))
-        warm_start(model, sources, plan.training, plan.seed, on_step, tools)
+        tools, joints = map(
+            tokenizer.convert_tokens_to_ids, (list(tool_names()), [BEFORE_ARGUMENTS, *BETWEEN_ARGUMENTS])
+        )
+        warm_start(model, sources, plan.training, plan.seed, on_step, tools, joints)
 
     out.mkdir(parents=True, exist_ok=True)
     model.to("cpu").save_pretrained(out)
@@ -113,7 +123,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "mean_tokens": {name: round(mean(found), 1) for name, found in lengths.items() if found},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
-        "corpus_sha256": digest(chain(*groups, made)),
+        "corpus_sha256": digest(chain(*groups, made.whole, made.reading)),
         "files_sha256": {name: file_sha256(out / name) for name in ("model.safetensors", "tokenizer.json")},
         "device": device,
         "seconds": round(time.perf_counter() - started, 1),
@@ -125,7 +135,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
 
 
 def _encoded(
-    groups: Sequence[Sequence[Transcript]], made: Sequence[Transcript], plan: Plan, encoder: DialogueEncoder
+    groups: Sequence[Sequence[Transcript]], made: Lessons, plan: Plan, encoder: DialogueEncoder
 ) -> dict[str, Groups]:
     """The dialogues that fit, by source; a lesson counts by itself, the benchmark's by scenario."""
 
@@ -133,10 +143,11 @@ def _encoded(
         encoded = (encoder.encode(messages, slips) for messages, slips in transcripts)
         return [dialogue for dialogue in encoded if len(dialogue.ids) <= longest]
 
-    short = [micro for transcript in made for micro in micro_lessons(transcript)]
+    short = [micro for transcript in made.whole for micro in micro_lessons(transcript)]
     return {
         MICRO: [[dialogue] for dialogue in fitting(short, plan.longest_lesson)],
-        LESSONS: [[dialogue] for dialogue in fitting(made, plan.longest_lesson)],
+        READING: [[dialogue] for dialogue in fitting(made.reading, plan.longest_lesson)],
+        LESSONS: [[dialogue] for dialogue in fitting(made.whole, plan.longest_lesson)],
         BENCHMARK: list(filter(None, (fitting(group, plan.context) for group in groups))),
     }
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from seal.policy.wiring import ROPE_THETA, wire_copying
+from seal.policy.wiring import ROPE_THETA, wire_circuits
 
 
 class Size(NamedTuple):
@@ -55,7 +55,7 @@ def new_model(size: Size, vocab_size: int, context: int, end_id: int, pad_id: in
 
 @torch.no_grad()
 def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
-    """Variance-preserving weights, with the copying circuit written into them."""
+    """Variance-preserving weights, with the circuits for copying and reading written into them."""
     residual = 1 / math.sqrt(2 * model.config.num_hidden_layers)
 
     def gauss(weight: torch.Tensor, std: float) -> None:
@@ -70,4 +70,4 @@ def _initialise(model: Qwen2ForCausalLM, generator: torch.Generator) -> None:
             gauss(linear.weight, residual / math.sqrt(linear.in_features))
         for linear in (attention.q_proj, attention.k_proj, attention.v_proj):
             linear.bias.zero_()
-    wire_copying(model, generator)
+    wire_circuits(model, generator)

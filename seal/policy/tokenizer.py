@@ -27,6 +27,12 @@ END = "<|im_end|>"
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 """Single tokens, but not "special": decoding keeps them, and parsers need them."""
 
+BEFORE_ARGUMENTS = '","arguments":{"'
+BETWEEN_ARGUMENTS = ('","', ',"')
+JOINTS = ('{"name":"', BEFORE_ARGUMENTS, '","arguments":{}}', *BETWEEN_ARGUMENTS)
+"""Single tokens: what stands around the names in a compact call. One token lies then between the tool and its first
+argument, as in a schema cue, which is the distance that the reading circuit of ``seal.policy.wiring`` bridges."""
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -46,7 +52,7 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
         vocab_size: total number of tokens.
         context: longest input, in tokens, that the tokenizer declares.
     """
-    reserved = [PAD, START, END, *TAGS, *names]
+    reserved = [PAD, START, END, *TAGS, *JOINTS, *names]
     smallest = 256 + len(reserved)
     if vocab_size < smallest:
         raise ValueError(
@@ -77,7 +83,7 @@ def train_tokenizer(texts: Iterable[str], names: Sequence[str], vocab_size: int,
         additional_special_tokens=[START],
         model_max_length=context,
     )
-    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*TAGS, "'")])
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*TAGS, *JOINTS, "'")])
     tokenizer.add_tokens([AddedToken(name, special=False, normalized=False, single_word=True) for name in names])
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer

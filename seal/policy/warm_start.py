@@ -23,8 +23,12 @@ from seal.policy.tokenizer import Encoded
 Groups = Sequence[Sequence[Encoded]]
 """Dialogues in groups that count equally."""
 
-MICRO, LESSONS, BENCHMARK = "micro", "lessons", "benchmark"
-"""The sources of dialogues: single calls, synthesised tasks, the benchmark's training scenarios."""
+MICRO, READING, LESSONS, BENCHMARK = "micro", "reading", "lessons", "benchmark"
+"""The sources of dialogues: single calls, single calls under a schema cue, synthesised tasks, the benchmark's training
+scenarios."""
+
+Heavy = tuple[Collection[int], float, int]
+"""Token ids, a loss weight, a number: the assistant's tokens so many positions after one of the ids get the weight."""
 
 _OTHERS = 4
 """Of the tokens that the assistant does not say, one in so many is predicted, with as many times the weight."""
@@ -39,12 +43,14 @@ class WarmStartSettings:
     rates. warmup: steps to the peak; then a cosine down to `floor` of it.
     other_weight: loss weight of tokens that the assistant does not say. tool_weight: of
     the tools' names in its calls. decay: Muon's weight decay. clip: gradient norm.
-    micro_share / benchmark_share: share of the steps with single calls, with the
-    benchmark's scenarios; the others have lessons. opening: so many tokens of single
-    calls come first.
+    name_weight: of the first token of an argument's name.
+    micro_share / reading_share / benchmark_share: share of the steps with single calls,
+    with single calls under a schema cue, with the benchmark's scenarios; the others have
+    lessons. opening: so many tokens of single calls, half of them under a schema cue, come
+    first.
     """
 
-    tokens: int = 8_000_000
+    tokens: int = 9_000_000
     batch_tokens: int = 1_600
     muon_lr: float = 0.015
     adam_lr: float = 0.008
@@ -52,9 +58,11 @@ class WarmStartSettings:
     floor: float = 0.05
     other_weight: float = 0.02
     tool_weight: float = 4.0
+    name_weight: float = 4.0
     decay: float = 0.05
     clip: float = 1.0
-    micro_share: float = 0.2
+    micro_share: float = 0.15
+    reading_share: float = 0.15
     benchmark_share: float = 0.2
     opening: int = 150_000
 
@@ -86,15 +94,14 @@ def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.
 def collate(
     batch: Sequence[Encoded],
     other_weight: float,
-    tool_weight: float = 1.0,
-    tools: Collection[int] = (),
+    heavy: Sequence[Heavy] = (),
     phase: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Pad on the right.
 
     Returns ids, [B, T] int64, and the loss weight of predicting each of them,
-    [B, T] float32 (0 for slips and padding). tools: the ids that get tool_weight where
-    the assistant says them. phase: which of the other tokens count; None: all.
+    [B, T] float32 (0 for slips and padding). heavy: which of the assistant's tokens count more.
+    phase: which of the other tokens count; None: all.
     """
     longest = max(len(dialogue.ids) for dialogue in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -109,9 +116,10 @@ def collate(
         weights[row, :length] = torch.where(spoken, 1.0, others[:length])
         for start, stop in dialogue.slips:
             weights[row, start:stop] = 0.0
-    if tools:
-        called = torch.isin(ids, torch.tensor(sorted(tools))) & (weights == 1.0)
-        weights[called] = tool_weight
+    spoken = weights == 1.0
+    for chosen, weight, later in heavy:
+        found = torch.isin(ids, torch.tensor(sorted(chosen), dtype=torch.long)).roll(later, dims=1)
+        weights[found & spoken] = weight
     return ids, weights
 
 
@@ -138,11 +146,12 @@ def warm_start(
     seed: int,
     on_step: Callable[[Step], None],
     tools: Collection[int] = (),
+    joints: Collection[int] = (),
 ) -> None:
     """Train the model in place, on its own device, until the token budget is spent.
 
-    sources: dialogues by MICRO, LESSONS and BENCHMARK; the share of a source that is
-    absent or empty goes to the others. tools: ids of the tools' names.
+    sources: dialogues by MICRO, READING, LESSONS and BENCHMARK; the share of a source that is absent or empty goes to
+    the others. tools: ids of the tools' names; joints: of what stands before an argument's name.
     """
     device = next(model.parameters()).device
     matrices, rest = [], []
@@ -152,7 +161,11 @@ def warm_start(
     adam = torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.98), weight_decay=0.0)
     rng = random.Random(seed)
     streams = {name: batches(groups, settings.batch_tokens, rng) for name, groups in sources.items() if groups}
-    shares = {MICRO: settings.micro_share, BENCHMARK: settings.benchmark_share}
+    shares = {
+        MICRO: settings.micro_share,
+        READING: settings.reading_share,
+        BENCHMARK: settings.benchmark_share,
+    }
     shares[LESSONS] = 1 - sum(shares.values())
     names = [name for name in shares if name in streams]
     model.train()
@@ -163,10 +176,11 @@ def warm_start(
         for optimiser, peak in ((muon, settings.muon_lr), (adam, settings.adam_lr)):
             for group in optimiser.param_groups:
                 group["lr"] = peak * factor
-        opening = spent < settings.opening and MICRO in streams
-        source = MICRO if opening else rng.choices(names, [shares[name] for name in names])[0]
+        drawn = [name for name in names if name in (MICRO, READING)] if spent < settings.opening else []
+        source = rng.choice(drawn) if drawn else rng.choices(names, [shares[name] for name in names])[0]
         batch = next(streams[source])
-        ids, weights = collate(batch, settings.other_weight, settings.tool_weight, tools, phase=step)
+        heavy = ((tools, settings.tool_weight, 0), (joints, settings.name_weight, 1))
+        ids, weights = collate(batch, settings.other_weight, heavy, phase=step)
         loss, spoken = dialogue_loss(model, ids.to(device), weights.to(device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)

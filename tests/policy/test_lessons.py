@@ -19,7 +19,12 @@ CALL = re.compile(r"<tool_call>(\{.*?\})</tool_call>", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def transcripts():
+def transcripts(lessons):
+    return lessons.whole
+
+
+@pytest.fixture(scope="module")
+def lessons():
     return synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=3)
 
 
@@ -30,23 +35,39 @@ def calls_of(transcript):
             yield position, json.loads(found[1])
 
 
-def test_the_seed_decides_and_most_tasks_have_a_lesson(transcripts):
-    assert transcripts == synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=3)
-    assert transcripts != synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=4)
+def test_the_seed_decides_and_most_tasks_have_a_lesson(lessons, transcripts):
+    assert lessons == synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=3)
+    assert lessons != synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=4)
     assert len(transcripts) > 120
     assert sum(bool(transcript.slips) for transcript in transcripts) > 15
 
 
-def test_the_arguments_of_a_cued_tool_stand_earlier_in_its_dialogue(transcripts):
-    """But for optional ones, and where a bare error names only what it did not expect."""
-    told = calls = 0
+def told(transcript, position):
+    """What cues and answers have said before a message; requests do not tell names."""
+    earlier = (message["content"] for message in transcript.messages[:position] if message["role"] != "assistant")
+    return " ".join(text for text in earlier if re.search("Required: |<tool_response>", text))
+
+
+def test_the_arguments_of_a_cued_tool_stand_in_an_earlier_cue_or_answer(transcripts):
+    calls = 0
     for transcript in transcripts:
         for position, call in calls_of(transcript):
             if call["name"] in CUED and call["arguments"]:
-                earlier = " ".join(message["content"] for message in transcript.messages[:position])
-                told += all(re.search(rf"\b{name}\b", earlier) for name in call["arguments"])
+                assert all(re.search(rf"\b{name}\b", told(transcript, position)) for name in call["arguments"])
                 calls += 1
-    assert calls > 40 and told > 0.9 * calls
+    assert calls > 40
+
+
+def test_a_reading_lesson_has_the_call_s_names_in_its_cue_and_nowhere_else(lessons):
+    renamed = 0
+    for transcript in lessons.reading:
+        system, request, _ = (message["content"] for message in transcript.messages)
+        ((_, call),) = calls_of(transcript)
+        assert re.search(rf"(: |; ){call['name']} ", system) and call["arguments"]
+        assert set(call["arguments"]) <= set(re.search(rf"(?:: |; ){call['name']} ([^;\n]+)", system)[1].split())
+        assert "Required" not in request
+        renamed += not call["arguments"].keys() & set(argument_names()[call["name"]])
+    assert len(lessons.reading) > 25 and renamed > 0.6 * len(lessons.reading)
 
 
 def test_no_lesson_shows_the_real_name_of_a_cued_tool_s_argument(transcripts):

@@ -13,6 +13,7 @@ from seal.policy.warm_start import (
     BENCHMARK,
     LESSONS,
     MICRO,
+    READING,
     WarmStartSettings,
     batches,
     collate,
@@ -48,24 +49,29 @@ def test_padding_weighs_nothing_others_little_the_assistant_fully():
     assert weights.tolist() == [[0.25, 0.25, 1, 1], [0.25, 1, 0, 0]]
 
 
-def test_tools_weigh_more_where_the_assistant_says_them_and_others_take_turns():
-    _, weights = collate([Encoded((1, 9, 1, 9), (False, False, True, True))], 0.1, tool_weight=5, tools={9})
-    assert weights.tolist() == [[pytest.approx(0.1), pytest.approx(0.1), 1, 5]]
+def test_tools_and_names_weigh_more_where_the_assistant_says_them():
+    spoken = (False, False, False, True, True, True)
+    _, weights = collate([Encoded((8, 1, 9, 9, 8, 1), spoken)], 0.1, [({9}, 5, 0), ({8}, 3, 1)])
+    assert weights.tolist() == [[*[pytest.approx(0.1)] * 3, 5, 1, 3]]
+
+
+def test_the_other_tokens_take_turns():
     phases = [collate([dialogue(9, spoken=0)], 0.1, phase=phase)[1] for phase in range(4)]
     assert torch.allclose(sum(phases), torch.full((1, 9), 0.4))
     assert [int((part > 0).sum()) for part in phases] == [3, 2, 2, 2]
 
 
 def test_shares_decide_where_dialogues_come_from_and_single_calls_open():
-    sources = {MICRO: [[dialogue(10, 3)]], LESSONS: [[dialogue(20, 4)]], BENCHMARK: []}
-    settings = WarmStartSettings(tokens=6_000, batch_tokens=40, warmup=2, opening=600, micro_share=0.25)
+    sources = {MICRO: [[dialogue(10, 3)]], READING: [[dialogue(10, 5)]], LESSONS: [[dialogue(20, 4)]], BENCHMARK: []}
+    shares = {"micro_share": 0.2, "reading_share": 0.2, "benchmark_share": 0.2}
+    settings = WarmStartSettings(tokens=6_000, batch_tokens=40, warmup=2, opening=600, **shares)
     steps = []
     warm_start(tiny(), sources, settings, 0, steps.append)
     opening = [step.source for step in steps if step.tokens <= 600]
-    assert set(opening) == {MICRO}
+    assert set(opening) == {MICRO, READING}
     later = [step.source for step in steps if step.tokens > 700]
-    assert set(later) == {MICRO, LESSONS}
-    assert later.count(LESSONS) > 1.2 * later.count(MICRO)
+    assert set(later) == {MICRO, READING, LESSONS}
+    assert later.count(LESSONS) > 1.1 * later.count(MICRO)
 
 
 def test_padding_changes_no_loss():
