@@ -134,6 +134,11 @@ def _engines(config: DictConfig) -> None:
         found = OmegaConf.select(config, key)
         if found != only:
             raise LaunchError(f"{key}={found}: {reason}, so it must be {only}.")
+    if SealSettings.of(config).sampling.mode == "gradient" and config.trainer.v1.sampler.sync_refill_failed_groups:
+        raise LaunchError(
+            "seal.sampling.mode=gradient draws all prompts of a step at once: set "
+            "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."
+        )
 
 
 def _task_files(config: DictConfig) -> None:

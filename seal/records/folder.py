@@ -16,6 +16,7 @@ class RunFolder:
         self.steps = self.log("steps")
         self.stages = self.log("stages")
         self.launches = self.log("launches")
+        self.sampling = self.log("sampling")
         self.trajectories = self.path / "seal_log" / "trajectories"
         self.validations = self.path / "validation_log"
         self.withdrawals = self.path / "seal_log" / "withdrawal"
@@ -26,7 +27,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
 
     def log(self, name: str) -> Path:
-        """One of STEP_LOGS, `stages` (what the run is doing now) or `launches` (what each launch ran)."""
+        """One of STEP_LOGS, `stages` (what the run does now), `launches` (what each launch ran) or `sampling`."""
         return self.path / "seal_log" / f"{name}.jsonl"
 
     @property

@@ -24,6 +24,7 @@ from seal.records.validation import Log
 from seal.report.example import learnt_example
 from seal.report.picture import draw
 from seal.report.run import Quarters, Run, ranges, read_run
+from seal.report.sampling import sampling_table
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -121,8 +122,7 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    withdrawal = _lift_table(run)
-    parts += [withdrawal] if withdrawal else []
+    parts += [found for found in (sampling_table(run), _lift_table(run)) if found]
     return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 

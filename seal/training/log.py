@@ -51,6 +51,10 @@ class RunLog:
         """Write a validation in one move, in the order of tasks and samples."""
         _write(folder, step, sorted(records, key=_place_in_log))
 
+    def sampling(self, line: Mapping[str, Any]) -> None:
+        """Write what a step drew; its rollouts begin now."""
+        _append(self._folder.sampling, line)
+
     def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write what a validation played for the withdrawal of cues, if it did."""
         if records:
@@ -58,7 +62,7 @@ class RunLog:
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
-        for name in (*STEP_LOGS, "stages", "launches"):
+        for name in (*STEP_LOGS, "stages", "launches", "sampling"):
             path = self._folder.log(name)
             if path.exists():
                 lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]

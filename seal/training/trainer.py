@@ -15,17 +15,21 @@ verl that is overridden here, and why.
 import logging
 import os
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
 
 from seal.data.parquet import withdrawal_file
 from seal.records.step import StepReport
@@ -37,6 +41,7 @@ from seal.training.checkpoints import CheckpointError, Checkpoints, expected_siz
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import numbered
 from seal.training.log import RunLog
+from seal.training.prompts import PromptChoice
 from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
@@ -59,6 +64,7 @@ class SEALTrainer(PPOTrainerSync):
             expected_size(Path(config.actor_rollout_ref.model.path)),
         )
         self._saved_step = 0
+        self._choice: PromptChoice | None = None
         self._validation_folder = config.trainer.validation_data_dir
         use_extension_points(config)
         super().__init__(config)
@@ -71,6 +77,24 @@ class SEALTrainer(PPOTrainerSync):
             super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer))
         except StopRequested:
             self._save_and_stop()
+
+    # ------------------------------------------------------------------ prompts
+
+    def _init_dataloader(self):
+        super()._init_dataloader()
+        if self._settings.sampling.mode == "gradient":
+            rows = self.train_dataset.dataframe.select_columns(["data_source", "extra_info"])
+            self._choice = PromptChoice(rows, self._settings.sampling, self._settings.seed)
+
+    def _fetch_one_gen_batch(self):
+        """The prompts of a step: the data loader's next ones, or those that `seal.sampling` draws."""
+        if self._choice is None:
+            return super()._fetch_one_gen_batch()
+        drawn = self._choice.draw(self.global_steps, self.config.data.train_batch_size)
+        self._log.sampling(self._choice.line(self.global_steps, drawn))
+        rows = collate_fn([self.train_dataset[each.index] for each in drawn])
+        rows["uid"] = np.array([str(uuid.uuid4()) for _ in drawn], dtype=object)
+        return tu.get_tensordict(rows)
 
     # --------------------------------------------------------------- advantages
 
@@ -86,6 +110,8 @@ class SEALTrainer(PPOTrainerSync):
         step = step.with_tokens()
         differences = step.compare_logprobs(self.global_steps, self._settings)
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
+        if self._choice is not None:
+            self._choice.learn(self.global_steps, step.records, step.groups)
         step.write_advantages(weights)
         weighed = zip(weights, step.records, numbered(step.groups), step.group_advantages, strict=True)
         logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
@@ -127,7 +153,8 @@ class SEALTrainer(PPOTrainerSync):
     def _state(self, step: int) -> dict[str, Any]:
         """Return what a resumed run needs: every draw follows from seed and step, so no generator is kept."""
         lines = self._report.with_figures(seconds=_rounded(self.timing_raw)).lines() if self._report else {}
-        return {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
+        state = {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
+        return state if self._choice is None else state | {"sampling": self._choice.state}
 
     def _load_checkpoint(self):
         super()._load_checkpoint()
@@ -149,6 +176,8 @@ class SEALTrainer(PPOTrainerSync):
                     self._settings.seed,
                 )
             self._loop.restore(state["loop"])
+            if self._choice is not None and "sampling" in state:
+                self._choice.restore(state["sampling"])
             self._checkpoints.continue_from(folder, self.global_steps)
             self._log.keep_through(self.global_steps)
             self._log.complete(state["log"])

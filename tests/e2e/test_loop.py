@@ -110,3 +110,22 @@ def test_a_named_checkpoint_and_a_record_run_the_same_again(make_run):
     assert not re.search(r"differs from the record: (package|file|service)", done.stdout)
     assert deterministic(again.lines("seal_log/steps.jsonl")) == steps
     assert len(again.lines("seal_log/trajectories/2.jsonl")) == 16
+
+
+@pytest.mark.slow
+def test_a_run_that_chooses_its_prompts_chooses_the_same_after_a_resume(make_run):
+    settings = ("trainer.total_training_steps=3", "trainer.val_before_train=false", "trainer.test_freq=-1")
+    run = make_run(*SMALL, *settings, "seal.sampling.mode=gradient", loggers=None)
+    done = run.finish()
+    assert done.returncode == 0, done.stdout
+    assert "Prompts drawn where rollouts are likely to differ" in done.stdout
+    steps, drawn = deterministic(run.lines("seal_log/steps.jsonl")), run.lines("seal_log/sampling.jsonl")
+    assert [line["step"] for line in drawn] == [1, 2, 3]
+    for line in drawn:
+        played = {trajectory["task_id"] for trajectory in run.lines(f"seal_log/trajectories/{line['step']}.jsonl")}
+        assert played == {each["task_id"] for each in line["drawn"]} and len(played) == 4
+
+    back = run.finish(options=("--resume", str(run.checkpoints / "global_step_1")))
+    assert back.returncode == 0, back.stdout
+    assert deterministic(run.lines("seal_log/steps.jsonl")) == steps
+    assert run.lines("seal_log/sampling.jsonl") == drawn
