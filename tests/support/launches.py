@@ -74,6 +74,10 @@ def one_error(done: subprocess.CompletedProcess) -> str:
     return errors[0]
 
 
+FIRST_TURNS = "seal.data.train={categories: [base], prefix_turns: [1], mixture: []}"
+"""The short tasks of the quickstart's band."""
+
+
 @dataclass
 class Run:
     """One experiment folder and the launches in it.
@@ -115,6 +119,7 @@ class Run:
     def command(self, *extra: str, options: tuple[str, ...] = ()) -> list[str]:
         """A launch of the run; extra: overrides, options: the launcher's own."""
         own = (
+            FIRST_TURNS,
             f"trainer.experiment_name={self.name}",
             f"env_service.env_url=http://127.0.0.1:{self.port}",
             *((f"trainer.logger={self.loggers}",) if self.loggers else ()),

@@ -24,7 +24,7 @@ SMALL = (
     "data.train_batch_size=1",
     "actor_rollout_ref.actor.ppo_mini_batch_size=1",
     "actor_rollout_ref.rollout.n=6",
-    "seal.data.train={split: train, categories: [base], limit: 2}",
+    "seal.data.train={split: train, categories: [base], limit: 2, task_file: null, mixture: []}",
     "seal.data.val=[{split: train, limit: 1}]",
 )
 
