@@ -19,10 +19,11 @@ from seal.paths import HOME
 
 
 class Entry(NamedTuple):
-    """How the help lists a command: its section and one sentence."""
+    """How the help lists a command: its section and one sentence; extra: the packages that it needs."""
 
     section: str
     summary: str
+    extra: str = "train"
 
 
 TRAINING, RESULTS, PARTS = "Training", "Results", "Parts"
@@ -40,7 +41,7 @@ COMMANDS = {
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees."),
     "trace": Entry(RESULTS, "Export a run's trajectories as OpenTelemetry traces."),
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
-    "serve": Entry(PARTS, "Start the environment service."),
+    "serve": Entry(PARTS, "Start the environment service.", extra="service"),
     "data": Entry(PARTS, "Prepare, check and select the tasks."),
     "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own."),
     "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),
@@ -65,8 +66,15 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str):
-    """The command `seal NAME`."""
-    return typer.main.get_command(import_module(f"seal.cli.{name}").app)
+    """The command `seal NAME`; if a package that it needs is missing, one sentence says which extra has it."""
+    try:
+        return typer.main.get_command(import_module(f"seal.cli.{name}").app)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("seal", "env_service"):
+            raise
+        sentence = f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{COMMANDS[name].extra}]'."
+        Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+        raise typer.Exit(exits.USAGE) from None
 
 
 app = typer.Typer(cls=LazyGroup, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
