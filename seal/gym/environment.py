@@ -14,9 +14,9 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from env_service.protocol import OpeningMessage
-from seal.client import ServiceClient, choose
-from seal.gym.local import local_service
+from seal.client import ServiceClient, ServiceError, choose
 from seal.gym.spaces import AnyText
+from seal.local_service import address
 
 MAX_ACTION_CHARACTERS = 2**16
 MAX_OBSERVATION_CHARACTERS = 2**21
@@ -41,9 +41,10 @@ class ServiceEnv(gymnasium.Env[str, str]):
         params: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Connect to a service, or start one that this process shares, and read the split's task ids.
+        """Connect to a service and read the split's task ids.
 
-        base_url: the service's address; None starts one. params: `params` of /create, for
+        base_url: the service's address; None takes SEAL_URL's, or starts one that this
+        process shares. params: `params` of /create, for
         example `{"tool_prompt_mode": "compact", "turns": 1}`. ServiceError: no service
         answers, or it does not know the environment or the split.
         """
@@ -52,12 +53,14 @@ class ServiceEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.action_space = AnyText(MAX_ACTION_CHARACTERS)
         self.observation_space = AnyText(MAX_OBSERVATION_CHARACTERS)
-        self._client = ServiceClient(base_url or local_service(), env_type)
         self._split = split
         self._params = {"split": split, **(params or {})}
-        self._tasks = self._client.tasks(split)
-        if not self._tasks:
-            raise ValueError(f"split {split!r} has no tasks.")
+        self._client = ServiceClient(address(base_url), env_type)
+        try:
+            self._tasks = self._client.tasks(split)
+        except ServiceError:
+            self._client.close()
+            raise
         self._episode: str | None = None
         self._running = False
         self._transcript: list[str] = []
