@@ -69,7 +69,9 @@ sys.exit(main())
     assert "--port" in done.stdout
 
 
-@pytest.mark.parametrize(("command", "blocked", "extra"), [("serve", "pydantic_settings", "service"), ("train", "hydra", "train")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "blocked", "extra"), [("serve", "pydantic_settings", "service"), ("train", "hydra", "train")]
+)
 def test_a_command_whose_packages_are_missing_names_their_extra(command: str, blocked: str, extra: str):
     script = f"import sys; sys.modules[{blocked!r}] = None; sys.argv[1:] = [{command!r}]; "
     script += "from seal.cli.main import main; sys.exit(main())"

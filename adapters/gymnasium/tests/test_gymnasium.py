@@ -65,7 +65,7 @@ def test_text_in_any_alphabet_is_an_action_and_part_of_the_space(env):
 
 def test_environments_run_side_by_side():
     envs = gymnasium.make_vec("seal/BFCL-v0", num_envs=3, vectorization_mode="sync", base_url=URL)
-    observations, info = envs.reset(seed=[1, 2, 1])
+    observations, _ = envs.reset(seed=[1, 2, 1])
     assert observations[0] == observations[2] != observations[1]
     _, rewards, ended, _, _ = envs.step(("a", "b", "c"))
     assert rewards.tolist() == [0, 0, 0] and not ended.any()

@@ -45,9 +45,8 @@ class SealEnv(vf.Env[SealEnvConfig]):
                 ended = False
                 while not segment.terminated and not ended:
                     # Not last_reply: it strips the text, and the service must read what the model wrote.
-                    step = await asyncio.to_thread(
-                        self._client.step, name, _text(segment), interaction.trace.is_truncated
-                    )
+                    text, cut = _text(segment), interaction.trace.is_truncated
+                    step = await asyncio.to_thread(self._client.step, name, text, cut)
                     ended = step.is_terminated
                     if not ended:
                         segment = await interaction.turn(_joined(step.state))

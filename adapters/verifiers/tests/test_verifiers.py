@@ -60,9 +60,7 @@ def test_a_perfect_model_passes_every_task_and_its_text_arrives_unchanged(tmp_pa
         assert (trace.reward, trace.metrics["progress"]) == (1.0, 1.0)
         written = [m.content for m in trace.branches[-1].messages if isinstance(m, vf.AssistantMessage)]
         assert written == SCRIPT[episode.task.key]
-        assert set(trace.info["seal"]["labels"].values() if isinstance(trace.info["seal"]["labels"], dict) else []) <= {
-            None
-        }
+        assert trace.info["seal"]["labels"] == [] and trace.info["seal"]["stop"] == "answered"
 
 
 def test_a_silent_model_fails(tmp_path):
