@@ -7,6 +7,7 @@ command, or several as a group. Exit code 2: the command line cannot be read.
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, NamedTuple
 
 import typer
@@ -46,6 +47,8 @@ COMMANDS = {
     "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own."),
     "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),
 }
+MARKS = {"service": "fastapi", "train": "omegaconf"}
+"""A module of each extra, by which a missing extra is told from one missing package."""
 
 
 class LazyGroup(TyperGroup):
@@ -66,15 +69,8 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str):
-    """The command `seal NAME`; if a package that it needs is missing, one sentence says which extra has it."""
-    try:
-        return typer.main.get_command(import_module(f"seal.cli.{name}").app)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("seal", "env_service"):
-            raise
-        sentence = f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{COMMANDS[name].extra}]'."
-        Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
-        raise typer.Exit(exits.USAGE) from None
+    """The command `seal NAME`."""
+    return typer.main.get_command(import_module(f"seal.cli.{name}").app)
 
 
 app = typer.Typer(cls=LazyGroup, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
@@ -108,13 +104,23 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         )
     except typer.Abort:
         return exits.REFUSED
+    except ModuleNotFoundError as error:
+        name = next((word for word in (*program.split(), *arguments) if word in COMMANDS), None)
+        if name is None or find_spec(MARKS[COMMANDS[name].extra]):
+            raise
+        _say(f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{COMMANDS[name].extra}]'.")
+        return exits.USAGE
     except typer.TyperException as error:
         # Without a message the help has been printed.
         if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):
             path = error.ctx.command_path if getattr(error, "ctx", None) else program
             sentence = f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)."
-            Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+            _say(sentence)
         return exits.USAGE
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
 
 
 def main() -> int:

@@ -82,7 +82,9 @@ class ServiceEnv(gymnasium.Env[str, str]):
         name = uuid.uuid4().hex
         opening = self._client.create(task_id, name, self._params)
         self._episode, self._running, self._transcript = name, True, []
-        return self._observed(opening.state, {**opening.info, "task_id": task_id})
+        # The episode's name is drawn anew each time, and equal episodes must look equal.
+        info = {key: value for key, value in opening.info.items() if key != "instance_id"}
+        return self._observed(opening.state, {**info, "task_id": task_id})
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Send one assistant message; ResetNeeded after the end. Never truncated: the service ends episodes itself."""

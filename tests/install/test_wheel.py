@@ -11,6 +11,7 @@ import pytest
 
 from seal.client import ServiceClient, ServiceError
 from seal.net import free_port
+from seal.paths import HOME
 from tests.adapters.script import script
 from tests.support.installed import Environment
 
@@ -60,7 +61,7 @@ def test_the_base_package_is_light_and_says_what_a_command_needs(environment: Ca
     base = environment("")
     assert not {"fastapi", "numpy", "torch", "gymnasium"} & base.packages()
     assert "pip install 'seal-rl[service]'" in refusal(base, "serve")
-    assert "pip install 'seal-rl[train]'" in refusal(base, "train")
+    assert "pip install 'seal-rl[train]'" in refusal(base, "train", str(HOME / "exp" / "quickstart.yaml"))
 
 
 def test_the_service_plays_an_episode_without_engines(installed: Environment, tmp_path: Path):

@@ -11,7 +11,6 @@ from verifiers.v1.utils.loaders import load_environment as load
 from env_service.protocol import OpeningMessage
 from seal.client import ServiceClient
 from seal.local_service import address
-from seal_verifiers.harness import SealHarnessConfig
 from seal_verifiers.taskset import SealTask, SealTasksetConfig
 
 ID = "seal-verifiers"
@@ -20,9 +19,8 @@ ID = "seal-verifiers"
 class SealEnvConfig(vf.EnvConfig):
     """The policy's seat; the taskset says which service and which tasks."""
 
-    agent: vf.AgentConfig = vf.AgentConfig(
-        harness=SealHarnessConfig(), runtime=vf.SubprocessConfig(), network_notice=False
-    )
+    # Its harness is this package's: verifiers takes that of the taskset's package unless one is named.
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig(), network_notice=False)
 
 
 class SealEnv(vf.Env[SealEnvConfig]):
