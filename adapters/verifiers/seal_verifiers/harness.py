@@ -2,13 +2,16 @@
 
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
+from pydantic import Field
 from verifiers.v1.dialects.chat import message_to_wire
 
 
 class SealHarnessConfig(vf.HarnessConfig):
-    """No knobs of its own."""
+    """How long one request may take."""
 
     id: str = "seal-verifiers"
+    request_s: float = Field(600.0, gt=0)
+    """Seconds that the model has for one message, connecting included."""
 
 
 class SealHarness(vf.Harness[SealHarnessConfig]):
@@ -36,6 +39,6 @@ class SealHarness(vf.Harness[SealHarnessConfig]):
         messages = [message_to_wire(message) for message in prompt or []]
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as model:
+        async with AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=self.config.request_s) as model:
             await model.chat.completions.create(model=ctx.model, messages=messages)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
