@@ -6,6 +6,7 @@
 import logging
 import socket
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
@@ -14,6 +15,8 @@ from env_service.app import create_app
 from env_service.settings import ServerSettings, read_settings, variable
 
 _BACKLOG = 2048
+_BENCHMARK = "bfcl-eval==2026.3.23"
+"""What the default environment is made of; an extra cannot name it, because its own requirements pull in torch."""
 
 
 def main(**options: Any) -> int:
@@ -23,6 +26,7 @@ def main(**options: Any) -> int:
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        _require_benchmark()
         settings = read_settings(**options)
         listener = _listen(settings)
     except (RuntimeError, ValueError) as error:
@@ -45,6 +49,12 @@ def main(**options: Any) -> int:
     )
     uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _require_benchmark() -> None:
+    """RuntimeError says how to install the benchmark's package if it is missing."""
+    if find_spec("bfcl_eval") is None:
+        raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {_BENCHMARK}")
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

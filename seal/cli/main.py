@@ -7,6 +7,7 @@ command, or several as a group. Exit code 2: the command line cannot be read.
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, NamedTuple
 
 import typer
@@ -19,10 +20,11 @@ from seal.paths import HOME
 
 
 class Entry(NamedTuple):
-    """How the help lists a command: its section and one sentence."""
+    """How the help lists a command: its section and one sentence; extra: the packages that it needs."""
 
     section: str
     summary: str
+    extra: str = "train"
 
 
 TRAINING, RESULTS, PARTS = "Training", "Results", "Parts"
@@ -40,11 +42,13 @@ COMMANDS = {
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees."),
     "trace": Entry(RESULTS, "Export a run's trajectories as OpenTelemetry traces."),
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
-    "serve": Entry(PARTS, "Start the environment service."),
+    "serve": Entry(PARTS, "Start the environment service.", extra="service"),
     "data": Entry(PARTS, "Prepare, check and select the tasks."),
     "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own."),
     "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),
 }
+MARKS = {"service": "fastapi", "train": "omegaconf"}
+"""A module of each extra, by which a missing extra is told from one missing package."""
 
 
 class LazyGroup(TyperGroup):
@@ -100,13 +104,23 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         )
     except typer.Abort:
         return exits.REFUSED
+    except ModuleNotFoundError as error:
+        name = next((word for word in (*program.split(), *arguments) if word in COMMANDS), None)
+        if name is None or find_spec(MARKS[COMMANDS[name].extra]):
+            raise
+        _say(f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{COMMANDS[name].extra}]'.")
+        return exits.USAGE
     except typer.TyperException as error:
         # Without a message the help has been printed.
         if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):
             path = error.ctx.command_path if getattr(error, "ctx", None) else program
             sentence = f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)."
-            Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+            _say(sentence)
         return exits.USAGE
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
 
 
 def main() -> int:

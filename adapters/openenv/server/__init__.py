@@ -1,0 +1,1 @@
+"""The OpenEnv server, which plays each session's episodes on SEAL's environment service."""

@@ -1,0 +1,21 @@
+"""SEAL's environment service as a verifiers environment: `vf-eval seal-verifiers`, or `load_environment()`.
+
+The service plays the user and the tools; the model's messages stay raw text, as the
+service's prompt modes describe their calls.
+"""
+
+from seal_verifiers.environment import SealEnv, SealEnvConfig, load_environment
+from seal_verifiers.harness import SealHarness, SealHarnessConfig
+from seal_verifiers.taskset import SealData, SealTask, SealTaskset, SealTasksetConfig
+
+__all__ = [
+    "SealData",
+    "SealEnv",
+    "SealEnvConfig",
+    "SealHarness",
+    "SealHarnessConfig",
+    "SealTask",
+    "SealTaskset",
+    "SealTasksetConfig",
+    "load_environment",
+]

@@ -1,0 +1,157 @@
+"""The blocking client that adapters use, on a running service and on what is none."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from bfcl_perturbations import reference_calls, texts
+
+from env_service.environments.bfcl.catalog import load_tasks
+from seal.client import DEFAULT_URL, ServiceClient, ServiceError, choose
+
+TASK = "multi_turn_base_0"
+
+
+@pytest.fixture
+def client(service: int) -> Iterator[ServiceClient]:
+    with ServiceClient(f"http://127.0.0.1:{service}") as made:
+        yield made
+
+
+@contextmanager
+def answering(status: int, body: bytes, delay_s: float = 0.0) -> Iterator[str]:
+    """Another HTTP server; yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(delay_s)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def play(client: ServiceClient, name: str) -> dict:
+    """The evaluation of a perfect episode."""
+    messages = [text for turn in texts(reference_calls(load_tasks()[TASK]), None) for text in turn]
+    opening = client.create(TASK, name, {"split": "train"})
+    assert [message.role for message in opening.state] == ["system", "user"]
+    answers = [client.step(name, text) for text in messages]
+    assert answers[-1].is_terminated and not any(answer.is_terminated for answer in answers[:-1])
+    return client.evaluate(name)
+
+
+def test_a_reference_passes_and_an_episode_is_released_once(client: ServiceClient):
+    assert play(client, "once")["valid"]
+    assert "ls" in client.tools("once")
+    assert (client.release("once"), client.release("once")) == (True, False)
+
+
+def test_threads_share_a_client(client: ServiceClient):
+    reports: dict[str, dict] = {}
+    names = [f"thread-{i}" for i in range(8)]
+    threads = [threading.Thread(target=lambda name=name: reports.update({name: play(client, name)})) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [reports[name]["valid"] for name in names] == [True] * 8
+    assert all(client.release(name) for name in names)
+
+
+def test_the_caller_s_limit_is_diagnosed(client: ServiceClient):
+    client.create(TASK, "cut")
+    assert client.evaluate("cut", stop="length")["labels"] != client.evaluate("cut")["labels"]
+    client.release("cut")
+
+
+@pytest.mark.parametrize(
+    ("ask", "cause", "sentence"),
+    [
+        (lambda client: client.tasks("x"), "refused", "split 'x' is unknown; choose one of "),
+        (lambda client: client.create("nope", "a"), "refused", "task_id 'nope' is unknown; ids look like "),
+        (lambda client: client.create(TASK, "a", {"turns": 99}), "refused", "turns must be in 1.."),
+        (
+            lambda client: client.step("gone", "Done."),
+            "lost",
+            "instance_id 'gone' is unknown: create an episode first.",
+        ),
+    ],
+)
+def test_a_refusal_is_the_service_s_own_sentence(
+    client: ServiceClient, ask: Callable[[ServiceClient], object], cause: str, sentence: str
+):
+    with pytest.raises(ServiceError) as raised:
+        ask(client)
+    assert raised.value.cause == cause
+    assert str(raised.value).startswith(sentence) and "\n" not in str(raised.value)
+
+
+def test_another_environment_is_refused_by_its_name(service: int):
+    url = f"http://127.0.0.1:{service}"
+    unknown = pytest.raises(ServiceError, match=r"env_type 'x' is unknown; choose one of .*bfcl")
+    with ServiceClient(url, env_type="x") as client, unknown:
+        client.tasks("train")
+
+
+def test_a_service_that_is_down_is_told_from_another_server():
+    with ServiceClient("http://127.0.0.1:1") as client, pytest.raises(ServiceError) as raised:
+        client.tasks("train")
+    assert raised.value.cause == "unreachable"
+    assert str(raised.value).startswith(
+        "No environment service answers at http://127.0.0.1:1: start one with `seal serve`"
+    )
+    newer = json.dumps({"service": "seal-env-service", "protocol": 99, "data_hash": ""}).encode()
+    for status, body, cause in ((200, b"<html>", "foreign"), (404, b"<html>", "foreign"), (200, newer, "version")):
+        with answering(status, body) as url, ServiceClient(url) as client:
+            with pytest.raises(ServiceError) as raised:
+                client.tasks("train")
+            assert raised.value.cause == cause
+
+
+def test_every_request_has_a_deadline():
+    late = pytest.raises(ServiceError, match=r"did not answer within 0\.2 s")
+    with answering(200, b"{}", delay_s=5) as url, ServiceClient(url, deadline_s=0.2) as client, late:
+        client.version()
+
+
+def test_a_guarded_service_wants_its_token(start_service, monkeypatch: pytest.MonkeyPatch):
+    with start_service(BFCL_TOKEN="secret", BFCL_WORKERS="1") as port:
+        url = f"http://127.0.0.1:{port}"
+        with ServiceClient(url) as client, pytest.raises(ServiceError, match="Send the service's token"):
+            client.tasks("train")
+        monkeypatch.setenv("BFCL_TOKEN", "secret")
+        with ServiceClient(url) as client:
+            assert len(client.tasks("train")) == 400
+
+
+def test_the_address_is_given_or_in_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SEAL_URL", "http://127.0.0.1:9/")
+    assert ServiceClient().url == "http://127.0.0.1:9"
+    monkeypatch.delenv("SEAL_URL")
+    assert ServiceClient().url == DEFAULT_URL
+    with pytest.raises(ValueError, match=r"'localhost:1' is not the address of a service: write http://HOST:PORT\."):
+        ServiceClient("localhost:1")
+
+
+def test_an_index_outside_a_split_is_named():
+    assert choose(["a", "b"], "train", 1) == "b"
+    with pytest.raises(IndexError, match="index 2 is outside split 'train', which has the tasks 0 to 1"):
+        choose(["a", "b"], "train", 2)
+    with pytest.raises(IndexError, match="split 'synth' has no tasks"):
+        choose([], "synth", 0)

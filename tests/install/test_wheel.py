@@ -1,0 +1,78 @@
+"""`pip install seal-rl[service]` gives the environment service without engines."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from seal.client import ServiceClient, ServiceError
+from seal.net import free_port
+from seal.paths import HOME
+from tests.adapters.script import script
+from tests.support.installed import Environment
+
+pytestmark = pytest.mark.slow
+
+BENCHMARK = "bfcl-eval==2026.3.23"
+START_DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def installed(environment: Callable[[str], Environment]) -> Environment:
+    return environment("service")
+
+
+@contextmanager
+def serving(installed: Environment, folder: Path) -> Iterator[str]:
+    """`seal serve` in a folder with nothing in it; yields its address."""
+    port = free_port()
+    command = [installed.folder / "bin" / "seal", "serve", "--port", str(port), "--workers", "1"]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("BFCL_", "PYTHON"))}
+    process = subprocess.Popen(command, cwd=folder, env=variables)
+    try:
+        with ServiceClient(f"http://127.0.0.1:{port}") as client:
+            deadline = time.monotonic() + START_DEADLINE_S
+            while time.monotonic() < deadline:
+                assert process.poll() is None, "the service ended"
+                try:
+                    client.version()
+                    break
+                except ServiceError:
+                    time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def refusal(installed: Environment, *arguments: str) -> str:
+    """What a command that must fail says."""
+    command = [installed.folder / "bin" / "seal", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in (1, 2) and len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_the_base_package_is_light_and_says_what_a_command_needs(environment: Callable[[str], Environment]):
+    base = environment("")
+    assert not {"fastapi", "numpy", "torch", "gymnasium"} & base.packages()
+    assert "pip install 'seal-rl[service]'" in refusal(base, "serve")
+    assert "pip install 'seal-rl[train]'" in refusal(base, "train", str(HOME / "exp" / "quickstart.yaml"))
+
+
+def test_the_service_plays_an_episode_without_engines(installed: Environment, tmp_path: Path):
+    assert not {"torch", "verl", "vllm", "ray", "numpy", "transformers"} & installed.packages()
+    assert refusal(installed, "serve").endswith(f"pip install --no-deps {BENCHMARK}\n")
+    installed.install("--no-deps", BENCHMARK)
+    with serving(installed, tmp_path) as url, ServiceClient(url) as client:
+        assert client.version().model_extra == {"bfcl_eval": "2026.3.23"}
+        assert (len(client.tasks("train")), len(client.tasks("val"))) == (400, 400)
+        for task, messages in script().items():
+            client.create(task, task)
+            *_, last = [client.step(task, message) for message in messages]
+            assert last.is_terminated and client.evaluate(task)["valid"]
+            assert client.release(task)
