@@ -27,6 +27,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import validation_averages
@@ -48,7 +49,8 @@ class SEALTrainer(PPOTrainerSync):
 
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
-        self._loop = ClosedLoop(settings)
+        initial = settings.interface.initial
+        self._loop = ClosedLoop(settings, read_artefact(initial) if initial else None)
         self._log = RunLog(Path(settings.run_dir))
         self._report: StepReport | None = None
         self._stop = StopRequest(Path(settings.run_dir))
