@@ -126,6 +126,13 @@ def reached_table(found: Sequence[Reached], per_hour: float | None, kind: str = 
     return made
 
 
+def cost_cells(cost: Cost, kind: str = "") -> list[tuple[str, str]]:
+    """A cost as pairs of a name and a text; what is unknown is left out."""
+    record = cost.record()
+    cells = zip(_columns([record], kind), _cells(record, [record]), strict=True)
+    return [(name, text) for name, text in cells if text not in ("-", "0")]
+
+
 def _columns(records: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     hours = f"{kind} hours" if kind else "device hours"
     priced = any(each["price"] is not None for each in records)
