@@ -60,13 +60,16 @@ def model_card(
 
 def _metadata(source: Source, kind: str, base: Base, found: Figures | None, name: str, licence: str | None) -> str:
     results = []
-    for row in found.after if found else ():
+    # Only figures of this very model, on tasks that it was not trained on.
+    own = found is not None and found.at[1] == source.step and not found.leak
+    for row in found.after if own else ():
         if row.rate is not None and row.prefix == WHOLE:
             results.append(
                 EvalResult(
                     task_type="text-generation",
                     dataset_type="gorilla-llm/Berkeley-Function-Calling-Leaderboard",
                     dataset_name=f"{BENCHMARK}, {row.name}",
+                    dataset_config=row.name,
                     metric_type="pass_rate",
                     metric_value=round(100 * row.rate.rate, 2),
                     metric_args={"interval": [round(100 * each, 2) for each in row.rate[1:3]], "tasks": row.tasks},
@@ -88,7 +91,7 @@ def _opening(source: Source, kind: str, base: Base) -> str:
     what = "A low-rank adapter" if kind == "adapter" else "A model"
     trained = "vanilla GRPO" if source.setting("seal", "enabled") is False else "SEAL"
     return (
-        f"{what} for agents that use tools over many turns: `{base.name}` after {source.step} steps of {trained} "
+        f"{what} for agents that use tools over many turns: `{base.name}` after step {source.step} of {trained} "
         f"([paper](https://arxiv.org/abs/2605.24426)), {source.why} of the run `{source.name}`. "
         f"This card was written by `seal export` (SEAL {__version__}) from the run's own records."
     )
@@ -171,10 +174,19 @@ def _data(source: Source) -> list[tuple[str, str]]:
         file = str(source.setting("data", key) or "").rpartition("/")[2]
         digest = hashes.get(f"data/{file}")
         count = len(source.launch.rows(kind))
-        rows.append((f"{kind} tasks", f"{count}" + (f", sha256 `{digest}`" if digest else "")))
+        text = f"{count}{_side(source) if kind == 'training' else ''}"
+        rows.append((f"{kind} tasks", text + (f", rows sha256 `{digest}`" if digest else "")))
     rows.append(("benchmark", f"{BENCHMARK}, bfcl-eval {service.get('bfcl_eval')}, data `{service.get('data_hash')}`"))
     files = source.launch.settings.data.task_files()
     return [*rows, ("synthesised tasks", f"{len(files)} files")] if files else rows
+
+
+def _side(source: Source) -> str:
+    """Where the training tasks are from."""
+    selection = source.launch.settings.data.train
+    if selection.mixture:
+        return ", a mixture"
+    return f" of the side `{selection.split}` (split `{selection.scheme}`)"
 
 
 def _results(source: Source, found: Figures | None) -> list[str]:

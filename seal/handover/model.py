@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers.utils import logging as transformers_logging
 
 from seal.files import write_json
 from seal.handover.shards import merged_weights
@@ -60,6 +61,7 @@ def _write_whole(config: PreTrainedConfig, weights: Weights, dtype: torch.dtype,
     # The tokenizer's stop tokens are the run's: what verl saved about generation goes on as it is.
     generation = out / "generation_config.json"
     kept = generation.read_bytes() if generation.is_file() else None
+    transformers_logging.disable_progress_bar()  # a few seconds need none
     model.save_pretrained(out)
     if kept is not None:
         generation.write_bytes(kept)

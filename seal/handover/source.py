@@ -1,11 +1,12 @@
 """The checkpoint that is handed over, and what its run recorded about it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seal.certificate.launches import Launch, launch_of_step, read_launches
+from seal.paths import HOME
 from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import CheckpointError, Checkpoints, load_state, step_of, verify, whole_steps
@@ -51,10 +52,12 @@ def find_source(named: Path, step: int | None = None) -> Source:
     wanted = in_path if step is None else step
     if not run.path.is_dir():
         raise ValueError(f"{run.path} is not a folder: name a run (experiments/NAME).")
-    steps = whole_steps(run.checkpoints)
+    launches = read_launches(run)
+    folder = _checkpoints(run, launches)
+    steps = whole_steps(folder)
     if not steps:
-        raise ValueError(f"{run.checkpoints} holds no whole checkpoint: has the run saved one (trainer.save_freq)?")
-    best = Checkpoints(run.checkpoints, CheckpointSettings()).best
+        raise ValueError(f"{folder} holds no whole checkpoint: has the run saved one (trainer.save_freq)?")
+    best = Checkpoints(folder, CheckpointSettings()).best
     if wanted is not None:
         chosen, why = wanted, "the step that was asked for"
     elif best is not None and best.step in steps:
@@ -62,18 +65,22 @@ def find_source(named: Path, step: int | None = None) -> Source:
     else:
         chosen, why = steps[-1], "the last saved step; no checkpoint is named the best"
     if chosen not in steps:
-        raise ValueError(
-            f"{run.checkpoints} holds no whole checkpoint of step {chosen}: it has {', '.join(map(str, steps))}."
-        )
-    checkpoint = run.checkpoints / f"global_step_{chosen}"
+        raise ValueError(f"{folder} holds no whole checkpoint of step {chosen}: it has {', '.join(map(str, steps))}.")
+    checkpoint = folder / f"global_step_{chosen}"
     try:
         verify(checkpoint)
         state = load_state(checkpoint)
     except CheckpointError as error:
         raise ValueError(str(error).replace("resumed from: resume from", "exported: export")) from error
-    launches = read_launches(run)
     launch = launches[launch_of_step(launches, chosen)] if launches else None
     return Source(run, checkpoint, chosen, why, launch, state)
+
+
+def _checkpoints(run: RunFolder, launches: Sequence[Launch]) -> Path:
+    """The run's own folder of checkpoints, or the one that its recipe names instead."""
+    if run.checkpoints.is_dir() or not launches:
+        return run.checkpoints
+    return HOME / launches[-1].config["trainer"]["default_local_dir"]
 
 
 def _run_of(named: Path) -> tuple[RunFolder, int | None]:
