@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from seal.files import write_json
@@ -16,6 +16,9 @@ from seal.handover.shards import merged_weights
 LORA = ("lora_A", "lora_B")
 _PEFT, _BASE = "base_model.model.", ".base_layer"
 _META = "lora_train_meta.json"
+WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin")
+SEVERAL_INPUTS = "ForConditionalGeneration"
+"""How architectures end that read more than text."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 Weights = dict[str, torch.Tensor]
@@ -36,7 +39,7 @@ def write_model(actor: Path, out: Path, dtype: str | None, base: str, merge_adap
     weights = merged_weights(actor, wanted)
     adapter = {name: weights.pop(name) for name in list(weights) if any(key in name for key in LORA)}
     # The rest of the folder is what verl saved of the tokenizer, its chat template and how answers are generated.
-    shutil.copytree(parts, out, dirs_exist_ok=True)
+    shutil.copytree(parts, out, ignore=shutil.ignore_patterns(*WEIGHTS), dirs_exist_ok=True)
     if adapter and not merge_adapter:
         for name in ("config.json", "generation_config.json"):
             (out / name).unlink(missing_ok=True)  # of the base model, which an adapter's folder must not be taken for
@@ -50,8 +53,10 @@ def write_model(actor: Path, out: Path, dtype: str | None, base: str, merge_adap
 
 def _write_whole(config: PreTrainedConfig, weights: Weights, dtype: torch.dtype, out: Path) -> None:
     # Without memory of its own: loading is then a check of every name and shape.
+    kind = (config.architectures or [""])[0]
+    family = AutoModelForImageTextToText if kind.endswith(SEVERAL_INPUTS) else AutoModelForCausalLM
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = family.from_config(config, dtype=dtype)
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:

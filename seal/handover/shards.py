@@ -31,7 +31,7 @@ def merged_weights(actor: Path, dtype: torch.dtype | None = None) -> dict[str, t
     for name in list(ranks[0]):
         parts = [rank.pop(name) for rank in ranks]
         whole = _whole(name, parts)
-        weights[name] = whole.to(dtype) if dtype and whole.is_floating_point() else whole.clone()
+        weights[name] = whole.to(dtype) if dtype and whole.is_floating_point() else whole
     return weights
 
 

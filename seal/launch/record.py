@@ -85,8 +85,9 @@ def _hashes(config: DictConfig) -> dict[str, str]:
             found[f"model/{path.name}"] = file_sha256(path)
         elif path.suffix == ".safetensors":
             found[f"model/{path.name}"] = file_sha256(path) if path.stat().st_size < WHOLE_HASH else _head(path)
-    if config.seal.interface.initial is not None:
-        found["seal.interface.initial"] = file_sha256(HOME / config.seal.interface.initial)
+    # A replayed record of an earlier version lacks the key.
+    if (initial := OmegaConf.select(config, "seal.interface.initial")) is not None:
+        found["seal.interface.initial"] = file_sha256(HOME / initial)
     return found
 
 

@@ -65,7 +65,7 @@ def write_run(tmp_path):
         trainer = {"n_gpus_per_node": devices, "nnodes": 1, "device": "cuda"}
         run.launches.write_text(json.dumps({"step": 0, "config": {"trainer": trainer}}) + "\n")
         for step, rate in rates.items():
-            lines = [rollout(i, 10.0 * i, 10.0, float(i < 10 * rate), step).to_json() for i in range(10)]
+            lines = [rollout(i, 10.0 * i + 1, 10.0, float(i < 10 * rate), step).to_json() for i in range(10)]
             (run.validations / f"{step}.jsonl").write_text("\n".join(lines) + "\n")
         return str(run.path)
 

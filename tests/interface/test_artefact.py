@@ -25,7 +25,7 @@ def test_it_survives_its_file(tmp_path):
 
 def test_another_wording_is_said():
     assert "words cues differently" in str(artefact(digest="0" * 16))
-    assert str(artefact()) == "interface loaded: Omega 5 of a after step 7 (caution, recover)"
+    assert str(artefact()) == "interface loaded: Omega 5 of a after step 7 (recover, caution)"
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,13 @@ def changes(log, tmp_path, *options, code=0):
     return json.loads(path.read_text())
 
 
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().split("\n") if line]
+
+
 def edit(path, change) -> None:
     """Change the first line that `change` returns something for."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = lines_of(path)
     number, new = next((i, new) for i, line in enumerate(lines) if (new := change(line)))
     lines[number] = new
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -97,7 +101,7 @@ def test_another_reward_and_taxonomy_give_what_a_run_with_them_gives(run, tmp_pa
     other = ("seal.reward.mode=capped", "seal.diagnosis.taxonomy=release")
     judged = write_run(tmp_path / "b", *SMALL, *other, steps=1, validations=(), seed=4, lost=0.2)
     (found,) = changes(run, tmp_path, "--training", "--step", "1", "--reward-mode", "capped", "--taxonomy", "release")
-    lines = [json.loads(line) for line in (judged / "seal_log" / "trajectories" / "1.jsonl").read_text().splitlines()]
+    lines = lines_of(judged / "seal_log" / "trajectories" / "1.jsonl")
     expected = {(line["task_id"], line["data_source"], line["sample"]): line for line in lines if not line["infra"]}
     assert found["changed"] and {"labels", "reward"} >= {each["reason"]["part"] for each in found["changed"]}
     for change in found["changed"]:
