@@ -56,7 +56,7 @@ class Devices:
 
     def at(self, step: int) -> int | None:
         """The devices of a training step, or of a validation after it; None if unknown."""
-        found = [count for after, count in self.by_launch if after < step or not step]
+        found = [count for after, count in self.by_launch if after < max(step, 1)]
         return found[-1] if found else None
 
     @classmethod

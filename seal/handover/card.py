@@ -47,7 +47,7 @@ def model_card(
         "## Labels",
         *_labels(found),
         "## The learning interface",
-        _interface(artefact),
+        _interface(artefact, source.launch is not None),
         "## What it must not be used for",
         USES,
         "## Licence",
@@ -245,9 +245,9 @@ def _by_prefix(rows: Sequence[Summary]) -> dict[int, dict[str, float]]:
     return found
 
 
-def _interface(artefact: InterfaceArtefact | None) -> str:
+def _interface(artefact: InterfaceArtefact | None, recorded: bool) -> str:
     if artefact is None:
-        return "The run showed none."
+        return "The run showed none." if recorded else "Whether the run showed one is not recorded."
     cues = ", ".join(f"`{cue}`" for cue in artefact.omega.cues) or "no cue"
     return (
         "In training, observations carried cues about frequent failures; evaluation never shows them. "

@@ -100,6 +100,18 @@ def test_figures_of_another_step_are_not_the_models(run, tmp_path):
     assert card.data.license == "apache-2.0" and "`apache-2.0`" in card.text
 
 
+def test_what_an_earlier_version_did_not_record_is_said(run, models, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "seal_log" / "launches.jsonl").unlink()
+    assert seal_export(copy, "--out", tmp_path / "out") == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "not recorded: the run is of an earlier version" in card and "step 2" in card
+    assert not (tmp_path / "out" / "interface.json").exists()
+    _, ids = prompt(POLICY)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto")
+    assert torch.equal(model(ids).logits, models[2](ids).logits)
+
+
 def test_the_interface_is_the_checkpoints_and_starts_another_run(exported, run):
     artefact = read_artefact(exported / "interface.json")
     state = json.loads((run / "checkpoints" / "global_step_2" / "seal_state.json").read_text())
