@@ -20,17 +20,20 @@ class Hub(BaseHTTPRequestHandler):
         if self.server.status != 200:
             return self._answer({"error": "no"}, self.server.status)
         if self.path == "/api/repos/create":
-            self.server.private = (
-                json.loads(body).get("private") if self.server.private is None else self.server.private
-            )
+            if self.server.private is None:
+                self.server.private = json.loads(body).get("visibility") == "private"
             return self._answer({"url": f"{self.server.url}/a/b"})
         if self.path.startswith("/api/models/a/b/preupload"):
-            files = [{"path": each["path"], "uploadMode": "regular"} for each in json.loads(body)["files"]]
+            files = [
+                {"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for each in json.loads(body)["files"]
+            ]
             return self._answer({"files": files})
         return self._answer({"commitUrl": f"{self.server.url}/a/b/commit/1", "commitOid": "1", "hookOutput": ""})
 
     def do_GET(self):
-        self._answer({"id": "a/b", "private": self.server.private, "sha": "1", "siblings": []})
+        found = {"id": "a/b", "private": self.server.private, "sha": "1", "siblings": []}
+        self._answer(found, self.server.status)
 
     def _answer(self, value, status=200):
         data = json.dumps(value).encode()
@@ -71,7 +74,8 @@ def folder(tmp_path):
 def test_a_folder_is_uploaded_private_unless_asked(hub, folder, public):
     assert push(folder, "a/b", public=public) == f"{hub.url}/a/b"
     created = json.loads(hub.asked[0][1])
-    assert hub.asked[0][0] == "/api/repos/create" and bool(created.get("private")) is not public
+    assert hub.asked[0][0] == "/api/repos/create"
+    assert created["visibility"] == ("public" if public else "private")
     commit = hub.asked[-1][1].decode()
     assert "README.md" in commit and "interface.json" in commit
 
