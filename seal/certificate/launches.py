@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from seal.data.selection import selected_rows
+from seal.interface.artefact import InterfaceArtefact
+from seal.jsonl import read_records
+from seal.records.folder import RunFolder
 from seal.rollout.budgets import Budgets
 from seal.settings import SealSettings
 from seal.settings.data import Selection
@@ -12,19 +15,27 @@ from seal.settings.data import Selection
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: its facts as logged, and the settings in them. step: it continues after this one."""
+    """One launch: its facts as logged, and the settings in them.
+
+    step: it continues after this one. interface: the Omega of an earlier run that it was started with.
+    """
 
     step: int
     facts: Mapping[str, Any]
     settings: SealSettings
     budgets: Budgets
+    interface: InterfaceArtefact | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Read a line of launches.jsonl; ValueError if it is none."""
         try:
             config = facts["config"]
-            launch = cls(int(facts["step"]), facts, SealSettings.of(config), Budgets.of(config))
+            settings, initial = SealSettings.of(config), facts.get("interface")
+            interface = InterfaceArtefact.from_json(initial) if initial else None
+            if (interface is None) != (settings.interface.initial is None):
+                raise ValueError("a launch does not hold the interface that seal.interface.initial names, or holds one")
+            launch = cls(int(facts["step"]), facts, settings, Budgets.of(config), interface)
             counts = (launch.samples, launch.prompts, launch.validation_samples)
             if not all(isinstance(count, int) and count > 0 for count in counts):
                 raise ValueError(f"a launch has {counts} samples, prompts and validation samples")
@@ -73,6 +84,16 @@ class Launch:
         if not all(map(_self_contained, selections)):
             return None
         return [(row.data_source, row.task_id, row.split) for each in selections for row in selected_rows(each)]
+
+
+def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
+    """The launches of a run, empty for a run of an earlier version; ValueError for a line that cannot be used."""
+    if not folder.launches.is_file():
+        return ()
+    launches, bad = read_records(folder.launches, Launch.of)
+    if bad:
+        raise ValueError(str(bad[0]))
+    return launches
 
 
 def _self_contained(selection: Selection) -> bool:

@@ -3,16 +3,14 @@
 import multiprocessing
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from env_service.environments.base import DEFAULT, get_environment
 from env_service.worker_main import limit_memory
-from seal.certificate.file import Record
-from seal.certificate.replay import Replayed, Stage, replay
 
 MEMORY_MB = 2048
 """How much a process may grow: a call that wants more fails its replay."""
@@ -22,35 +20,50 @@ CHUNK = 32
 """Trajectories that a process is given at a time, at most."""
 
 
+class Line(Protocol):
+    """A trajectory as text, and its number for messages."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def text(self) -> bytes: ...
+
+
+OneLine = TypeVar("OneLine", bound=Line)
+Replay = Callable[[bytes], Any]
+"""What is made of a trajectory's text; it travels to other processes."""
+
+
 class Result(Protocol):
     """The replays of some trajectories, once they are there."""
 
-    def get(self, timeout: float) -> list[Replayed]:
+    def get(self, timeout: float) -> list[Any]:
         """Wait for them, up to `timeout` seconds; multiprocessing.TimeoutError after that."""
 
 
-Begun = list[tuple[Sequence[Record], Result]]
+Begun = list[tuple[Sequence[OneLine], Result]]
 """Trajectories in chunks, and the replays of each chunk."""
 
 
 class Replayers(Protocol):
     """What plays trajectories again."""
 
-    def begin(self, lines: Sequence[Record], stage: Stage) -> Begun:
+    def begin(self, lines: Sequence[OneLine], replay: Replay) -> Begun[OneLine]:
         """Start the replays of some trajectories, in chunks."""
 
 
 class _Here:
     """Replays in this process, without limits."""
 
-    def begin(self, lines: Sequence[Record], stage: Stage) -> Begun:
-        return [(lines, _Done([replay(line.text, stage) for line in lines]))]
+    def begin(self, lines: Sequence[OneLine], replay: Replay) -> Begun[OneLine]:
+        return [(lines, _Done([replay(line.text) for line in lines]))]
 
 
 class _Done(NamedTuple):
-    replays: list[Replayed]
+    replays: list[Any]
 
-    def get(self, timeout: float) -> list[Replayed]:
+    def get(self, timeout: float) -> list[Any]:
         del timeout
         return self.replays
 
@@ -62,13 +75,13 @@ class _There:
         self._pool = pool
         self._processes = processes
 
-    def begin(self, lines: Sequence[Record], stage: Stage) -> Begun:
+    def begin(self, lines: Sequence[OneLine], replay: Replay) -> Begun[OneLine]:
         size = max(1, min(CHUNK, -(-len(lines) // (4 * self._processes))))
         chunks = [lines[start : start + size] for start in range(0, len(lines), size)]
-        return [(chunk, self._pool.apply_async(_chunk, ([line.text for line in chunk], stage))) for chunk in chunks]
+        return [(chunk, self._pool.apply_async(_chunk, ([line.text for line in chunk], replay))) for chunk in chunks]
 
 
-def gathered(begun: Begun) -> Iterator[tuple[Record, Replayed]]:
+def gathered(begun: Begun[OneLine]) -> Iterator[tuple[OneLine, Any]]:
     """Each trajectory with its replay, in order; ValueError if one does not end."""
     for chunk, result in begun:
         try:
@@ -112,12 +125,12 @@ def _overdue(signum: int, frame: object) -> None:
     raise TimeoutError(f"a replay takes more than {TRAJECTORY_S:g} s")
 
 
-def _chunk(texts: Sequence[bytes], stage: Stage) -> list[Replayed]:
+def _chunk(texts: Sequence[bytes], replay: Replay) -> list[Any]:
     found = []
     for text in texts:
         signal.setitimer(signal.ITIMER_REAL, TRAJECTORY_S)
         try:
-            found.append(replay(text, stage))
+            found.append(replay(text))
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     return found

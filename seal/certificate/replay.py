@@ -12,22 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import orjson
 from pydantic import ValidationError
 
-from env_service.encoding import encode
-from env_service.environments.base import Guard, Result, get_environment
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.splits import parse_task_id
+from seal.certificate.episode import UNPLAYABLE, Again, RecordedLimits, ended_as, parameters
 from seal.certificate.fields import ASPECT_OF, LOST_HASHED, TRAJECTORY_HASHED
 from seal.certificate.places import Disagreement, Place, difference, says, shown
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
-from seal.rollout.env_client import ROLES
 from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
-
-_BROKEN = "Error during execution: "
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ def replay(text: bytes, stage: Stage) -> Replayed:
     faults = _Faults(stage.place(line))
     try:
         again, overdue = _played(record, stage, faults.add)
-    except _UNPLAYABLE as error:
+    except UNPLAYABLE as error:
         faults.add("task_id", f"the environment does not play it ({error})")
         return Replayed(None, tuple(faults.problems), frozenset(faults.aspects), {})
     found = json.loads(json.dumps(again.line()))
@@ -111,20 +106,6 @@ def replay(text: bytes, stage: Stage) -> Replayed:
 
 def _unreadable(place: Place, problem: str) -> Replayed:
     return Replayed(None, (Disagreement(place, problem),), frozenset({"identities"}), {})
-
-
-_UNPLAYABLE = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-    TimeoutError,
-)
-"""What a forged record can make of a replay."""
 
 
 class _Faults:
@@ -160,31 +141,24 @@ def _played(record: TrajectoryRecord, stage: Stage, fault: Fault) -> tuple[Traje
     except ValueError:
         fault("day", f"{record.day!r} is not a date")
         day = clock.today()
-    guard = _Guard(record.evidence, enforces=stage.training and stage.settings.rollout.enforce_available_tools)
+    enforced = stage.settings.rollout.enforce_available_tools
+    limits = RecordedLimits(record.evidence, enforces=stage.training and enforced)
     with clock.as_of(day):
-        episode = get_environment("bfcl").open(record.task_id, _parameters(record, stage), guard)
-        opening = episode.start()
-        info, messages, turns, turn, ended = opening["info"], _messages(opening["state"]), [], 0, False
+        again = Again(
+            record.task_id, parameters(record, stage.prompt_mode, stage.training, enforced, stage.omega), limits
+        )
+        info = again.info
         known |= {"omega_version": (info["omega"] or {}).get("version"), "data_hash": info["data_hash"]}
         if record.infra is not None:
+            messages = again.messages
             return _lost(record, stage, known | {"messages": (*messages, *record.messages[len(messages) :])}), 0
-        said = [str(message["content"]) for message in record.messages if message["role"] == "assistant"]
-        for number, content in enumerate(said):
-            if ended:
-                break  # what else was said appears as a difference of the dialogues
-            answer = episode.step(content, number in record.truncated)
-            guard.next_message()
-            turns.append(turn)
-            messages += [{"role": "assistant", "content": content}, *_messages(answer["state"])]
-            ended, turn = bool(answer["is_terminated"]), int(answer["info"]["turn"])
-        known["messages"] = tuple(_jsonable(messages))
-        stop = _stop(record, stage, len(turns), ended, fault)
+        again.play(record)  # what else was said appears as a difference of the dialogues
+        turns = again.turns
+        known["messages"] = tuple(again.messages)
+        stop = _stop(record, stage, len(turns), again.ended, fault)
         cut = {"stop": CUTS[stop]} if stop in CUTS else {}
-        evaluation = orjson.loads(encode(episode.evaluate({"taxonomy": stage.settings.diagnosis.taxonomy, **cut})))
-    if evaluation["stop"] == "answered":
-        stop = "completed"
-    elif stop == "completed":
-        stop = evaluation["stop"]
+        evaluation = again.evaluate({"taxonomy": stage.settings.diagnosis.taxonomy, **cut})
+    stop = ended_as(stop, evaluation)
     spans = tuple((turn, start, end) for turn, (_, start, end) in zip(turns, record.spans, strict=False))
     if len(record.spans) != len(turns):
         fault("spans", f"{len(record.spans)} spans for {len(turns)} messages")
@@ -196,7 +170,7 @@ def _played(record: TrajectoryRecord, stage: Stage, fault: Fault) -> tuple[Traje
         "tokens": sum(end - start for _, start, end in spans),
     }
     carried = {name: getattr(record, name) for name in _CARRIED}
-    return TrajectoryRecord.of(evaluation, **carried | known), guard.overdue
+    return TrajectoryRecord.of(evaluation, **carried | known), limits.overdue
 
 
 def _lost(record: TrajectoryRecord, stage: Stage, known: Mapping[str, Any]) -> TrajectoryRecord:
@@ -207,19 +181,6 @@ def _lost(record: TrajectoryRecord, stage: Stage, known: Mapping[str, Any]) -> T
 
 _CARRIED = (*TRAJECTORY_HASHED, "task_id", "data_source", "sample", "truncated", *WEIGHING)
 """The fields that no replay changes."""
-
-
-def _parameters(record: TrajectoryRecord, stage: Stage) -> dict[str, Any]:
-    """The parameters of /create, as the agent loop sends them (the leak guard changes no answer)."""
-    split = record.split if stage.training else "eval"
-    params: dict[str, Any] = {"split": split, "tool_prompt_mode": stage.prompt_mode}
-    if record.prefix > 0:
-        params["turns"] = record.prefix
-    if stage.training:
-        params["enforce_available_tools"] = stage.settings.rollout.enforce_available_tools
-        if stage.omega is not None:
-            params["omega"] = stage.omega
-    return params
 
 
 def _excluded(stop: str, stage: Stage) -> bool:
@@ -252,16 +213,6 @@ def _stop(record: TrajectoryRecord, stage: Stage, messages: int, ended: bool, fa
     return record.stop
 
 
-def _messages(state: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Messages of the environment, as the agent loop keeps them."""
-    return [{"role": ROLES.get(each["role"], each["role"]), "content": each["content"]} for each in state]
-
-
-def _jsonable(messages: list[dict[str, str]]) -> list[dict[str, str]]:
-    """As they are after the wire, which simplifies what JSON cannot hold."""
-    return orjson.loads(encode(messages))
-
-
 def _turn_of(path: Sequence[str | int], record: TrajectoryRecord) -> int | None:
     """The user turn that a field belongs to, if it belongs to one."""
     if len(path) < 2 or not isinstance(path[1], int):
@@ -276,27 +227,3 @@ def _turn_of(path: Sequence[str | int], record: TrajectoryRecord) -> int | None:
     if field == "spans":
         return record.spans[index][0] if index < len(record.spans) else None
     return index if field in ("labels", "diagnosis", "evidence") else None
-
-
-class _Guard(Guard):
-    """Refuses the calls that exceeded a limit when the episode was played, as its evidence has them."""
-
-    def __init__(self, evidence: Sequence[Mapping[str, Any]], enforces: bool) -> None:
-        self._overdue: list[dict[int, str]] = []
-        for action in (action for turn in evidence for action in turn["actions"]):
-            guarded = [call for call in action["calls"] if call["available"] or not enforces]
-            reasons = {n: call["result"] for n, call in enumerate(guarded) if call["error"] == "deadline"}
-            self._overdue.append({n: str(reason).removeprefix(_BROKEN) for n, reason in reasons.items()})
-        self._message = self._call = 0
-
-    @property
-    def overdue(self) -> int:
-        return sum(map(len, self._overdue))
-
-    def next_message(self) -> None:
-        self._message, self._call = self._message + 1, 0
-
-    def run(self, call: Callable[[], Result], refused: Callable[[str], Result]) -> Result:
-        reasons = self._overdue[self._message] if self._message < len(self._overdue) else {}
-        number, self._call = self._call, self._call + 1
-        return refused(reasons[number]) if number in reasons else call()

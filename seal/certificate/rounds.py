@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.certificate.advantages import agrees, follow_from_rewards, group_advantages
-from seal.certificate.fields import STEP_HASHED
+from seal.certificate.fields import STEP_HASHED, STEP_LATER
 from seal.certificate.file import Record
 from seal.certificate.findings import Findings
 from seal.certificate.launches import Launch
@@ -28,7 +28,7 @@ class Rounds:
         """Go on under the settings of a launch, as a resumed trainer does."""
         if self._launch is launch:
             return
-        before, self._loop, self._launch = self._loop, ClosedLoop(launch.settings), launch
+        before, self._loop, self._launch = self._loop, ClosedLoop(launch.settings, launch.interface), launch
         if before is not None:
             self._loop.restore(before.state)
 
@@ -105,6 +105,7 @@ class Rounds:
             written = {}
         if name == "steps":
             expected |= {key: written[key] for key in STEP_HASHED if key in written}
+            expected = {key: value for key, value in expected.items() if key in written or key not in STEP_LATER}
         named = {key for keys in ASPECTS_OF_LINES[name].values() for key in keys}
         for what, keys in ASPECTS_OF_LINES[name].items():
             chosen = set(keys) or {*expected, *written} - named

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from seal.certificate.findings import Findings, place_of
 from seal.certificate.launches import Launch, launch_of_step
 from seal.certificate.places import Difference, Place, difference, shown
 from seal.certificate.processes import Begun, Replayers, gathered, replayers
-from seal.certificate.replay import Replayed, Stage
+from seal.certificate.replay import Replayed, Stage, replay
 from seal.certificate.rounds import Rounds
 from seal.data.suspected import load_suspected
 from seal.files import json_hash
@@ -40,7 +41,7 @@ class Playing(NamedTuple):
     block: Block
     stage: Stage
     launch: Launch
-    replays: Begun
+    replays: Begun[Record]
 
 
 def verify(path: Path | str, digest: str | None = None, processes: int | None = None) -> Findings:
@@ -198,7 +199,7 @@ class _Verification:
             omega=self._rounds.omega if training else None,
             sides=launch.sides("training" if training else "validation"),
         )
-        return Playing(block, stage, launch, pool.begin(block.lines, stage))
+        return Playing(block, stage, launch, pool.begin(block.lines, partial(replay, stage=stage)))
 
     def _problem(self, block: Block) -> str:
         """Why a block cannot be replayed; "" if it can."""

@@ -197,6 +197,7 @@ def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
 
 def _show(outcome: Outcome, title: str, console: Console) -> None:
     from seal.data.suspected import load_suspected
+    from seal.evaluation.reach import Ledger, cost_table, spent_record
     from seal.evaluation.summary import summarise, suspected_tasks
     from seal.evaluation.tables import summary_table
     from seal.records.validation import read_log
@@ -205,6 +206,8 @@ def _show(outcome: Outcome, title: str, console: Console) -> None:
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
+    if cost := cost_table([spent_record(each, None) for each in Ledger(outcome.log.parents[1], log).spent()]):
+        console.print(cost)
     console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before; log: {outcome.log}")
     if outcome.failed:
         console.print(

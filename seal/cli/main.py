@@ -38,6 +38,8 @@ COMMANDS = {
     "view": Entry(RESULTS, "Look at runs in a browser: curves, failures, groups, trajectories, cues."),
     "stats": Entry(RESULTS, "Tabulate and compare validation logs."),
     "evaluate": Entry(RESULTS, "Evaluate a model, checkpoint or endpoint on the benchmark."),
+    "rescore": Entry(RESULTS, "Judge stored episodes again by the present checker, taxonomy and reward."),
+    "export": Entry(RESULTS, "Turn a checkpoint into a model folder with a card, and the run's interface."),
     "certify": Entry(RESULTS, "Write a run into one file that others can check."),
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees."),
     "trace": Entry(RESULTS, "Export a run's trajectories as OpenTelemetry traces."),

@@ -49,6 +49,8 @@ class _Dialogue:
     messages: list[dict[str, str]] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     tokens: int = 0
+    tokens_in: int = 0
+    truncated: list[int] = field(default_factory=list)
     rebuilt: int = 0
 
 
@@ -60,7 +62,7 @@ async def play(
     A failure of the service or the endpoint gives a record with its cause
     (``infra``), not an exception; EndpointRefused passes.
     """
-    started = time.monotonic()
+    began, started = time.time(), time.monotonic()
     dialogue = _Dialogue()
     evaluation, infra, message = None, None, ""
     try:
@@ -85,6 +87,7 @@ async def play(
         score=float(evaluation["valid"]) if evaluation else 0.0,
         stop=evaluation["stop"] if evaluation else "",
         tokens=dialogue.tokens,
+        tokens_in=dialogue.tokens_in or None,  # not every endpoint counts
         seconds=round(time.monotonic() - started, 3),
         rebuilt=dialogue.rebuilt,
         infra=infra,
@@ -92,6 +95,9 @@ async def play(
         prompt_mode=settings.prompt_mode,
         data_hash=str(dialogue.info.get("data_hash", "")),
         messages=tuple(dialogue.messages),
+        truncated=tuple(dialogue.truncated),
+        day=str(dialogue.info.get("day", "")),
+        began=round(began, 3),
     )
 
 
@@ -117,8 +123,11 @@ async def _play(
                 reply = await endpoint.complete(dialogue.messages, seed, f"{name}/{number}")
                 text, truncated = reply.text, reply.truncated
                 dialogue.tokens += reply.tokens
+                dialogue.tokens_in += reply.prompt_tokens
             except ContextExceeded:
                 logger.info("%s does not fit the model's context after %d messages", row.task_id, number)
+            if truncated:
+                dialogue.truncated.append(number)
             observation = await episode.step(str(number), text, truncated)
             dialogue.messages += [{"role": "assistant", "content": text}, *observation.messages]
             number, done = number + 1, observation.done

@@ -94,8 +94,8 @@ def _require_model(folder: Path) -> None:
     for actor in (folder, folder / "actor", folder.parent):
         if next(actor.glob(SHARDS), None):
             raise ValueError(
-                f"{folder} belongs to a training checkpoint, whose weights are shards: merge them with `python -m "
-                f"verl.model_merger merge --backend fsdp --local_dir {actor} --target_dir merged`, and name merged."
+                f"{folder} belongs to a training checkpoint, whose weights are shards: write it as a model with "
+                "`seal export RUN --out DIR`, and name DIR."
             )
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} is not an HF checkpoint (no config.json): name the folder with config and weights.")

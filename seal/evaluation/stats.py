@@ -5,7 +5,7 @@ without the suspected items. Several runs: paired differences on the same tasks.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from seal.data.parquet import read_rows
 from seal.data.suspected import SuspectedItem
 from seal.evaluation.comparison import Side, compare
 from seal.evaluation.heldout import not_held_out
+from seal.evaluation.reach import Ledger, cost_table, reached_record, reached_table, spent_record
 from seal.evaluation.summary import Summary, Task, missing_tasks, summarise, suspected_tasks
 from seal.evaluation.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from seal.jsonl import BadLine, read_jsonl
@@ -32,10 +33,29 @@ ABOUT_COMPARISONS = (
 )
 
 
+class Accounting(NamedTuple):
+    """How costs are counted: a price per hour of one device, and how many devices, if not the run's own; reach: a score
+    from 0 to 1 whose cost is asked for."""
+
+    price: float | None = None
+    devices: int | None = None
+    reach: float | None = None
+
+    def require_usable(self) -> None:
+        """ValueError for values that mean nothing."""
+        if self.reach is not None and not 0 <= self.reach <= 1:
+            raise ValueError(f"--reach is {self.reach:g}: give a share from 0 to 1, such as 0.5.")
+
+
+OWN = Accounting()
+"""The devices as the runs record them, no price, and no score."""
+
+
 class Findings(NamedTuple):
     """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
 
-    kind names the records in files: summaries or comparisons.
+    kind names the records in files: summaries or comparisons. costs: of training and
+    validations; reached: what it took to reach a score, if one was asked for.
     """
 
     kind: str
@@ -46,6 +66,8 @@ class Findings(NamedTuple):
     missing: tuple[str, ...]
     provenance: Mapping[str, Sequence[str]]
     warning: str | None = None
+    costs: tuple[Mapping[str, Any], ...] = ()
+    reached: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def problems(self) -> list[str]:
@@ -54,13 +76,19 @@ class Findings(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Everything but tables and curves, for programs."""
-        return {self.kind: self.records, "problems": self.problems, "warning": self.warning, **self.provenance}
+        beside = {"problems": self.problems, "warning": self.warning, "costs": self.costs}
+        beside |= {"reached": self.reached} if self.reached else {}
+        return {self.kind: self.records, **beside, **self.provenance}
 
 
 def summarise_run(
-    folder: Path, items: Sequence[SuspectedItem], step: int | None = None, expected: Iterable[Task] | None = None
+    folder: Path,
+    items: Sequence[SuspectedItem],
+    step: int | None = None,
+    expected: Iterable[Task] | None = None,
+    accounting: Accounting = OWN,
 ) -> Findings:
-    """The rates of a run, or of a validation_log folder; at one step only if it is given.
+    """The rates and costs of a run, or of a validation_log folder; at one step only if it is given.
 
     items: the suspected items; expected: the tasks that every step must have.
     ValueError if there is nothing to read, or no such step.
@@ -75,20 +103,28 @@ def summarise_run(
     labels = label_table(rows)
     tables = [summary_table(rows, f"Validation of {folder}", {(row.step, row.name): row for row in less})]
     tables += [labels] if labels else []
+    costs, reached, bill = _costs({str(run): log}, {str(run): rows}, accounting, lambda each: each.steps)
     records = [summary_record(row, "with") for row in rows] + [summary_record(row, "without") for row in less]
     return Findings(
         kind="summaries",
-        tables=(*tables, _notes(log, suspected)),
+        tables=(*tables, *bill, _notes(log, suspected)),
         records=tuple(records),
         curves={str(folder): rows},
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
         warning=not_held_out(run, log.lines),
+        costs=costs,
+        reached=reached,
     )
 
 
-def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int | None = None) -> Findings:
+def compare_runs(
+    names: Sequence[str],
+    items: Sequence[SuspectedItem],
+    step: int | None = None,
+    accounting: Accounting = OWN,
+) -> Findings:
     """Compare runs with the first one at their last (or the given) step; a single run: its last step with its first.
 
     Commas in a name join the seeds of one side. ValueError if a run is named
@@ -115,15 +151,43 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         unpaired = rows[-1].unpaired
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
+    curves = {name: summarise(Log.joined(each)) for name, each in logs.items()}
+    ends = (lambda log: (step,)) if step is not None else (lambda log: log.steps[-1:])
+    own = {folder: log for name, each in logs.items() for folder, log in zip(name.split(","), each, strict=True)}
+    costs, reached, bill = _costs(own, {name: summarise(each) for name, each in own.items()}, accounting, ends)
     return Findings(
         kind="comparisons",
-        tables=(*tables, ABOUT_COMPARISONS, *seeds),
+        tables=(*tables, ABOUT_COMPARISONS, *seeds, *bill),
         records=tuple(records),
-        curves={name: summarise(Log.joined(each)) for name, each in logs.items()},
+        curves=curves,
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),
+        costs=costs,
+        reached=reached,
     )
+
+
+def _costs(
+    logs: Mapping[str, Log],
+    rows: Mapping[str, Sequence[Summary]],
+    accounting: Accounting,
+    steps: Callable[[Log], Iterable[int]],
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...], list[RenderableType]]:
+    """Costs and what it took to reach a score, as records and as tables. steps: which validations of a log count."""
+    accounting.require_usable()
+    ledgers = {run: Ledger(run, log, accounting.devices) for run, log in logs.items()}
+    kinds = {ledger.kind for ledger in ledgers.values()}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    spent = [each for run, ledger in ledgers.items() for each in ledger.spent(steps(logs[run]))]
+    costs = tuple(spent_record(each, accounting.price) for each in spent)
+    bill = [cost_table(costs, kind)]
+    if accounting.reach is None:
+        return costs, (), [each for each in bill if each]
+    found = [each for run, ledger in ledgers.items() for each in ledger.reached(accounting.reach, rows[run])]
+    bill.append(reached_table(found, accounting.price, kind) if found else "--reach: every rollout failed.")
+    reached = tuple(reached_record(each, accounting.price) for each in found)
+    return costs, reached, [each for each in bill if each]
 
 
 def expected_tasks(parquet: Path | None, question_files: Iterable[Path]) -> set[Task] | None:

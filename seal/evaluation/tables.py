@@ -13,7 +13,7 @@ from seal.evaluation.comparison import Comparison
 from seal.evaluation.statistics import Estimate, PairedDifference
 from seal.evaluation.summary import Summary, informative
 
-TEXT_COLUMNS = frozenset({"category", "label", "cue", "what"})
+TEXT_COLUMNS = frozenset({"category", "label", "cue", "what", "run"})
 
 RATES = {"": "rate", "_low": "low", "_high": "high"}
 """The columns of a rate, by their ending."""

@@ -23,15 +23,16 @@ from seal.settings.interface import EvolveSettings
 
 def permanent_cues(settings: EvolveSettings) -> frozenset[str]:
     """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
-    return frozenset(settings.always) | {cue.name for cue in _in_use(settings) if cue.kind not in settings.adaptive}
+    return frozenset(settings.always) | {cue.name for cue in cues_in_use(settings) if cue.kind not in settings.adaptive}
 
 
 def adaptive_cues(settings: EvolveSettings) -> tuple[Cue, ...]:
     """Cues that C_t turns on and off."""
-    return tuple(cue for cue in _in_use(settings) if cue.kind in settings.adaptive)
+    return tuple(cue for cue in cues_in_use(settings) if cue.kind in settings.adaptive)
 
 
-def _in_use(settings: EvolveSettings) -> Iterator[Cue]:
+def cues_in_use(settings: EvolveSettings) -> Iterator[Cue]:
+    """Every cue that the settings do not leave out."""
     return (cue for cue in catalogue().values() if cue.kind in settings.kinds and cue.name not in settings.without)
 
 

@@ -22,6 +22,7 @@ from seal.data.parquet import withdrawal_file, write_rows
 from seal.data.rows import TaskRow, withdrawal_rows
 from seal.data.selection import selected_rows
 from seal.errors import LaunchError
+from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.devices import KEY, Cluster, Torch, flash_attn_problem, inspect_cluster
 from seal.launch.plan import step_plan
 from seal.launch.recipe import require_valid
@@ -154,6 +155,23 @@ def _prompt_mode(config: DictConfig) -> None:
         get_format(config.env_service.prompt_mode)
     except ValueError as error:
         raise LaunchError(f"env_service.prompt_mode: {error}") from error
+
+
+def initial_interface(config: DictConfig) -> InterfaceArtefact | None:
+    """The Omega of an earlier run that this one starts with, if any; LaunchError if it cannot."""
+    settings = SealSettings.of(config)
+    path = settings.interface.initial
+    if path is None:
+        return None
+    try:
+        artefact = read_artefact(HOME / path)
+        try:
+            artefact.require_fit(settings.interface.evolve, settings.diagnosis.taxonomy, config.env_service.prompt_mode)
+        except ValueError as error:
+            raise ValueError(f"{path} {error}.") from None
+    except ValueError as error:
+        raise LaunchError(f"seal.interface.initial: {error}") from error
+    return artefact
 
 
 def _model(config: DictConfig) -> None:
@@ -320,6 +338,7 @@ CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": require_valid,
     "engines": _engines,
     "prompt mode": _prompt_mode,
+    "interface": initial_interface,
     "task files": _task_files,
     "step plan": step_plan,
     "model": _model,

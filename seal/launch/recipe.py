@@ -101,6 +101,8 @@ def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
 def _anchor(config: DictConfig) -> None:
     """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere."""
     config.seal.run_dir = str(HOME / config.seal.run_dir)
+    if config.seal.interface.initial is not None:
+        config.seal.interface.initial = str(HOME / Path(config.seal.interface.initial).expanduser())
     agent = config.actor_rollout_ref.rollout.agent
     agent.agent_loop_config_path = str(HOME / agent.agent_loop_config_path)
     model = config.actor_rollout_ref.model

@@ -22,6 +22,7 @@ from seal import __version__
 from seal.data.parquet import read_rows
 from seal.errors import LaunchError
 from seal.files import file_sha256, write_json
+from seal.interface.artefact import read_artefact
 from seal.paths import HOME
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ def write_record(
 
 
 def _hashes(config: DictConfig) -> dict[str, str]:
-    """sha256 of the training and validation rows, the model's small files, and its weights or their heads."""
+    """sha256 of the training and validation rows, the model's small files, its weights or their heads, and
+    the interface that is started with."""
     model = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
     found = {
         f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
@@ -83,6 +85,9 @@ def _hashes(config: DictConfig) -> dict[str, str]:
             found[f"model/{path.name}"] = file_sha256(path)
         elif path.suffix == ".safetensors":
             found[f"model/{path.name}"] = file_sha256(path) if path.stat().st_size < WHOLE_HASH else _head(path)
+    # A replayed record of an earlier version lacks the key.
+    if (initial := OmegaConf.select(config, "seal.interface.initial")) is not None:
+        found["seal.interface.initial"] = file_sha256(HOME / initial)
     return found
 
 
@@ -100,6 +105,7 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
     """
     facts = _read(folder / "launch.json")
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    initial = config["seal"]["interface"].get("initial")
     return {
         "seal": __version__,
         **{name: facts[name] for name in ("commit", "untracked", "python", "platform", "hashes", "packages")},
@@ -109,6 +115,7 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
             "training": _rows(HOME / config["data"]["train_files"]),
             "validation": _rows(HOME / config["data"]["val_files"]),
         },
+        **({"interface": read_artefact(HOME / initial).to_json()} if initial else {}),
         "config": without_secrets(config),
     }
 

@@ -148,6 +148,8 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
         start = find_start(config, resume, preflight.total_steps(config))
         if start.notice:
             tell(console, start.notice)
+        if not start.step and (initial := preflight.initial_interface(config)):
+            tell(console, str(initial))
         tasks = (0, 0)
         if not start.complete:
             tasks = preflight.write_data(config)

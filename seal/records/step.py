@@ -15,7 +15,7 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event
 from seal.jsonl import BadLine, read_records
 from seal.records.format import FORMAT, require_format
-from seal.records.trajectory import TrajectoryRecord, shares
+from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class StepRecord:
     """The figures of one training step; docs/logs.md describes each field.
 
     label_counts: turns by label, excluded labels left out. blames: failed turns by
-    whose fault they are, own or inherited from an earlier turn. w: the weights
+    whose fault they are, own or inherited from an earlier turn. tokens: `in` (prompts of all
+    requests, absent if unknown) and `out` (sampled); empty in earlier logs. w: the weights
     of the trajectories that count. omega is None if none was sent. seconds: wall
     time by stage; seal_seconds: SEAL's own part of it in the trainer.
     """
@@ -77,6 +78,7 @@ class StepRecord:
     groups_with_spread: int = 0
     trajectories_dropped: int = 0
     groups_dropped: int = 0
+    tokens: dict[str, int] = field(default_factory=dict)
     stops: dict[str, int] = field(default_factory=dict)
     label_counts: dict[str, int] = field(default_factory=dict)
     blames: dict[str, int] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class StepRecord:
             reward_mean=sum(rewards) / len(rewards) if rewards else None,
             pass_share=sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
             trajectories=len(records),
+            tokens=count_tokens(records),
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
             blames=dict(Counter(turn["blame"] for record in records for turn in record.diagnosis if turn.get("blame"))),
             omega=SentOmega(omega.version, omega.digest, tuple(omega.cues)) if omega is not None else None,
@@ -151,6 +154,7 @@ class StepRecord:
         by_name = {
             "token_drift": self.token_drift,
             "stop": self.stops,
+            "tokens": self.tokens,
             "w": asdict(self.w) if self.w else {},
             "label_share": self.label_shares,
             "rho": self.rho,

@@ -74,7 +74,8 @@ class TrajectoryRecord:
     their own; w is 0 for a trajectory that does not count. sampled: (text,
     natural log-prob) of each sampled token, by assistant message; empty unless the
     recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
-    it went without, "" for none, EVERY_CUE for all of them.
+    it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the prompts of all its requests, None if the
+    log does not say (see `prompted`).
     """
 
     task_id: str
@@ -117,6 +118,7 @@ class TrajectoryRecord:
     step: int | None = None
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
     withdrawn: str | None = None
+    tokens_in: int | None = None
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -139,6 +141,16 @@ class TrajectoryRecord:
         return self.score >= PASS_SCORE
 
     @property
+    def prompted(self) -> int | None:
+        """Tokens in: those of the prompt of each message, added up, as an endpoint counts them; None if unknown.
+
+        An engine that keeps prefixes computes fewer.
+        """
+        if self.tokens_in is not None:
+            return self.tokens_in
+        return sum(self.prompt_tokens + start for _, start, _ in self.spans) if self.prompt_tokens else None
+
+    @property
     def scenario(self) -> int:
         """The scenario of the task; its variants in the four categories share it."""
         return parse_task_id(self.task_id)[1]
@@ -157,6 +169,8 @@ class TrajectoryRecord:
         """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
         data = asdict(self)
         messages = data.pop("messages")
+        if self.tokens_in is None:
+            del data["tokens_in"]  # as in the lines of earlier versions, which certificates hold
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data
@@ -212,6 +226,14 @@ def count_met(labels: Iterable[str]) -> int:
 def count_labels(rows: Iterable[Sequence[str]]) -> Counter[str]:
     """Turns by label; failures of the checker are left out."""
     return Counter(label for row in rows for label in row if label not in EXCLUDED)
+
+
+def count_tokens(records: Iterable[TrajectoryRecord]) -> dict[str, int]:
+    """Tokens `in` and `out` of some rollouts; without `in` if a rollout that ran to its end does not say."""
+    records = tuple(records)
+    prompted = [record.prompted for record in records if record.infra is None or record.prompted is not None]
+    known = {} if None in prompted else {"in": sum(prompted)}
+    return known | {"out": sum(record.tokens for record in records)}
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:

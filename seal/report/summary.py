@@ -13,6 +13,7 @@ from rich.text import Text
 from seal.data.suspected import load_suspected
 from seal.evaluation.comparison import Comparison, Side, compare
 from seal.evaluation.heldout import not_held_out
+from seal.evaluation.reach import Ledger, cost_cells
 from seal.evaluation.statistics import Estimate, PairedDifference
 from seal.evaluation.stats import missing_sentences, provenance
 from seal.evaluation.summary import Summary, informative, summarise_step, suspected_tasks
@@ -120,6 +121,9 @@ def _training(run: Run) -> list[RenderableType]:
         )
     agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
+    ledger = Ledger(run.folder.path, run.validation or Log(()))
+    cells = cost_cells(ledger.training(run.steps[-1].step), ledger.kind)
+    notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
     parts += [found for found in (sampling_table(run), _lift_table(run)) if found]

@@ -195,6 +195,7 @@ class SEALAgentLoop(AgentLoopBase):
         """Sample the next message and append it as it was sampled; return its token ids."""
         with dialogue.waits_for(ENGINE):
             dialogue.asked()
+            dialogue.tokens_in += len(dialogue.ids)
             number, timeout_s = len(dialogue.sampled) + 1, self.settings.generation_timeout_s
             output = await generate(self.server_manager, request_id, dialogue.ids, params, number, timeout_s)
         logprobs = output.log_probs or []
@@ -271,6 +272,7 @@ class SEALAgentLoop(AgentLoopBase):
             score=score,
             spans=tuple(dialogue.spans) if dialogue.evaluation else (),
             tokens=sum(dialogue.mask),
+            tokens_in=dialogue.tokens_in,
             seconds=round(seconds, 3),
             stop=dialogue.stop,
             excluded=excluded,

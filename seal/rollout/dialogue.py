@@ -29,7 +29,7 @@ class Dialogue:
     messages that a token limit cut. length: of prompt and response in tokens, when it
     was last compared with the budgets. began: when it started, in seconds since the
     epoch; times: of each answered message, when it was asked for, sampled and
-    answered, in seconds since then.
+    answered, in seconds since then. tokens_in: of the prompts of all requests.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -49,6 +49,7 @@ class Dialogue:
     rebuilt: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waiting_for: str = ""
+    tokens_in: int = 0
     truncated: list[int] = field(default_factory=list)
     length: int = 0
     began: float = field(default_factory=time.time)

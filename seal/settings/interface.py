@@ -61,5 +61,7 @@ class InterfaceSettings(Settings):
 
     enabled: bool = True
     """`false` sends no Omega: training rollouts see the plain benchmark."""
+    initial: str | None = None
+    """The `interface.json` of an exported run, whose Omega this run starts with."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""

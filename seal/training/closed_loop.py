@@ -12,6 +12,7 @@ from typing import Any
 from seal.diagnosis.blame import counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
+from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.interface.evolve import evolve, foreign_cues, initial_omega
 from seal.records.step import Range, StepRecord, StepReport
@@ -50,7 +51,8 @@ class ClosedLoop:
     control draws from; the two are the same where labels come from the verifier.
     """
 
-    def __init__(self, settings: SealSettings):
+    def __init__(self, settings: SealSettings, start: InterfaceArtefact | None = None):
+        """start: the Omega of an earlier run to start with, which must fit (`InterfaceArtefact.require_fit`)."""
         self._settings = settings
         taxonomy, evolving = settings.diagnosis.taxonomy, settings.interface.evolve
         without = (*evolving.without, *foreign_cues(evolving, taxonomy))
@@ -59,7 +61,7 @@ class ClosedLoop:
         self._profile = Profile.empty(window=settings.diagnosis.window)
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, taxonomy)
-        self._omega = initial_omega(self._evolve)
+        self._omega = start.start(self._evolve) if start else initial_omega(self._evolve)
 
     @property
     def _sends_omega(self) -> bool:

@@ -32,6 +32,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from seal.data.parquet import withdrawal_file
+from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import validation_averages
@@ -54,7 +55,8 @@ class SEALTrainer(PPOTrainerSync):
 
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
-        self._loop = ClosedLoop(settings)
+        initial = settings.interface.initial
+        self._loop = ClosedLoop(settings, read_artefact(initial) if initial else None)
         self._log = RunLog(Path(settings.run_dir))
         self._report: StepReport | None = None
         self._stop = StopRequest(Path(settings.run_dir))

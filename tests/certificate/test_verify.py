@@ -17,6 +17,9 @@ from seal.certificate.collect import records
 from seal.certificate.fields import LOST_HASHED, STEP_HASHED, TRAJECTORY_HASHED
 from seal.certificate.file import read, write
 from seal.certificate.verify import verify
+from seal.files import write_json
+from seal.interface.artefact import InterfaceArtefact
+from seal.interface.cues import Omega
 from seal.paths import HOME
 from tests.support.played_run import SMALL, write_run
 
@@ -87,6 +90,22 @@ def test_a_run_that_was_resumed_with_other_settings_holds(tmp_path):
     assert_holds(run)
     launches = [json.loads(line) for line in (run / "seal_log" / "launches.jsonl").read_text().splitlines()]
     assert [launch["step"] for launch in launches] == [0, 1, 2]
+
+
+def test_a_run_that_starts_with_an_earlier_omega_holds_without_its_file(tmp_path):
+    omega = Omega.of(("recover",), 3)
+    path = tmp_path / "interface.json"
+    write_json(InterfaceArtefact("earlier", 3, "compact", "paper", omega, omega.digest, "1").to_json(), path)
+    kinds = "seal.interface.evolve={kinds: [feedback, guideline], adaptive: [feedback, guideline]}"
+    run = write_run(tmp_path / "run", *SMALL, kinds, f"seal.interface.initial={path}", steps=2, validations=())
+    path.unlink()
+    assert_holds(run)
+    step = json.loads((run / "seal_log" / "steps.jsonl").read_text().splitlines()[0])
+    assert (step["omega"]["version"], step["omega"]["cues"]) == (3, ["recover"])
+    log = run / "seal_log" / "launches.jsonl"
+    log.write_text(log.read_text().replace('"cues": {"*": ["recover"]}', '"cues": {"*": ["caution"]}'))
+    write(records(run), run / "c.seal.gz")
+    assert not verify(run / "c.seal.gz", processes=0).holds
 
 
 def test_groups_that_infrastructure_dropped_hold(tmp_path):

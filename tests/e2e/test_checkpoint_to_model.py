@@ -28,7 +28,7 @@ def python(*arguments):
     assert done.returncode == 0, done.stdout
 
 
-def test_what_was_trained_is_merged_served_and_evaluated(make_run, tmp_path):
+def test_what_was_trained_is_exported_served_and_evaluated(make_run, tmp_path):
     run = make_run(
         "data.train_batch_size=4",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4",
@@ -40,17 +40,17 @@ def test_what_was_trained_is_merged_served_and_evaluated(make_run, tmp_path):
     )
     done = run.finish()
     assert done.returncode == 0, done.stdout
-    actor, merged, out = run.checkpoints / "global_step_1" / "actor", tmp_path / "merged", tmp_path / "out"
-    python("verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", actor, "--target_dir", merged)
+    exported, out = tmp_path / "exported", tmp_path / "out"
+    python("seal.cli", "export", run.folder, "--out", exported)
 
-    weights = load_file(merged / "model.safetensors")
+    weights = load_file(exported / "model.safetensors")
     start = load_file(HOME / "data" / "quickstart_policy" / "model.safetensors")
     assert weights.keys() == start.keys()
-    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
-    assert any(not torch.equal(tensor, start[name].bfloat16()) for name, tensor in weights.items())
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    assert any(not torch.equal(tensor, start[name]) for name, tensor in weights.items())
 
     tasks = ("--categories", "base", "--prefix-turns", "1", "--limit", "4", "--prompt-mode", "compact")
-    python("seal.cli", "evaluate", "bfcl", "--checkpoint", merged, *tasks, "--env-url", free_url(), "--out", out)
+    python("seal.cli", "evaluate", "bfcl", "--checkpoint", exported, *tasks, "--env-url", free_url(), "--out", out)
     lines = [json.loads(line) for line in (out / "validation_log" / "0.jsonl").read_text().splitlines()]
     assert len(lines) == 4
     assert all(line["infra"] is None and line["labels"] and line["tokens"] for line in lines)

@@ -112,7 +112,10 @@ def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) 
         if index == 1 and fault == "cut":  # a few tokens were left
             text, finish = text[:10], "length"
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-        return JSONResponse({"choices": [choice], "usage": {"completion_tokens": len(text) // 4}})
+        read = sum(len(each["content"]) // 4 for each in body["messages"])
+        return JSONResponse(
+            {"choices": [choice], "usage": {"completion_tokens": len(text) // 4, "prompt_tokens": read}}
+        )
 
     return app
 

@@ -16,6 +16,7 @@ import pytest
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.cli.evaluate import app
 from seal.cli.main import execute, load
+from seal.evaluation.cost import of_rollouts
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
 from seal.evaluation.summary import summarise
 from seal.net import free_port
@@ -75,6 +76,22 @@ def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
         if fault == "cut":  # as officially, a cut message is read as far as it goes
             assert any(action["truncated"] for turn in line["evidence"] for action in turn["actions"])
             assert "length" not in {turn["stop"] for turn in line["evidence"]}
+
+
+def test_lines_say_what_a_rollout_cost_and_when(evaluated):
+    lines = read_log(evaluated / "validation_log" / "0.jsonl").lines
+    assert all(line.began > 1.7e9 and line.day and line.seconds > 0 for line in lines)
+    assert all(line.prompted >= sum(len(message["content"]) // 4 for message in line.messages[:2]) for line in lines)
+    cost = of_rollouts(lines, devices=2)
+    assert cost.rollouts == 40 and cost.tokens_out == sum(line.tokens for line in lines)
+    assert cost.device_seconds == 2 * cost.seconds
+    assert cost.seconds < sum(line.seconds for line in lines)  # they ran at the same time
+
+
+def test_stored_rollouts_are_judged_again_as_they_were(evaluated, capsys):
+    assert execute(load("rescore"), [str(evaluated), "--processes", "0"], "seal rescore") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "40 of 40 rollouts judged again" in out and "Every verdict, label and reward is the same." in out
 
 
 def test_the_same_command_again_plays_nothing(evaluated, endpoint, service_url, capsys):

@@ -26,6 +26,7 @@ from seal import __version__
 from seal.certificate.advantages import group_advantages
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
+from seal.interface.artefact import read_artefact
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
 from seal.paths import HOME
@@ -207,13 +208,16 @@ def write_run(
         if not step or step - 1 in (resumed or {}):
             more = (resumed or {}).get(step - 1, ()) if step else ()
             player = Player(configuration(*overrides, *more), seed, late, lost)
-            before, loop = loop, ClosedLoop(player.settings)
+            initial = player.settings.interface.initial
+            artefact = read_artefact(initial) if initial else None
+            before, loop = loop, ClosedLoop(player.settings, artefact)
             if before is not None:
                 loop.restore(before.state)
                 log.keep_through(step - 1)
             train = selected_rows(player.settings.data.train)
             val = [row for part in player.settings.data.val for row in selected_rows(part)]
-            log.launch(_facts(player.config, train, val), step=max(step - 1, 0))
+            facts = _facts(player.config, train, val) | ({"interface": artefact.to_json()} if artefact else {})
+            log.launch(facts, step=max(step - 1, 0))
         if step:
             log.stage("train", step=step, of=steps)
             _train(step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))

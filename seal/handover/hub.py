@@ -1,0 +1,44 @@
+"""Upload of an exported folder to the Hugging Face hub."""
+
+from pathlib import Path
+
+from httpx import HTTPError
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+
+def require_push(name: str) -> None:
+    """ValueError, in one sentence, if an upload under this name cannot begin: before anything is exported."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise ValueError(f"--push {name} is no name on the hub: write USER/NAME.") from None
+    if get_token() is None:
+        raise ValueError("--push needs a token of the Hugging Face hub: set HF_TOKEN, or run `hf auth login`.")
+    if constants.HF_HUB_OFFLINE:
+        raise ValueError("--push needs the hub, and HF_HUB_OFFLINE is set: unset it, or leave out --push.")
+
+
+def push(folder: Path, name: str, *, public: bool) -> str:
+    """Upload a folder as a model of its own or as its next version; returns its address.
+
+    A new model is private unless `public`. ValueError, in one sentence, if the hub refuses or
+    does not answer, or if the model is there and public although that was not asked for.
+    """
+    api = HfApi()
+    try:
+        address = str(api.create_repo(name, private=not public, exist_ok=True))
+        if not public and not api.model_info(name).private:
+            raise ValueError(f"{address} is there already and public: name another with --push, or add --public.")
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Export by SEAL")
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else "no status"
+        raise ValueError(
+            f"The hub refused {name} ({status}): check the name and that the token may write; {folder} is complete."
+        ) from error
+    except (HTTPError, OSError) as error:
+        raise ValueError(
+            f"{constants.ENDPOINT} does not answer ({error}): upload {folder}, which is complete, later (`hf upload`)."
+        ) from error
+    return address

@@ -1,0 +1,1 @@
+"""Stored episodes, judged again by the present checker, taxonomy and reward."""
