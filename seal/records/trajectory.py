@@ -74,8 +74,8 @@ class TrajectoryRecord:
     their own; w is 0 for a trajectory that does not count. sampled: (text,
     natural log-prob) of each sampled token, by assistant message; empty unless the
     recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
-    it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the prompts of all its requests, None if the
-    log does not say (see `prompted`).
+    it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the
+    prompts of all its requests, None if the log does not say (see `prompted`).
     """
 
     task_id: str
