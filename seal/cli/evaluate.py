@@ -12,9 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from seal import exits
-from seal.cli.evaluate_suites import app as suites
 from seal.cli.commands import ListCommand, one_sentence, option
+from seal.cli.evaluate_suites import app as suites
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
 

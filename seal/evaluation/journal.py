@@ -53,8 +53,8 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
     if differing:
         raise ValueError(
-            f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the same settings "
-            "to resume it."
+            f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the same "
+            "settings to resume it."
         )
 
 

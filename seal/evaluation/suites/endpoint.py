@@ -88,8 +88,9 @@ class Model:
 
     @contextmanager
     def served(self, log: Path) -> Iterator[Served]:
-        """The model at an endpoint, as long as the block lasts; a folder's server reads tool calls if tools are offered.
+        """The model at an endpoint, as long as the block lasts.
 
+        The server of a folder reads tool calls out of answers to requests that offer tools.
         ValueError if the folder cannot be served.
         """
         if self.base_url or self.checkpoint is None:

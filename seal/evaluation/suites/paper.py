@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from seal.evaluation.summary import AVERAGE
 from seal.evaluation.suites.bfcl_v4.categories import MEMORY, WEB_SEARCH
 from seal.evaluation.suites.summary import Row, row_of
-from seal.evaluation.tables import percent, table, with_interval
+from seal.evaluation.summary import AVERAGE
+from seal.evaluation.tables import table, with_interval
 from seal.records.source import CATEGORIES
 from seal.records.suite import ItemRecord, SuiteHead
 
@@ -33,7 +33,7 @@ GROUPS = {
 
 
 class PaperRow(NamedTuple):
-    """A figure of the paper: ours with its interval (None if it could not be measured), and the published ones in percent.
+    """A figure of the paper: ours, None if it could not be measured, and the published ones in percent.
 
     note: what differs from the paper, or why there is no figure.
     """

@@ -30,7 +30,8 @@ def finish(
 ) -> str:
     """Run a program and wait for its end; it and all that it started end with this call, Ctrl-C included.
 
-    Returns what went wrong in a few words, or an empty text. progress: called twice a second; the program stalls when the number stays the same.
+    Returns what went wrong in a few words, or an empty text. progress: called twice a second;
+    the program stalls when the number stays the same.
     """
     cwd.mkdir(parents=True, exist_ok=True)
     process = start(command, log=log, cwd=cwd, env=env)
