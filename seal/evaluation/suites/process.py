@@ -35,9 +35,9 @@ def finish(
     """
     cwd.mkdir(parents=True, exist_ok=True)
     process = start(command, log=log, cwd=cwd, env=env)
-    began = moved = time.monotonic()
-    reached = progress()
     try:
+        began = moved = time.monotonic()
+        reached = progress()
         while process.poll() is None:
             time.sleep(POLL_S)
             now = time.monotonic()
