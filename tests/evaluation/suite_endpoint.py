@@ -2,8 +2,8 @@
 
 ``python suite_endpoint.py PORT [--bfcl DATA] [--tau2 DATA] [--flaky N] [--delay S]``, with the
 data folders of the two packages. The item's number in its category chooses what happens:
-see `fault_of`. ``POST /control`` sets ``down`` (everything is answered 503) and
-``solo_plan`` (the telecom tasks whose dialogues come next: their tickets do not tell them
+see `fault_of`. ``POST /control`` sets ``down_after`` (after so many further requests
+everything is answered 503; null: nothing is) and ``solo_plan`` (the telecom tasks whose dialogues come next: their tickets do not tell them
 apart).
 """
 
@@ -198,12 +198,15 @@ def _tool_call(action: dict) -> dict[str, Any]:
 def make_app(bfcl: Bfcl | None, tau2: Tau2 | None, flaky: int, delay: float) -> FastAPI:
     """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
     app = FastAPI()
-    state = {"requests": 0, "down": False}
+    state: dict[str, Any] = {"requests": 0, "down_at": None}
     overloaded = JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "1"})
+
+    def down() -> bool:
+        return state["down_at"] is not None and state["requests"] >= state["down_at"]
 
     @app.get("/v1/models")
     def models() -> JSONResponse:
-        return overloaded if state["down"] else JSONResponse({"data": [{"id": "scripted"}]})
+        return overloaded if down() else JSONResponse({"data": [{"id": "scripted"}]})
 
     @app.get("/health")
     def health() -> dict:
@@ -212,15 +215,18 @@ def make_app(bfcl: Bfcl | None, tau2: Tau2 | None, flaky: int, delay: float) -> 
     @app.post("/control")
     async def control(request: Request) -> dict:
         values = json.loads(await request.body())
-        state["down"] = values.get("down", state["down"])
+        if "down_after" in values:
+            after = values["down_after"]
+            state["down_at"] = None if after is None else state["requests"] + after
         if tau2 and "solo_plan" in values:
             tau2.plan = values["solo_plan"]
         return state
 
     async def faulty() -> bool:
+        was_down = down()
         state["requests"] += 1
         await asyncio.sleep(delay)
-        return state["down"] or bool(flaky and state["requests"] % flaky == 0)
+        return was_down or bool(flaky and state["requests"] % flaky == 0)
 
     @app.post("/v1/completions")
     async def complete(request: Request) -> Any:

@@ -43,8 +43,13 @@ def test_an_answer_that_is_a_technical_failure_is_told_from_a_wrong_one():
 
 
 def test_what_the_model_itself_caused_stays_its_failure():
-    found = [error_of(entry) for entry in entries(OFFICIAL / "BFCL_v4_multi_turn_base_result.json").values()]
-    assert [(error.cause, error.technical) for error in found] == [("malformed_call", False), ("context", False)]
+    (malformed,) = map(error_of, entries(OFFICIAL / "BFCL_v4_multi_turn_base_result.json").values())
+    assert (malformed.cause, malformed.technical) == ("malformed_call", False)
+    said = "Error code: 400 - {'message': \"This model's maximum context length is 2048 tokens.\"}"
+    too_long = {"result": f"Error during inference: {said}", "traceback": f"openai.BadRequestError: {said}\n"}
+    assert error_of(too_long)[::2] == ("context", False)
+    refused = {"result": "Error during inference: no key", "traceback": "openai.AuthenticationError: no key\n"}
+    assert error_of(refused)[::2] == ("endpoint_authentication", True)
 
 
 def test_tokens_are_counted_over_turns():

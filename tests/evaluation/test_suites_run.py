@@ -1,4 +1,4 @@
-"""Each suite by its official tool, installed for real, against a scripted endpoint: exact figures, no loss, no false verdict.
+"""Each suite by its official tool, installed for real, against a scripted endpoint: exact figures and no loss.
 
 The environments are made once, below SEAL_ENVS or build/suites.
 """
@@ -153,14 +153,18 @@ def test_bfcl_v4_interrupted_anywhere_loses_nothing(bfcl, tmp_path):
     assert {name for name in before if "simple" in name} <= set(after)
 
 
-def test_an_endpoint_that_is_down_for_a_while_costs_no_verdict(bfcl, tmp_path):
-    arguments = ("--categories", "simple_python", "--limit", "5", "--attempts")
+def test_an_endpoint_that_goes_down_costs_no_verdict(bfcl, tmp_path, capsys):
+    arguments = ("--categories", "simple_python", "--limit", "5", "--attempts", "2")
     with endpoint("--bfcl", bfcl.packages / "bfcl_eval" / "data") as url:
-        control(url, down=True)
-        assert command(app, v4(url, tmp_path, *arguments, "1")) == 1
-        assert {each.infra for each in read_results(tmp_path).items} <= {"endpoint_internal_server", "not_generated"}
-        control(url, down=False)
-        assert command(app, v4(url, tmp_path, *arguments, "3")) == 0
+        control(url, down_after=2)
+        assert command(app, v4(url, tmp_path, *arguments)) == 1
+        verdicts = [each for each in read_results(tmp_path).items if each.infra is None]
+        assert 0 < len(verdicts) < 3
+        assert {each.infra for each in read_results(tmp_path).items} == {None, "endpoint_internal_server"}
+        assert command(app, v4(url, tmp_path, *arguments)) == 2
+        assert "must answer 200" in capsys.readouterr().err
+        control(url, down_after=None)
+        assert command(app, v4(url, tmp_path, *arguments)) == 0
     assert found(tmp_path) == scripted(tmp_path)
 
 

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+import httpx
+
 from seal.chat import OPENAI_KEY, ChatClient, EndpointRefused
 from seal.evaluation.serving import served_checkpoint
 from seal.net import is_loopback
+from seal.rollout.service_probe import get, is_healthy
 
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 10.0
@@ -37,17 +40,27 @@ class Served:
         """EndpointRefused if nothing answers, or if the endpoint lists models without ours."""
         asyncio.run(self._check())
 
+    def require_listing(self) -> None:
+        """EndpointRefused unless ``/models`` answers anyone with 200, on which the tool of bfcl-v4 waits for ever."""
+        url = f"{self.base_url.rstrip('/')}/models"
+        if not is_healthy(url):
+            raise EndpointRefused(f"{url} must answer 200, also without a key: the official tool waits for that.")
+
     def answers_within(self, wait_s: float) -> bool:
-        """Whether the endpoint serves the model, at the latest after wait_s seconds."""
+        """Whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                self.require()
-                return True
-            except EndpointRefused:
-                if time.monotonic() >= deadline:
-                    return False
+        while not self._answers():
+            if time.monotonic() >= deadline:
+                return False
             time.sleep(POLL_S)
+        return True
+
+    def _answers(self) -> bool:
+        try:
+            answer = get(f"{self.base_url.rstrip('/')}/models")
+        except httpx.HTTPError:
+            return False
+        return answer is not None and answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR
 
     async def _check(self) -> None:
         client = ChatClient(self.base_url, self.model, CHECK_TIMEOUT_S, attempts=1, key_variable=self.key_variable)

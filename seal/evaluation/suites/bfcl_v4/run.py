@@ -91,6 +91,7 @@ def evaluate(suite: BfclV4, say: Callable[[str], None], on_progress: Progress) -
     if not categories:
         raise ValueError("Nothing is left to run.")
     suite.served.require()
+    suite.served.require_listing()
     environment = suite_environment(categories, suite.envs)
     environment.install(say)
     data = environment.packages / "bfcl_eval" / "data"
