@@ -3,8 +3,8 @@
 ``python suite_endpoint.py PORT [--bfcl DATA] [--tau2 DATA] [--flaky N] [--delay S]``, with the
 data folders of the two packages. The item's number in its category chooses what happens:
 see `fault_of`. ``POST /control`` sets ``down_after`` (after so many further requests
-everything is answered 503; null: nothing is) and ``solo_plan`` (the telecom tasks whose dialogues come next: their tickets do not tell them
-apart).
+everything is answered 503; null: nothing is) and ``solo_plan`` (the telecom tasks whose
+dialogues come next: their tickets do not tell them apart). A chat without tools gets "Done.".
 """
 
 from __future__ import annotations
@@ -134,6 +134,8 @@ class Tau2:
         """The next message of whoever asks."""
         system = messages[0]["content"]
         names = {tool["function"]["name"] for tool in tools}
+        if not names and "<scenario>" not in system:
+            return {"content": "Done."}
         if "done" in names and "<ticket>" in system:
             return self._solo(messages)
         if "<scenario>" in system:
