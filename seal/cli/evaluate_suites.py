@@ -215,8 +215,8 @@ def _simulated(base_url: str | None, model: str | None, key_variable: str):
 def _tokenizer(folder: Path | None, checkpoint: Path | None) -> Path:
     if folder is None and checkpoint is None:
         raise ValueError(
-            "--base-url needs --tokenizer: a folder with the model's config.json and tokenizer, with which the tool counts "
-            "tokens (`hf download MODEL --exclude '*.safetensors' --local-dir DIR`)."
+            "--base-url needs --tokenizer: a folder with the model's config.json and tokenizer, to count tokens with "
+            "(`hf download MODEL --exclude '*.safetensors' --local-dir DIR`)."
         )
     return folder or checkpoint or Path()
 
