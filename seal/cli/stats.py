@@ -53,6 +53,8 @@ def stats(
             found = summarise_run(val_dir, load_suspected(suspected), step, expected)
         else:
             raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
+        if plot and not found.curves:
+            raise ValueError("--plot draws curves over training steps, which results of suites do not have.")
         out = console()
         out.print(*found.tables, sep="\n")
         warnings = [found.warning] if found.warning else []

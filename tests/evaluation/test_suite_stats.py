@@ -125,6 +125,8 @@ def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_pat
     (tmp_path / "run" / "validation_log").mkdir(parents=True)
     assert command(app, ["--compare", one, tmp_path / "run"]) == 2
     assert "compare one kind" in capsys.readouterr().err
+    assert command(app, ["--val-dir", one, "--plot", tmp_path / "x.png"]) == 2
+    assert "--plot draws curves over training steps" in capsys.readouterr().err
 
 
 def paper(records, **skipped):
