@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-from seal import exits
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import ListCommand, one_sentence, option
+from seal.cli.evaluate_suites import app as suites
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
 
@@ -31,10 +29,11 @@ OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
 
 app = typer.Typer(
-    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn) or on synthesised tasks.",
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn), synthesised tasks or official suites.",
     no_args_is_help=True,
     add_completion=False,
 )
+app.add_typer(suites)
 
 
 _model = partial(option, panel="The model")
@@ -136,21 +135,6 @@ def export_bfcl(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "
         f"--model {model} --test-category {categories} --partial-eval"
     )
-
-
-@contextmanager
-def one_sentence(command: str) -> Iterator[None]:
-    """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
-    from seal.chat import EndpointRefused
-    from seal.rollout.env_client import EnvironmentFault
-
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        with refusing(command, EndpointRefused, EnvironmentFault):
-            yield
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command resumes.", err=True)
-        raise typer.Exit(exits.INTERRUPTED) from None
 
 
 def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:

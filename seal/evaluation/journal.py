@@ -21,18 +21,7 @@ class Journal:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]):
         """Open or continue; ValueError if the folder holds an evaluation with other settings."""
-        folder.mkdir(parents=True, exist_ok=True)
-        known = folder / SETTINGS
-        if known.is_file():
-            recorded = json.loads(known.read_text(encoding="utf-8"))
-            differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
-            if differing:
-                raise ValueError(
-                    f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the "
-                    "same settings to resume it."
-                )
-        else:
-            write_json(dict(settings), known)
+        require_same_settings(folder, settings)
         self._path = folder / JOURNAL
         self._path.touch()
         # A half-written last line is cut off: its rollout will be played again.
@@ -51,6 +40,22 @@ class Journal:
     def finished(self) -> set[Key]:
         """The rollouts that need not be played again."""
         return {key for key, line in self.lines.items() if line.get("infra") is None}
+
+
+def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Record the settings of an evaluation in its folder; ValueError if it was begun with others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = folder / SETTINGS
+    if not known.is_file():
+        write_json(dict(settings), known)
+        return
+    recorded = json.loads(known.read_text(encoding="utf-8"))
+    differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
+    if differing:
+        raise ValueError(
+            f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the same "
+            "settings to resume it."
+        )
 
 
 def _key(line: Mapping[str, Any]) -> Key:

