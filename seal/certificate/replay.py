@@ -16,9 +16,10 @@ import orjson
 from pydantic import ValidationError
 
 from env_service.encoding import encode
-from env_service.environments.base import Guard, Result, get_environment
+from env_service.environments.base import Guard, Result
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.splits import parse_task_id
+from env_service.environments.registry import get_environment
 from seal.certificate.fields import ASPECT_OF, LOST_HASHED, TRAJECTORY_HASHED
 from seal.certificate.places import Disagreement, Place, difference, says, shown
 from seal.records.trajectory import CUTS, TrajectoryRecord

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
+from env_service.answers import turn_counts
 from env_service.environments.bfcl.splits import parse_task_id
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
@@ -119,7 +120,7 @@ class TrajectoryRecord:
         if evaluation is None:
             return cls(**known)
         names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
-        progress = evaluation["bfcl_progress_info"]
+        progress = turn_counts(evaluation)
         passed = progress["passed_turns"] + progress["passed_irrelevance_turns"]
         return cls(**known, **{name: evaluation[name] for name in names}, turns_passed=passed)
 

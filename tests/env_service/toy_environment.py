@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from env_service.environments.base import Guard, Json
+from env_service.environments.base import Guard, Json, Refusal
 
 
 class CounterEpisode:
@@ -26,7 +26,7 @@ class CounterEpisode:
 
     def step(self, content: str, truncated: bool) -> Json:
         if self._ended:
-            raise ValueError("The count has ended.")
+            raise Refusal("The count has ended.")
         error = None
         if content.startswith("grow "):
             text = self._guard.run(lambda: str(len(bytearray(int(content[5:]) * 2**20))), lambda reason: reason)
