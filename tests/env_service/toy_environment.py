@@ -14,7 +14,7 @@ class CounterEpisode:
     """`+N` adds N, `done` ends; the reward is 1 when the goal was met.
 
     `grow N` takes N megabytes and `crash` ends the process, both in a guarded call;
-    `spin` never returns and is not guarded.
+    `spin` never returns and is not guarded; `stumble` raises KeyError.
     """
 
     def __init__(self, goal: int, guard: Guard) -> None:
@@ -37,6 +37,8 @@ class CounterEpisode:
         elif content == "spin":
             while True:
                 pass
+        elif content == "stumble":
+            raise KeyError("stumble")
         elif content == "done" or truncated:
             self._ended, text = True, "ended"
         else:

@@ -29,11 +29,15 @@ class Nonconforming(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """The environment under test, the tasks that it is tested on, and where another process finds it."""
+    """The environment under test, the tasks that it is tested on, and where another process finds it.
+
+    floor: episodes per second of processor time that it must reach.
+    """
 
     environment: Environment
     location: str
     tasks: tuple[str, ...]
+    floor: float = EPISODES_PER_SECOND
 
     @property
     def mode(self) -> str:
@@ -244,7 +248,8 @@ def no_leak(subject: Subject) -> str:
         for params in (asked, {**asked, "omega": every.to_json(), "leak_guard": True}):
             wrong = tuple(environment.render(subject.mode, call) for call in scripted.wrong_calls(environment, task))
             answers = subject.played(Run("mistakes only", task, wrong, params))
-            shown = normal(" ".join([str(answers[0]), *(str(answer.get("state")) for answer in answers[1:-1])]))
+            said = [message["content"] for answer in answers[:-1] for message in answer["state"]]
+            shown = normal(" ".join([*said, str(answers[0]["info"])]))
             if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
     return f"{len(subject.tasks)} tasks, without cues and with all of them"
@@ -257,8 +262,8 @@ def throughput(subject: Subject) -> str:
         play(subject.environment, subject.references[played % len(subject.references)])
         played += 1
     rate = played / (time.process_time() - began)
-    if rate < EPISODES_PER_SECOND:
-        raise Nonconforming(f"{rate:.1f} episodes per second of processor time are fewer than {EPISODES_PER_SECOND:g}")
+    if rate < subject.floor:
+        raise Nonconforming(f"{rate:.1f} episodes per second of processor time are fewer than {subject.floor:g}")
     return f"{rate:.0f} episodes per second of processor time"
 
 
@@ -323,3 +328,5 @@ CHECKS: Mapping[str, Callable[[Subject], str]] = {
     "no leak": no_leak,
     "throughput": throughput,
 }
+NEED_DETERMINISM = frozenset({"replay", "isolation", "idempotence"})
+"""Checks that compare with answers given before: without determinism they say nothing."""

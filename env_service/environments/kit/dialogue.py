@@ -217,13 +217,15 @@ class ToolEpisode:
         if document is None:
             outcome = Outcome(f"Error: there is no tool {name[:64]!r}.", "unavailable")
             return CallEvidence(name, arguments, False, (), outcome.error, outcome.text, writes=False)
+        broken = violations(arguments, document)
+        writes = name in self._environment.writes
+        if broken and self._environment.strict:
+            text = f"Error: {broken[0].message}."
+            return CallEvidence(name, arguments, True, broken, "signature", text, writes)
         outcome = self._guard.run(
             lambda: self._world.call(name, arguments), lambda reason: Outcome(f"Error: {reason}", "deadline")
         )
-        broken = violations(arguments, document)
-        return CallEvidence(
-            name, arguments, True, broken, outcome.error, outcome.text, name in self._environment.writes
-        )
+        return CallEvidence(name, arguments, True, broken, outcome.error, outcome.text, writes)
 
     # --- turns and the end --------------------------------------------------------
 

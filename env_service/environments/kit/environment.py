@@ -18,7 +18,8 @@ from seal.interface.secrets import Secrets, reference_secrets
 class ToolEnvironment(ABC):
     """Tasks with tools. A subclass sets `name`, `writes` and `rule`, and implements the abstract methods.
 
-    rule: one sentence that says what never is on both sides of the default split. max_steps:
+    rule: one sentence that says what never is on both sides of the default split. strict: calls
+    whose arguments break the tool's document are answered with an error and not run. max_steps:
     messages with calls per user turn. error_limit: failed calls after which an episode ends;
     None for no limit. stop_tool: a tool that ends the user turn; a message without a call then
     ends it too, but the turn fails. Its call runs nothing, and nothing else of its message does.
@@ -29,6 +30,7 @@ class ToolEnvironment(ABC):
     rule: ClassVar[str]
     formats: ClassVar[tuple[str, ...]] = tuple(FORMATS)
     ungrounded: ClassVar[Mapping[str, str]] = {}
+    strict: ClassVar[bool] = True
     max_steps: ClassVar[int] = 20
     error_limit: ClassVar[int | None] = None
     stop_tool: ClassVar[str | None] = None
