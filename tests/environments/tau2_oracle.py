@@ -40,7 +40,9 @@ class Unvalidated(TelecomEnvironment):
 def fresh(solo_mode: bool = False) -> TelecomEnvironment:
     """The package's environment over databases that are parsed once."""
     database, phone = pickle.loads(_PARSED)
-    return Unvalidated("telecom", "", TelecomTools(database), TelecomUserTools(phone), solo_mode)
+    environment = Unvalidated("telecom", "", TelecomTools(database), TelecomUserTools(phone))
+    environment.set_solo_mode(solo_mode)
+    return environment
 
 
 def package_verdict(task_id: str, calls: Calls) -> bool:

@@ -47,9 +47,11 @@ def sample(environment: Environment, count: int) -> tuple[str, ...]:
     by_category: dict[str, list[str]] = {}
     for task_id in ids:
         by_category.setdefault(environment.task(task_id).category, []).append(task_id)
-    share = max(1, count // len(by_category))
-    found = [group[i * len(group) // share] for group in by_category.values() for i in range(min(share, len(group)))]
-    return tuple(dict.fromkeys(found))
+    found = []
+    for group in by_category.values():
+        share = min(max(1, count // len(by_category)), len(group))
+        found += [group[place * len(group) // share] for place in range(share)]
+    return tuple(found)
 
 
 def reference_run(environment: Environment, task_id: str, mode: str, without: tuple[int, int] | None = None) -> Run:
