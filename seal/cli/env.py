@@ -62,10 +62,11 @@ def check(
 ) -> None:
     """Check that an environment keeps the contract: determinism, replay, isolation, deadlines, verdicts, leaks, speed.
 
-    Exit code 1: a check does not pass; its line shows the first example.
+    Also prints the labels whose rules are off in the environment. Exit code 1: a check does not pass; its line
+    shows the first example.
     """
     from env_service.environments.kit.conformance import conformance
-    from env_service.environments.registry import register
+    from env_service.environments.registry import get_environment, register
 
     console, failed = Console(soft_wrap=True), 0
     with refusing("env check"):
@@ -76,6 +77,8 @@ def check(
             console.print(f"{_MARKS[finding.outcome]}  {finding.check:<18}", end="")
             console.print(finding.detail, markup=False, highlight=False)
             failed += not finding.passed
+    for label, reason in get_environment(name).ungrounded.items():
+        console.print(f"off   {label}: {reason}", markup=False, highlight=False)
     if failed:
         console.print(f"{name} does not conform: {failed} checks do not pass.", highlight=False)
         raise typer.Exit(_NONCONFORMING)

@@ -78,11 +78,15 @@ def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:
         selected_rows(Selection.read(selection))
 
 
+UNFILTERED = "seal.data.train={categories: [], prefix_turns: [], task_file: null}"
+"""The quickstart's filters are for the benchmark's tasks."""
+
+
 # --- preflight -------------------------------------------------------------------------
 
 
 def prepared(*overrides: str):
-    return composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", "seal.data.train={}", *overrides)
+    return composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", UNFILTERED, *overrides)
 
 
 def test_a_recipe_may_train_on_another_environment(tmp_path: Path) -> None:
