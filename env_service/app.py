@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import orjson
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from env_service import protocol
-from env_service.environments import base
+from env_service.environments.registry import DEFAULT, locations
 from env_service.episodes import VERBS, Episodes
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
@@ -48,10 +48,18 @@ def create_app(settings: ServerSettings) -> FastAPI:
         return "OK"
 
     @app.get("/version")
-    async def version() -> protocol.VersionAnswer:
-        """Name the versions that results depend on."""
-        answer = await pool.query("version", {"env_type": base.DEFAULT})
+    async def version(env_type: str = DEFAULT) -> protocol.VersionAnswer:
+        """Name the versions that results of an environment depend on."""
+        try:
+            answer = await pool.query("version", {"env_type": env_type})
+        except protocol.RequestRefused as error:
+            raise HTTPException(error.status, str(error)) from None
         return protocol.VersionAnswer(service=SERVICE, protocol=protocol.PROTOCOL, **orjson.loads(answer.body))
+
+    @app.get("/environments")
+    async def environments() -> protocol.EnvironmentsAnswer:
+        """Name the environments that requests can ask for."""
+        return protocol.EnvironmentsAnswer(data=sorted({*locations(), *settings.added_environments()}))
 
     @app.get("/metrics", name="metrics", response_class=PlainTextResponse)
     async def metrics_text() -> Response:

@@ -4,14 +4,28 @@ A request is [op, episode, arguments]. The answer is a header and a body that is
 already JSON, so that the HTTP process passes the body on without reading it.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from env_service.answers import Opening, Step
 from env_service.channel import ActivityPage, Position
 from env_service.encoding import encode
 from env_service.environments import base
+from env_service.environments.registry import DEFAULT, get_environment
+from env_service.protocol import ENVIRONMENT_FAILED
 
+_LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
+_OPENING, _STEP = TypeAdapter(Opening), TypeAdapter(Step)
+_PLAYING = frozenset({"rebuild", "step", "start", "evaluate", "describe"})
+"""Requests of which the environment may refuse nothing but by a Refusal."""
+
+
+class EnvironmentFailed(Exception):
+    """The environment raised an exception, or gave an answer of another shape; the message names it."""
 
 
 class EpisodeGuard(base.Guard):
@@ -56,17 +70,34 @@ class Host:
         """activity records every guarded call."""
         self._activity = activity
         self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard]] = {}
+        self._names: dict[str, str] = {}  # the environment of each episode
 
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False}, the reason as text)."""
+        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False, "code"?}, the reason as text)."""
         try:
-            data = self._answer(op, episode, arguments)
+            data = self._attributed(op, episode, arguments)
+        except EnvironmentFailed as error:
+            return {"ok": False, "code": ENVIRONMENT_FAILED}, str(error).encode("utf-8", "replace")
         except ValueError as error:
             return {"ok": False}, str(error).encode("utf-8", "replace")
         header = {"ok": True}
         if op == "step":
             header |= {"done": data["is_terminated"], "error": data["info"].get("error_class")}
         return header, encode(data)
+
+    def _attributed(self, op: str, episode: str, arguments: Mapping[str, Any]) -> Any:
+        """The answer; EnvironmentFailed for whatever an environment raises that is not a refusal."""
+        try:
+            return self._answer(op, episode, arguments)
+        except (MemoryError, base.Refusal):
+            raise  # a limit of the service's, and the caller's own mistake
+        except Exception as error:  # an environment may be anybody's code
+            if isinstance(error, ValueError) and op not in _PLAYING:
+                raise
+            env_type = self._names.get(episode) or arguments.get("env_type", DEFAULT)
+            _LOG.exception("the environment %s failed in %s", env_type, op)
+            reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
+            raise EnvironmentFailed(reason) from error
 
     def _answer(self, op: str, name: str, arguments: Mapping[str, Any]) -> Any:
         match op:
@@ -87,31 +118,43 @@ class Host:
                 return self._episodes[name][0].describe()
             case "release":
                 self._episodes.pop(name, None)
+                self._names.pop(name, None)
                 return None
             case "profile":
-                return list(base.get_environment(arguments["env_type"]).task_ids(arguments["split"]))
+                return list(get_environment(arguments["env_type"]).task_ids(arguments["split"]))
             case "version":
-                return base.get_environment(arguments["env_type"]).version()
+                return get_environment(arguments["env_type"]).version()
             case "load_task_file":
-                return base.get_environment(base.DEFAULT).load_task_file(arguments["path"])
+                return get_environment(DEFAULT).load_task_file(arguments["path"])
         raise KeyError(op)
 
-    def _create(self, name: str, arguments: Mapping[str, Any]) -> base.Json:
+    def _create(self, name: str, arguments: Mapping[str, Any]) -> Opening:
         guard = EpisodeGuard(self._activity, {(step, call): why for step, call, why in arguments.get("broken", ())})
-        environment = base.get_environment(arguments["env_type"])
+        environment = get_environment(arguments["env_type"])
         episode = environment.open(arguments["task_id"], arguments["params"], guard)
         data = _opening(episode, name)
         self._episodes[name] = (episode, guard)
+        self._names[name] = arguments["env_type"]
         return data
 
-    def _step(self, name: str, content: str, truncated: bool) -> base.Json:
+    def _step(self, name: str, content: str, truncated: bool) -> Step:
         episode, guard = self._episodes[name]
-        data = episode.step(content, truncated)
+        data = _shaped(_STEP, episode.step(content, truncated))
         guard.next_step()
         return data
 
 
-def _opening(episode: base.EnvironmentEpisode, name: str) -> base.Json:
-    data = episode.start()
+def _opening(episode: base.EnvironmentEpisode, name: str) -> Opening:
+    data = _shaped(_OPENING, episode.start())
     data["info"]["instance_id"] = name
+    return data
+
+
+def _shaped(shape: TypeAdapter[Any], data: Any) -> Any:
+    """The answer of an environment as it is; TypeError if it has another shape than the protocol's."""
+    try:
+        shape.validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise TypeError(f"the answer's {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     return data

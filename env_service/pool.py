@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from env_service.connection import WorkerGone
-from env_service.environments import base
-from env_service.protocol import EPISODE_BROKEN, RequestRefused
+from env_service.environments.registry import DEFAULT
+from env_service.protocol import ENVIRONMENT_FAILED, EPISODE_BROKEN, RequestRefused
 from env_service.settings import ServerSettings
 from env_service.worker import Answer, EpisodeHistory, Worker
 
@@ -40,7 +40,7 @@ class WorkerPool:
         """Start every worker and the watch over deadlines; return once each worker has answered."""
         async with asyncio.timeout(_START_SECONDS):
             await asyncio.gather(*(worker.start() for worker in self._workers))
-            first = (worker.request("version", None, {"env_type": base.DEFAULT}) for worker in self._workers)
+            first = (worker.request("version", None, {"env_type": DEFAULT}) for worker in self._workers)
             try:
                 await asyncio.gather(*first)
             except WorkerGone:
@@ -122,6 +122,10 @@ class WorkerPool:
                 answer = await worker.request(op, history, arguments)
                 history.generation = generation
                 return answer
+            except RequestRefused as refused:
+                if refused.code == ENVIRONMENT_FAILED and op != "create":
+                    history.lost = str(refused)  # its state is unknown now
+                raise
             except WorkerGone:
                 await worker.replace(generation)
         history.lost = "The episode was closed: its worker ended again and again."

@@ -10,21 +10,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from env_service.environments import base
+from env_service import answers
 
 PROTOCOL = 1
 """The version of the protocol, as /version gives it."""
+DEFAULT_ENVIRONMENT = "bfcl"
+"""The environment of a request that names none."""
 NO_EPISODE = "no_episode"
 """Code of a refusal: no such episode is open; open it again."""
 EPISODE_BROKEN = "episode_broken"
 """Code of a refusal: the episode exceeded the service's limits and would do so again."""
+ENVIRONMENT_FAILED = "environment_failed"
+"""Code of a refusal: the environment raised an exception, which is nobody's reward."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class ProfileRequest(BaseModel):
     """/get_env_profile: params.split names a split."""
 
-    env_type: str = base.DEFAULT
+    env_type: str = DEFAULT_ENVIRONMENT
     params: dict[str, Any] = {}
 
 
@@ -35,7 +39,7 @@ class CreateRequest(BaseModel):
     gets the same answer.
     """
 
-    env_type: str = base.DEFAULT
+    env_type: str = DEFAULT_ENVIRONMENT
     task_id: Identifier | None = None
     instance_id: Identifier | None = None
     create_id: Identifier | None = None
@@ -81,35 +85,6 @@ class TasksRequest(BaseModel):
     tasks: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
 
-class OpeningMessage(BaseModel):
-    """One of the messages that an episode starts with."""
-
-    role: str
-    content: str
-
-
-class EnvironmentMessage(OpeningMessage):
-    """One message of the environment; tool_calls is always empty, for the public client."""
-
-    tool_calls: list[Any] = []
-
-
-class CreateData(BaseModel):
-    """What an episode starts with."""
-
-    state: list[OpeningMessage]
-    info: dict[str, Any]
-
-
-class StepData(BaseModel):
-    """What followed an assistant message."""
-
-    state: list[EnvironmentMessage]
-    reward: float
-    is_terminated: bool
-    info: dict[str, Any]
-
-
 class ProfileAnswer(BaseModel):
     """Answer to /get_env_profile: the task ids of the split."""
 
@@ -121,14 +96,14 @@ class CreateAnswer(BaseModel):
     """Answer to /create."""
 
     success: bool = True
-    data: CreateData
+    data: answers.Opening
 
 
 class StepAnswer(BaseModel):
     """Answer to /step."""
 
     success: bool = True
-    data: StepData
+    data: answers.Step
 
 
 class EvaluateAnswer(BaseModel):
@@ -159,12 +134,19 @@ class TasksAnswer(BaseModel):
     data: int
 
 
+class EnvironmentsAnswer(BaseModel):
+    """Answer to /environments: names for `env_type`; the package of one may still be missing."""
+
+    success: bool = True
+    data: list[str]
+
+
 class Problem(BaseModel):
     """What is wrong with a request, and how to fix it.
 
     code is present if a program can act on it: no_episode (unknown, released, expired,
     or lost when the service restarted: open it again), episode_broken (it exceeded the
-    service's limits and would do so again).
+    service's limits and would do so again), environment_failed (the environment raised).
     """
 
     detail: str

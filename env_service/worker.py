@@ -24,7 +24,7 @@ import psutil
 from env_service.channel import Activity, ActivityPage
 from env_service.connection import Connection
 from env_service.encoding import encode
-from env_service.environments import base
+from env_service.environments import registry
 from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings
 from env_service.worker_main import OUT_OF_MEMORY
@@ -76,7 +76,7 @@ class Worker:
     def __init__(self, settings: ServerSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
-        self._environments = {**base.locations(), **settings.added_environments()}
+        self._environments = {**registry.added(), **settings.added_environments()}
         self.task_files = list(settings.task_file_paths())
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
@@ -117,7 +117,7 @@ class Worker:
         header, _, body = (await self._connection.send(payload, history)).partition(b"\n")
         answer = Answer(orjson.loads(header), body)
         if not answer.header["ok"]:
-            raise RequestRefused(body.decode("utf-8", "replace"))
+            raise RequestRefused(body.decode("utf-8", "replace"), code=answer.header.get("code"))
         return answer
 
     @property

@@ -19,7 +19,7 @@ import orjson
 import psutil
 
 from env_service.channel import ActivityPage, FrameBuffer, frame
-from env_service.environments import base
+from env_service.environments import registry
 from env_service.host import Host
 from seal.processes import end_with_parent
 
@@ -74,13 +74,15 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
     locations = json.loads(environments)
     for name, location in locations.items():
-        base.register(name, location)
+        registry.register(name, location)
     try:
         for path in task_files:
-            base.get_environment(base.DEFAULT).load_task_file(path)
+            registry.get_environment(registry.DEFAULT).load_task_file(path)
     except ValueError as error:
         sys.exit(str(error))
-    preparation = itertools.chain(*[base.get_environment(name).prepare() for name in locations])
+    # Those of installed packages are imported on first use: they may be many.
+    prepared = (registry.DEFAULT, *locations)
+    preparation = itertools.chain(*[registry.get_environment(name).prepare() for name in prepared])
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
         try:

@@ -14,12 +14,13 @@ import httpx
 from omegaconf import DictConfig
 
 from env_service.environments.bfcl.task_file import read_task_file
+from env_service.environments.registry import DEFAULT, get_environment
 from env_service.protocol import PROTOCOL
 from seal.errors import LaunchError
 from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
 from seal.processes import start, stop_tree
-from seal.rollout.service_probe import served_tasks
+from seal.rollout.service_probe import environment_version, served_tasks
 from seal.rollout.service_probe import service_version as probe
 from seal.rollout.services import addresses
 from seal.text import last_line
@@ -99,6 +100,28 @@ def require_agreement(url: str, version: Mapping[str, Any]) -> None:
             f"{version['data_hash'][:12]}, and data/manifest.json records {package['version']} with "
             f"{package['data_hash'][:12]}: {FIX} that has the recorded data."
         )
+
+
+def require_environments(urls: Sequence[str], names: Sequence[str]) -> None:
+    """LaunchError if a running service plays one of these environments with other data than this checkout's.
+
+    The benchmark is left to :func:`require_agreement`.
+    """
+    for name in names:
+        if name == DEFAULT:
+            continue
+        own = get_environment(name).version()
+        for url in urls:
+            try:
+                found = environment_version(url, name)
+            except httpx.HTTPError as error:
+                raise LaunchError(f"The environment service at {url} cannot play {name} ({error}): {FIX}.") from error
+            for key, value in own.items():
+                if found.get(key) != value:
+                    raise LaunchError(
+                        f"The environment service at {url} plays {name} with {key} {str(found.get(key))[:12]}, and "
+                        f"here it is {str(value)[:12]}: {FIX} with the same package."
+                    )
 
 
 def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:

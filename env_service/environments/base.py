@@ -1,28 +1,44 @@
-"""What an environment is.
+"""The contract of an environment: what it gives to training, evaluation and diagnosis.
 
-An environment is a set of tasks that can be opened as episodes. An episode
-takes assistant messages and returns messages; it can be evaluated at any moment
-without being changed. The service needs nothing else: it provides lifecycles,
-processes, deadlines and HTTP (`episodes.py`, `pool.py`, `worker.py`, `app.py`).
-
-Adding an environment takes a module with an :class:`Environment` and one entry in
-`_LOCATIONS` (or in the setting `environments`); no other file changes. Four rules
-make the rest work:
+An environment is a set of tasks that can be opened as episodes. An episode takes
+assistant messages and returns messages; it can be evaluated at any moment without being
+changed. The service needs nothing else: it provides lifecycles, processes, deadlines and
+HTTP. Five rules make the rest work; `seal env check` tests each of them:
 
 - an episode is deterministic: the same task, parameters and messages give the
   same answers, so that it can be rebuilt elsewhere by replaying its messages;
 - an episode owns its state: no other episode can see what it does;
 - whatever a policy could make slow goes through `guard.run`;
-- bad input raises ValueError with one sentence that says how to fix it.
+- bad input raises ValueError with one sentence that says how to fix it, in a step `Refusal`;
+- whatever a policy says is answered: any other exception of a step is a failure of the environment.
+
+`kit` implements most of this contract for environments whose actions are tool calls;
+`registry.py` finds environments by name.
 """
 
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from env_service.answers import Evaluation, Opening, Step
+from seal.interface.secrets import Secrets
 
 Result = TypeVar("Result")
 Json = dict[str, Any]
 """Keys to JSON values; dataclasses among the values become objects."""
+
+Side = Literal["train", "eval"]
+"""A side of a split; a task may be on neither."""
+
+Document = Mapping[str, Any]
+"""A tool's public document: {"name", "description", "parameters": a JSON schema of an object}."""
+
+Call = tuple[str, dict[str, Any]]
+"""A tool's name and arguments."""
+
+
+class Refusal(ValueError):
+    """A request that a caller got wrong: the message says in one sentence what, and how to fix it."""
 
 
 class Guard:
@@ -33,67 +49,89 @@ class Guard:
         return call()
 
 
+@dataclass(frozen=True)
+class TaskFacts:
+    """What is known of a task without opening it.
+
+    category: the name under which it is counted, without the environment's. side: of the
+    default split. group: tasks of one group share what must not be seen in training and
+    evaluation. turns: user turns.
+    """
+
+    id: str
+    category: str
+    side: Side | None
+    group: str
+    turns: int = 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """A way to divide the tasks; rule says how in one sentence, held_out whether no group is on both sides."""
+
+    rule: str
+    held_out: bool
+
+
 class EnvironmentEpisode(Protocol):
     """One running dialogue with a policy."""
 
-    def start(self) -> Json:
-        """The answer to /create: {"state": [message, ...], "info": {...}}. Changes nothing."""
+    def start(self) -> Opening:
+        """The answer to /create. Changes nothing."""
 
-    def step(self, content: str, truncated: bool) -> Json:
-        """The answer to /step: {"state", "reward", "is_terminated", "info"}; ValueError once terminated."""
+    def step(self, content: str, truncated: bool) -> Step:
+        """The answer to /step; Refusal once the episode has ended. truncated: a length limit cut the message."""
 
-    def evaluate(self, params: Mapping[str, Any]) -> Json | float:
-        """The answer to /evaluate; a float if params["sparse"] is true. Changes nothing."""
+    def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
+        """The answer to /evaluate; the reward alone if params["sparse"] is true. Changes nothing."""
 
     def describe(self) -> str:
         """The answer to /get_info: the tools available now, as text."""
 
 
 class Environment(Protocol):
-    """A set of tasks."""
+    """A set of tasks, and what training must know of them.
+
+    name: as recipes and requests write it. formats: the prompt and parser formats
+    (`tool_prompt_mode`), the default first. writes: the tools that may change the state that
+    the verifier compares. ungrounded: labels that no evidence of this environment can
+    ground, each with the reason; their rules are off here.
+    """
 
     name: str
+    formats: tuple[str, ...]
+    writes: frozenset[str]
+    ungrounded: Mapping[str, str]
+
+    def splits(self) -> Mapping[str, Split]:
+        """The ways to divide the tasks, the default first. Sides are named train and eval, others NAME_train, ..."""
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """The ids of a split's tasks."""
+        """The ids of a category or of one side of a split, all for ""; ValueError for an unknown one."""
+
+    def task(self, task_id: str) -> TaskFacts:
+        """What is known of a task; ValueError for an unknown one."""
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
+    def documents(self, task_id: str) -> Sequence[Document]:
+        """The tools that a task shows at its start: what schema cues may tell."""
+
+    def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
+        """The reference's calls by user turn. Never shown to a policy."""
+
+    def secrets(self, task_id: str) -> Secrets:
+        """What only the task's reference knows, for the leak guard."""
+
+    def render(self, name: str, call: Call) -> str:
+        """The assistant text of one call in a format; ValueError for an unknown format."""
+
+    def closing(self, name: str) -> str:
+        """The assistant text that ends a user turn after its calls, in a format."""
+
     def prepare(self) -> Iterator[None]:
         """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
 
-    def load_task_file(self, path: str) -> int:
-        """Serve the tasks of a file too and return their number; ValueError for a bad file.
-
-        Only the default environment is asked to: others need not have this method.
-        """
-
     def version(self) -> Json:
-        """What results depend on: data hash, package versions."""
-
-
-_LOCATIONS: dict[str, str] = {"bfcl": "env_service.environments.bfcl.environment:BfclEnvironment"}
-DEFAULT = next(iter(_LOCATIONS))
-"""The environment of a request that names none: the first of those above."""
-_LOADED: dict[str, Environment] = {}
-
-
-def register(name: str, location: str) -> None:
-    """Add an environment; location is "package.module:Class", imported on first use."""
-    _LOCATIONS[name] = location
-    _LOADED.pop(name, None)
-
-
-def locations() -> Mapping[str, str]:
-    """Registered environments, name to location."""
-    return dict(_LOCATIONS)
-
-
-def get_environment(name: str) -> Environment:
-    """The environment of that name; ValueError lists the known ones."""
-    if name not in _LOADED:
-        if name not in _LOCATIONS:
-            raise ValueError(f"env_type {name!r} is unknown; choose one of {', '.join(sorted(_LOCATIONS))}.")
-        _LOADED[name] = pkgutil.resolve_name(_LOCATIONS[name])()
-    return _LOADED[name]
+        """What results depend on: data_hash, and the versions of packages."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from env_service.environments.bfcl.task_file import read_task_file
 from seal import __version__
+from seal.categories import BENCHMARK, environment_of
 from seal.certificate.figures import figures
 from seal.certificate.file import VERSION
 from seal.certificate.launches import Launch, launch_of_step
@@ -30,6 +31,7 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
     validated = dict(step_files(folder.validations))
     if not trained and not validated:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
+    _require_the_benchmark(launches)
     yield (
         "head",
         {
@@ -60,6 +62,14 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
             launch = _validating(folder, facts, launches, step)
             yield "figures", {"step": step, "launch": launch, "summaries": summaries}
     yield "end", {"trajectories": number}
+
+
+def _require_the_benchmark(launches: Sequence[Launch]) -> None:
+    """ValueError for a run with tasks of other environments, which a verifier of this version does not play."""
+    for launch in launches:
+        for source, _task, _side in (*launch.rows("training"), *launch.rows("validation")):
+            if environment_of(source) != BENCHMARK:
+                raise ValueError(f"{source} is of another environment than bfcl: only runs on bfcl can be certified.")
 
 
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:

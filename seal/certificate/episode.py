@@ -6,7 +6,8 @@ from typing import Any, Self
 import orjson
 
 from env_service.encoding import encode
-from env_service.environments.base import Guard, Result, get_environment
+from env_service.environments.base import Guard, Result
+from env_service.environments.registry import get_environment
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.env_client import ROLES
 

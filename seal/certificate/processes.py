@@ -9,7 +9,7 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from env_service.environments.base import DEFAULT, get_environment
+from env_service.environments.registry import DEFAULT, get_environment
 from env_service.worker_main import limit_memory
 
 MEMORY_MB = 2048

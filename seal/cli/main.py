@@ -45,6 +45,7 @@ COMMANDS = {
     "trace": Entry(RESULTS, "Export a run's trajectories as OpenTelemetry traces."),
     "diagnose": Entry(RESULTS, "Label the turns of logged trajectories."),
     "serve": Entry(PARTS, "Start the environment service.", extra="service"),
+    "env": Entry(PARTS, "List environments, write a new one, and check that one keeps the contract."),
     "data": Entry(PARTS, "Prepare, check and select the tasks."),
     "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own."),
     "policy": Entry(PARTS, "Make and measure the small policy of the quickstart."),

@@ -7,8 +7,11 @@ so the row's own prompt holds only the id.
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+from zlib import crc32
 
 from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
+from env_service.environments.registry import get_environment
+from seal.categories import environment_of, qualified
 from seal.records.source import WHOLE, data_source
 
 AGENT_NAME = "seal_agent"
@@ -19,7 +22,11 @@ WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One task of one side; turns is the number of user turns kept, WHOLE for all of them."""
+    """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
+
+    category: qualified by the environment (`seal.categories`). scenario: shared by tasks of which
+    none may be on the other side.
+    """
 
     task_id: str
     category: str
@@ -27,6 +34,11 @@ class TaskRow:
     split: Side
     turns: int = WHOLE
     agent: str = AGENT_NAME
+
+    @property
+    def environment(self) -> str:
+        """The environment that plays the task."""
+        return environment_of(self.category)
 
     @property
     def data_source(self) -> str:
@@ -54,6 +66,16 @@ def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:
 def withdrawal_rows(rows: Iterable[TaskRow]) -> tuple[TaskRow, ...]:
     """Each row once for every agent loop of a withdrawal."""
     return tuple(replace(row, agent=agent) for row in rows for agent in WITHDRAWAL_AGENTS)
+
+
+def environment_rows(name: str, split: Side, subset: str | None = None) -> tuple[TaskRow, ...]:
+    """One row per task of an environment's side, or of one of its splits or categories.
+
+    ValueError for an unknown environment or subset.
+    """
+    environment = get_environment(name)
+    facts = map(environment.task, environment.task_ids(subset or split))
+    return tuple(TaskRow(task.id, qualified(name, task.category), crc32(task.group.encode()), split) for task in facts)
 
 
 def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:

@@ -5,7 +5,7 @@ into tasks of its first user turns. Every filter that leaves nothing says so.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from env_service.environments.bfcl.catalog import CLASSES, Task, load_tasks
 from env_service.environments.bfcl.splits import parse_task_id, side_of, task_ids, variant
 from env_service.environments.bfcl.task_file import MadeTask
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
+from env_service.environments.registry import get_environment
 from seal.data.mixture import mix
-from seal.data.rows import TaskRow, whole_rows
+from seal.data.rows import TaskRow, environment_rows, whole_rows
 from seal.jsonl import step_files
 from seal.labels import PASS
 from seal.records.folder import RunFolder
@@ -24,12 +25,17 @@ from seal.records.validation import read_log
 from seal.settings.data import BENCHMARK, Selection, Source
 
 
-def selected_rows(selection: Selection) -> tuple[TaskRow, ...]:
+def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:
     """The selected rows of the side, in file order or mixed; ValueError when nothing is left.
 
-    The filters apply to every source of a mixture.
+    The filters apply to every source of a mixture. environment: of a selection that names none.
     """
+    environment = selection.environment or environment
+    if not selection.mixture and environment != BENCHMARK:
+        return _selected_elsewhere(environment, selection)
     if not selection.mixture:
+        if selection.subset is not None:
+            raise ValueError(f"subset={selection.subset} is for other environments: bfcl has split and categories.")
         return select(whole_rows(task_ids(selection.scheme)[selection.split], selection.split), selection)
     return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
 
@@ -39,11 +45,33 @@ def made_rows(file: Path | str, selection: Selection) -> tuple[TaskRow, ...]:
     return _filtered(file, read_made_tasks(file), selection)
 
 
+_BENCHMARK_FILTERS = ("categories", "classes", "scenarios")
+
+
+def _selected_elsewhere(name: str, selection: Selection) -> tuple[TaskRow, ...]:
+    """The rows of another environment, with the filters that any environment has."""
+    given = [key for key in _BENCHMARK_FILTERS if getattr(selection, key)]
+    given += ["scheme"] if selection.scheme != Selection().scheme else []
+    if given:
+        raise ValueError(f"{given[0]} filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
+    rows = environment_rows(name, selection.split, selection.subset)
+    known = get_environment(name).task
+    return _filtered_further(list(rows), selection, {row.task_id: known(row.task_id).turns for row in rows}, known)
+
+
 def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
     if source.prefix_turns is not None:
         selection = selection.model_copy(update={"prefix_turns": source.prefix_turns})
-    if source.tasks == BENCHMARK:
-        return selected_rows(selection.model_copy(update={"mixture": ()}))
+    if source.environment is not None:
+        own = {"mixture": (), "environment": source.environment, "subset": source.subset}
+        if source.environment != BENCHMARK:
+            # The benchmark's filters, prefixes and lists of tasks are not meant for others.
+            own |= dict.fromkeys((*_BENCHMARK_FILTERS, "labels_from"), ())
+            own |= {"prefix_turns": source.prefix_turns or (), "task_file": None, "scheme": Selection().scheme}
+        try:
+            return selected_rows(selection.model_copy(update=own))
+        except ValueError as error:
+            raise ValueError(f"mixture: {source.tasks}: {error}") from error
     made = read_made_tasks(source.tasks)
     if wrong := [task.id for task in made if side_of(task.id) != selection.split]:
         raise ValueError(
@@ -84,24 +112,25 @@ def select(
     if selection.classes:
         classes = set(selection.classes)
         kept = _narrow("classes", (row for row in kept if classes & set(tasks[row.task_id].involved_classes)))
+    users = {row.task_id: len(tasks[row.task_id].users) for row in kept}
+    return _filtered_further(kept, selection, users, parse_task_id)
+
+
+def _filtered_further(
+    kept: list[TaskRow], selection: Selection, users: Mapping[str, int], known: Callable[[str], object]
+) -> tuple[TaskRow, ...]:
+    """Apply the filters of every environment. users: user turns by task. known: ValueError for an unknown task."""
     if selection.min_turns or selection.max_turns:
         low, high = selection.min_turns or 0, selection.max_turns or float("inf")
-        kept = _narrow("min_turns/max_turns", (row for row in kept if low <= len(tasks[row.task_id].users) <= high))
+        kept = _narrow("min_turns/max_turns", (row for row in kept if low <= users[row.task_id] <= high))
     if selection.labels_from:
         wanted_tasks = set().union(*(tasks_with_last_label(each.run, each.label) for each in selection.labels_from))
         kept = _narrow("labels_from", (row for row in kept if row.task_id in wanted_tasks))
     if selection.prefix_turns:
-        kept = _narrow(
-            "prefix_turns",
-            (
-                replace(row, turns=turns)
-                for turns in selection.prefix_turns
-                for row in kept
-                if turns <= len(tasks[row.task_id].users)
-            ),
-        )
+        prefixes = (replace(row, turns=turns) for turns in selection.prefix_turns for row in kept)
+        kept = _narrow("prefix_turns", (row for row in prefixes if row.turns <= users[row.task_id]))
     if selection.task_file:
-        kept = _narrow_to_file(kept, Path(selection.task_file))
+        kept = _narrow_to_file(kept, Path(selection.task_file), known)
     return tuple(_spread(kept, selection.limit) if selection.limit else kept)
 
 
@@ -112,12 +141,15 @@ def write_parquet(selection: Selection, path: Path | str) -> int:
     return write_rows(selected_rows(selection), path)
 
 
-def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
+def read_task_file(
+    path: Path | str, known: Callable[[str], object] = parse_task_id
+) -> tuple[tuple[str, int | None], ...]:
     """Task ids with their number of turns (None if the file does not say) from a task list.
 
     The file is text with one id per line (# starts a comment), a JSON list of ids,
-    or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. ValueError
-    that names the file for anything else.
+    or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. known: raises
+    ValueError for an id that the environment does not have. ValueError that names the
+    file for anything else.
     """
     path = Path(path)
     if not path.is_file():
@@ -138,7 +170,7 @@ def read_task_file(path: Path | str) -> tuple[tuple[str, int | None], ...]:
     for entry in entries:
         task, turns = (entry.get("task_id"), entry.get("turns")) if isinstance(entry, dict) else (entry, None)
         try:
-            parse_task_id(str(task))
+            known(str(task))
         except ValueError as error:
             raise ValueError(f"The task file {path} is wrong: {error}") from error
         listed.append((str(task), turns))
@@ -183,8 +215,8 @@ def _narrow(name: str, rows: Iterable[TaskRow]) -> list[TaskRow]:
     return kept
 
 
-def _narrow_to_file(rows: Sequence[TaskRow], path: Path) -> list[TaskRow]:
-    listed = read_task_file(path)
+def _narrow_to_file(rows: Sequence[TaskRow], path: Path, known: Callable[[str], object]) -> list[TaskRow]:
+    listed = read_task_file(path, known)
     wanted = set(listed)
     kept = [row for row in rows if (row.task_id, row.turns) in wanted or (row.task_id, None) in wanted]
     if not kept:

@@ -9,7 +9,7 @@ for cases that the paper leaves open, ``docs/extending.md`` adds a rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -280,14 +280,17 @@ def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:
     return Diagnosis(turn.turn, rule.label, signals, rule.name, reason, turn.blame)
 
 
-def diagnose(turns: Sequence[TurnEvidence], taxonomy: str = "paper") -> tuple[Diagnosis, ...]:
+def diagnose(
+    turns: Sequence[TurnEvidence], taxonomy: str = "paper", off: Collection[str] = ()
+) -> tuple[Diagnosis, ...]:
     """Apply Psi to an episode: Z(tau), in the order of its turns.
 
     The paper's taxonomy labels only turns that took place: a turn that the policy
     was never shown, or has not finished, is not part of tau, so the result may be
     shorter than ``turns`` (always at its end). The release's taxonomy labels every
-    turn, as the release did. Raises ValueError for an unknown taxonomy.
+    turn, as the release did. off: labels that the environment cannot ground; their rules
+    do not fire. Raises ValueError for an unknown taxonomy.
     """
-    order = rules(taxonomy)
+    order = tuple(rule for rule in rules(taxonomy) if rule.label not in off)
     every = taxonomy == "release"
     return tuple(_diagnose(turn, order) for turn in turns if every or took_place(turn))

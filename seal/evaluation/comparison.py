@@ -7,7 +7,7 @@ import pandas as pd
 
 from seal.evaluation.statistics import PairedDifference, paired_difference
 from seal.evaluation.summary import AVERAGE, Task
-from seal.records.source import ALL_CATEGORIES, averaged, data_source
+from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
 
 
@@ -50,7 +50,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
     for prefix in sorted(set.intersection(*({line.prefix for line in lines} for lines in sides))):
         at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
         shared = set.intersection(*({line.category for line in lines} for lines in at_prefix))
-        present = {category: (category,) for category in ALL_CATEGORIES if category in shared}
+        present = {category: (category,) for category in ordered(shared)}
         every = averaged(line.category for lines in at_prefix for line in lines)
         for name, categories in (present | {AVERAGE: every}).items():
             kept = [[line for line in lines if line.category in categories] for lines in at_prefix]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from seal.data.suspected import SuspectedItem
 from seal.evaluation.statistics import Estimate, Observation, estimate, pass_at_k
-from seal.records.source import ALL_CATEGORIES, WHOLE, averaged, data_source
+from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from seal.records.validation import Log
 
@@ -57,7 +57,8 @@ def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] 
             groups[line.prefix, line.category].append(line)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
-        strata = {category: groups[prefix, category] for category in ALL_CATEGORIES if (prefix, category) in groups}
+        present = ordered(category for at, category in groups if at == prefix)
+        strata = {category: groups[prefix, category] for category in present}
         rows += [_row(category, prefix, [stratum]) for category, stratum in strata.items()]
         rows.append(_row(AVERAGE, prefix, [strata[category] for category in averaged(strata)]))
     return tuple(rows)

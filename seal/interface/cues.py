@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from seal.categories import environment_of
 from seal.interface.wording import wording, wording_digest
 
 EVERYWHERE = "*"
@@ -47,8 +48,8 @@ def catalogue() -> Mapping[str, Cue]:
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.
 
-    A scope is a category, whose own entry then decides for its tasks, or "*" for all
-    categories without one. ``active`` is sorted (scope, cue names) pairs; build it with
+    A scope is a category, whose own entry then decides for its tasks, an environment for its
+    categories without one, or "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with
     :meth:`of`. ``version`` counts the changes of a run. An Omega without cues does
     nothing; it still marks its episode as one of training.
     """
@@ -80,7 +81,8 @@ class Omega:
     def for_category(self, category: str) -> tuple[str, ...]:
         """Cues that hold for a task of this category, in the order of the catalogue."""
         scopes = self.by_scope()
-        return scopes[category] if category in scopes else scopes.get(EVERYWHERE, ())
+        scope = next((each for each in (category, environment_of(category)) if each in scopes), EVERYWHERE)
+        return scopes.get(scope, ())
 
     def of_kind(self, kind: str, category: str) -> tuple[Cue, ...]:
         """The cues of one kind that hold for a task of this category."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seal.categories import environment_of
 from seal.diagnosis.profile import Cell, Profile, Tally
 from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.labels import SYNONYMS
@@ -85,11 +86,11 @@ def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) 
     if not settings.enabled:
         return omega, ()
     tally = profile.recent()
-    scopes = tuple(tally.categories()) if settings.per_category else (EVERYWHERE,)
+    scopes = _scopes(tally, settings)
     active = omega.by_scope()
     events: list[Event] = []
     for scope in scopes:
-        figures = _figures(tally, None if scope == EVERYWHERE else scope)
+        figures = _figures(tally, scope, settings)
         before = frozenset(omega.for_category(scope))
         after = _cues(before, figures, settings)
         if after != before:
@@ -102,10 +103,22 @@ def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) 
     return Omega.of(active, omega.version + 1), tuple(events)
 
 
-def _figures(tally: Tally, category: str | None) -> dict[str, dict[str, float]]:
-    """What decides, for each label that has a cue."""
-    turns, seen, figures = tally.turns(category), {}, {}
-    for label, cell in tally.labels(category).items():
+def _scopes(tally: Tally, settings: EvolveSettings) -> tuple[str, ...]:
+    """What is judged by its own figures: each category, each of several environments, or everything together."""
+    if settings.per_category:
+        return tuple(tally.categories())
+    environments = tuple(dict.fromkeys(map(environment_of, tally.categories())))
+    return environments if settings.per_environment and len(environments) > 1 else (EVERYWHERE,)
+
+
+def _figures(tally: Tally, scope: str, settings: EvolveSettings) -> dict[str, dict[str, float]]:
+    """What decides in a scope, for each label that has a cue."""
+    categories: tuple[str | None, ...] = (None,)
+    if scope != EVERYWHERE:
+        by_environment = tuple(each for each in tally.categories() if environment_of(each) == scope)
+        categories = (scope,) if settings.per_category else by_environment
+    turns, seen, figures = sum(map(tally.turns, categories)), {}, {}
+    for label, cell in (each for category in categories for each in tally.labels(category).items()):
         cued = SYNONYMS.get(label, label)
         seen[cued] = seen.get(cued, Cell()) + cell
     for label in {cue.label for cue in catalogue().values()}:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
+from env_service.environments.registry import DEFAULT, get_environment
 from seal.data.parquet import withdrawal_file, write_rows
 from seal.data.rows import TaskRow, withdrawal_rows
 from seal.data.selection import selected_rows
@@ -86,8 +87,8 @@ def with_attention(config: DictConfig) -> tuple[DictConfig, str | None]:
 
 def write_data(config: DictConfig) -> tuple[int, int]:
     """Write the selected training and validation rows; returns how many there are of each."""
-    data = SealSettings.of(config).data
-    train = _rows("seal.data.train", data.train)
+    data, default = SealSettings.of(config).data, EnvServiceSettings.of(config).env_type
+    train = _rows("seal.data.train", data.train, default)
     if len(train) < config.data.train_batch_size:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
@@ -95,11 +96,11 @@ def write_data(config: DictConfig) -> tuple[int, int]:
         )
     if not data.val:
         raise LaunchError("seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}].")
-    val = [row for part in data.val for row in _rows("seal.data.val", part)]
+    val = [row for part in data.val for row in _rows("seal.data.val", part, default)]
     write_rows(train, HOME / config.data.train_files)
     write_rows(val, HOME / config.data.val_files)
     if data.withdrawal is not None:
-        rows = withdrawal_rows(_rows("seal.data.withdrawal", data.withdrawal))
+        rows = withdrawal_rows(_rows("seal.data.withdrawal", data.withdrawal, default))
         write_rows(rows, withdrawal_file(HOME / config.data.val_files), first=len(val))
     return len(train), len(val)
 
@@ -115,31 +116,51 @@ def total_steps(config: DictConfig) -> int:
     trainer = config.trainer
     if trainer.total_training_steps:
         return trainer.total_training_steps
-    rows = _rows("seal.data.train", SealSettings.of(config).data.train)
+    default = EnvServiceSettings.of(config).env_type
+    rows = _rows("seal.data.train", SealSettings.of(config).data.train, default)
     return len(rows) // config.data.train_batch_size * trainer.total_epochs
 
 
-def _rows(key: str, selection: Selection) -> tuple[TaskRow, ...]:
+def environments(config: DictConfig) -> tuple[str, ...]:
+    """The environments that a run trains or validates on."""
+    return SealSettings.of(config).data.environments(EnvServiceSettings.of(config).env_type)
+
+
+def _rows(key: str, selection: Selection, environment: str) -> tuple[TaskRow, ...]:
     try:
-        return selected_rows(selection)
+        return selected_rows(selection, environment)
     except (ValueError, FileNotFoundError) as error:
         raise LaunchError(f"{key}: {error}") from error
 
 
 def _engines(config: DictConfig) -> None:
     """Refuse parts that SEAL's hooks are not made for: they would run, but differently from what the recipe says."""
-    for key, only, reason in (
-        ("env_service.env_type", "bfcl", "task selection, validation and statistics only support BFCL"),
-        ("actor_rollout_ref.rollout.name", "vllm", "rollouts and their checks only support vLLM"),
-    ):
-        found = OmegaConf.select(config, key)
-        if found != only:
-            raise LaunchError(f"{key}={found}: {reason}, so it must be {only}.")
+    key, only = "actor_rollout_ref.rollout.name", "vllm"
+    found = OmegaConf.select(config, key)
+    if found != only:
+        raise LaunchError(f"{key}={found}: rollouts and their checks only support vLLM, so it must be {only}.")
     if SealSettings.of(config).sampling.mode == "gradient" and config.trainer.v1.sampler.sync_refill_failed_groups:
         raise LaunchError(
             "seal.sampling.mode=gradient draws all prompts of a step at once: set "
             "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."
         )
+
+
+def _environments(config: DictConfig) -> None:
+    """Refuse environments that cannot be found here, and formats that they do not have."""
+    service, data = EnvServiceSettings.of(config), SealSettings.of(config).data
+    known = {service.env_type, *(selection.environment for selection in data.selections())}
+    for name in (*environments(config), *filter(None, known)):
+        key = f"env_service.env_type={name}" if name == service.env_type else f"seal.data names {name}"
+        try:
+            formats = get_environment(name).formats
+        except ValueError as error:
+            raise LaunchError(f"{key}: {error}") from error
+        if name != DEFAULT and (mode := service.mode(name)) not in formats:
+            raise LaunchError(
+                f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "
+                f"{{environment: {name}, mode: {formats[0]}}} to env_service.prompt_modes."
+            )
 
 
 def _task_files(config: DictConfig) -> None:
@@ -151,8 +172,10 @@ def _task_files(config: DictConfig) -> None:
 
 
 def _prompt_mode(config: DictConfig) -> None:
+    if DEFAULT not in environments(config):
+        return
     try:
-        get_format(config.env_service.prompt_mode)
+        get_format(EnvServiceSettings.of(config).mode(DEFAULT))
     except ValueError as error:
         raise LaunchError(f"env_service.prompt_mode: {error}") from error
 
@@ -337,6 +360,7 @@ def _loggers(config: DictConfig) -> None:
 CHECKS: dict[str, Callable[[DictConfig], object]] = {
     "settings": require_valid,
     "engines": _engines,
+    "environments": _environments,
     "prompt mode": _prompt_mode,
     "interface": initial_interface,
     "task files": _task_files,

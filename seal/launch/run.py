@@ -25,7 +25,15 @@ from seal.launch.record import TRAINER_CONFIG, Replay, add_service, launch_facts
 from seal.paths import HOME
 from seal.processes import adopt_orphans, stop_descendants
 from seal.report import summarise
-from seal.service import Service, probe, require_agreement, require_services, require_tasks, service_urls
+from seal.service import (
+    Service,
+    probe,
+    require_agreement,
+    require_environments,
+    require_services,
+    require_tasks,
+    service_urls,
+)
 from seal.training.log import RunLog
 
 
@@ -143,6 +151,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     if not what.with_bfcl or probe(urls[0]) is not None:
         require_agreement(urls[0], require_services(urls))
         require_tasks(urls, preflight.task_files(config))
+        require_environments(urls, preflight.environments(config))
     run_dir = HOME / config.seal.run_dir
     with locked(run_dir) as lock:
         start = find_start(config, resume, preflight.total_steps(config))
@@ -171,6 +180,7 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
         version = require_services(run.urls)
         require_agreement(service.url, version)
         require_tasks(run.urls, task_files)
+        require_environments(run.urls, preflight.environments(run.config))
         add_service(folder, version)
         RunLog(run.run_dir).launch(launch_facts(folder, version), step=run.start.step)
         for difference in what.replayed.differences(folder) if what.replayed else ():

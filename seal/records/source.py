@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES
+from seal.categories import BENCHMARK, environment_of
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 """The categories of the benchmark and of synthesised tasks, in the order of every table."""
@@ -12,10 +13,16 @@ WHOLE = -1
 
 
 def averaged(categories: Iterable[str]) -> tuple[str, ...]:
-    """The categories over which a table averages: the benchmark's if there are any, else those of synthesised tasks."""
+    """The categories over which a table averages: the benchmark's if there are any, else all that are there."""
+    present = ordered(categories)
+    return tuple(category for category in present if category in CATEGORIES) or present
+
+
+def ordered(categories: Iterable[str]) -> tuple[str, ...]:
+    """Each category once, in the order of every table: the benchmark's, synthesised tasks', other environments'."""
     found = set(categories)
-    present = [category for category in ALL_CATEGORIES if category in found]
-    return tuple(category for category in present if category in CATEGORIES) or tuple(present)
+    known = [category for category in ALL_CATEGORIES if category in found]
+    return (*known, *sorted(found - set(known)))
 
 
 def data_source(category: str, turns: int = WHOLE) -> str:
@@ -26,6 +33,10 @@ def data_source(category: str, turns: int = WHOLE) -> str:
 def parse_data_source(source: str) -> tuple[str, int]:
     """Category and turns of a data source; ValueError with one sentence for an unknown category."""
     category, _, turns = source.partition("@")
-    if category not in ALL_CATEGORIES or (turns and not turns.isdigit()):
-        raise ValueError(f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, or CATEGORY@TURNS.")
+    known = category in ALL_CATEGORIES or environment_of(category) != BENCHMARK
+    if not known or (turns and not turns.isdigit()):
+        raise ValueError(
+            f"Unknown category {source!r}: expected one of {', '.join(CATEGORIES)}, CATEGORY@TURNS, or that of another "
+            "environment as ENVIRONMENT/CATEGORY."
+        )
     return category, int(turns) if turns else WHOLE

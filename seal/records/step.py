@@ -15,7 +15,7 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event
 from seal.jsonl import BadLine, read_records
 from seal.records.format import FORMAT, require_format
-from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
+from seal.records.trajectory import TrajectoryRecord, count_labels, count_tokens, shares
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,36 @@ class SentOmega:
     cues: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class EnvironmentFigures:
+    """A step's trajectories of one environment: how many, their mean reward and pass share, and turns by label.
+
+    reward_mean and pass_share are None if infrastructure lost all of them.
+    """
+
+    trajectories: int
+    reward_mean: float | None
+    pass_share: float | None
+    label_counts: dict[str, int]
+
+    @classmethod
+    def of(cls, records: Sequence[TrajectoryRecord]) -> Self:
+        """The figures of some trajectories; labels as they were diagnosed."""
+        rewards = [record.score for record in records if record.usable]
+        counts = count_labels(record.labels for record in records if record.usable)
+        mean = statistics.fmean(rewards) if rewards else None
+        passed = sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None
+        return cls(len(records), mean, passed, dict(counts))
+
+
+def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, EnvironmentFigures]:
+    """The figures of each environment; {} with a single one, whose figures are the step's."""
+    names = sorted({record.environment for record in records})
+    if len(names) < 2:
+        return {}
+    return {name: EnvironmentFigures.of([each for each in records if each.environment == name]) for name in names}
+
+
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
 class StepRecord:
     """The figures of one training step; docs/logs.md describes each field.
@@ -68,7 +98,8 @@ class StepRecord:
     whose fault they are, own or inherited from an earlier turn. tokens: `in` (prompts of all
     requests, absent if unknown) and `out` (sampled); empty in earlier logs. w: the weights
     of the trajectories that count. omega is None if none was sent. seconds: wall
-    time by stage; seal_seconds: SEAL's own part of it in the trainer.
+    time by stage; seal_seconds: SEAL's own part of it in the trainer. environments:
+    figures by environment, empty for a step with a single one.
     """
 
     step: int
@@ -93,6 +124,7 @@ class StepRecord:
     token_drift: dict[str, int] = field(default_factory=dict)
     episodes_rebuilt: int = 0
     infra: dict[str, int] = field(default_factory=dict)
+    environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
@@ -111,6 +143,7 @@ class StepRecord:
             token_drift={"compared": len(drifts), "trajectories": sum(map(bool, drifts)), "tokens": sum(drifts)},
             episodes_rebuilt=sum(record.rebuilt for record in records),
             infra=dict(Counter(record.infra for record in records if record.infra)),
+            environments=by_environment(records),
             **figures,
         )
 
@@ -160,6 +193,9 @@ class StepRecord:
             "rho": self.rho,
             "infra": self.infra,
         }
+        for name, found in self.environments.items():
+            rewards = {"reward_mean": found.reward_mean, "pass_share": found.pass_share}
+            by_name[name] = {key: value for key, value in rewards.items() if value is not None}
         figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
         return {f"seal/{name}": value for name, value in figures.items()}
 

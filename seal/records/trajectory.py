@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, fields
 from typing import Annotated, Any, Self
+from zlib import crc32
 
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
+from env_service.answers import turn_counts
 from env_service.environments.bfcl.splits import parse_task_id
+from seal.categories import BENCHMARK, environment_of
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
 from seal.records.source import parse_data_source
@@ -126,7 +129,7 @@ class TrajectoryRecord:
         if evaluation is None:
             return cls(**known)
         names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
-        progress = evaluation["bfcl_progress_info"]
+        progress = turn_counts(evaluation)
         passed = progress["passed_turns"] + progress["passed_irrelevance_turns"]
         return cls(**known, **{name: evaluation[name] for name in names}, turns_passed=passed)
 
@@ -152,8 +155,18 @@ class TrajectoryRecord:
 
     @property
     def scenario(self) -> int:
-        """The scenario of the task; its variants in the four categories share it."""
+        """The scenario of the task; its variants in the four categories share it.
+
+        A task of another environment is a scenario of its own.
+        """
+        if self.environment != BENCHMARK:
+            return crc32(f"{self.environment}/{self.task_id}".encode())
         return parse_task_id(self.task_id)[1]
+
+    @property
+    def environment(self) -> str:
+        """The environment that played the task."""
+        return environment_of(self.category)
 
     @property
     def prefix(self) -> int:
@@ -203,7 +216,9 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     task = value.get("task_id")
     if not isinstance(task, str):
         raise ValueError("has no task_id; the log must name the task of each line")
-    category, _ = parse_task_id(task)
+    category = str(value.get("category", ""))
+    if environment_of(category) == BENCHMARK:
+        category, _ = parse_task_id(task)
     if "score" not in value and "infra" not in value:
         raise ValueError("has neither a score nor a cause (infra) for having none")
     if value.setdefault("step", file_step) is None:

@@ -109,6 +109,17 @@ def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, flo
     return _mean(whole), _mean(prefixes)
 
 
+def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float]:
+    """The pass share of whole tasks by environment, averaged over its categories; {} with a single environment."""
+    by_environment: dict[str, list[TrajectoryRecord]] = defaultdict(list)
+    for record in records:
+        if record.infra is None and record.prefix == WHOLE:
+            by_environment[record.environment].append(record)
+    if len(by_environment) < 2:
+        return {}
+    return {name: validation_averages(found)[0] for name, found in sorted(by_environment.items())}
+
+
 def _mean(shares: Mapping[tuple[str, int], list[bool]]) -> float:
     counted = averaged(category for category, _ in shares)
     means = [sum(passed) / len(passed) for (category, _), passed in shares.items() if category in counted]

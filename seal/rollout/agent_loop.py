@@ -20,6 +20,7 @@ from jinja2 import TemplateError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.tokenizer import normalize_token_ids
 
+from seal.categories import environment_of
 from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
@@ -52,7 +53,7 @@ class SEALAgentLoop(AgentLoopBase):
         self.settings = settings.rollout
         self.reward = settings.reward
         self.taxonomy = settings.diagnosis.taxonomy
-        self.prompt_mode = service.prompt_mode
+        self.service = service
         self.services: Services = shared_services(service)
         self.budgets = Budgets.of(self.config)
 
@@ -98,7 +99,9 @@ class SEALAgentLoop(AgentLoopBase):
         self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
     ) -> dict[str, Any]:
         """Create, interact, evaluate and release; return the service's evaluation."""
-        episode = Episode(self.services, row["extra_info"]["task_id"], uuid4().hex, self._create_params(row))
+        extra = row["extra_info"]
+        environment = environment_of(extra["category"])
+        episode = Episode(self.services, extra["task_id"], uuid4().hex, self._create_params(row), environment)
         try:
             with dialogue.waits_for(ENVIRONMENT):
                 messages, dialogue.info = await episode.create()
@@ -126,7 +129,8 @@ class SEALAgentLoop(AgentLoopBase):
         extra = row["extra_info"]
         # Validation is judged as officially, also on tasks of the training side.
         split = extra["split"] if row.get("training") else "eval"
-        params: dict[str, Any] = {"split": split, "tool_prompt_mode": self.prompt_mode}
+        mode = self.service.mode(environment_of(extra["category"]))
+        params: dict[str, Any] = {"split": split, "tool_prompt_mode": mode}
         if int(extra.get("turns", -1)) > 0:
             params["turns"] = int(extra["turns"])
         if row.get("training"):
@@ -281,7 +285,7 @@ class SEALAgentLoop(AgentLoopBase):
             infra=dialogue.infra,
             infra_message=dialogue.infra_message,
             omega_version=(info.get("omega") or {}).get("version"),
-            prompt_mode=self.prompt_mode,
+            prompt_mode=self.service.mode(environment_of(extra["category"])),
             data_hash=str(info.get("data_hash", "")),
             messages=tuple(dialogue.messages),
             truncated=tuple(dialogue.truncated),

@@ -22,6 +22,7 @@ import aiohttp
 from pydantic import BaseModel, ValidationError, field_validator
 
 from env_service import protocol
+from env_service.answers import Message, turn_counts
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -41,10 +42,9 @@ EVALUATED = (
     "calls",
     "errors",
     "stop",
-    "bfcl_progress_info",
 )
-"""Keys that every evaluation has."""
-CODES = {"no_episode": "lost", "episode_broken": "broken"}
+"""Keys that every evaluation has, beside its turn counts."""
+CODES = {"no_episode": "lost", "episode_broken": "broken", "environment_failed": "failed"}
 """The cause for each code with which the service marks a refusal."""
 
 ROLES = {"ipython": "tool"}
@@ -56,8 +56,9 @@ class EnvironmentFault(RuntimeError):
 
     cause: unreachable; timeout; server_error (5xx); busy (429); protocol (an
     unreadable answer); lost (the service does not know the episode, for example
-    after a restart); broken (the episode exceeds the service's limits); replay
-    (the rebuilt episode got different answers); refused (the request is wrong).
+    after a restart); broken (the episode exceeds the service's limits); failed (the
+    environment raised an exception, which the message names); replay (the rebuilt
+    episode got different answers); refused (the request is wrong).
     """
 
     def __init__(self, cause: str, message: str):
@@ -89,19 +90,24 @@ class EnvironmentClient:
         self._attempts = attempts
         self._session: aiohttp.ClientSession | None = None
 
-    async def create(self, task_id: str, instance_id: str, params: Mapping[str, Any]) -> tuple[list[dict], dict]:
-        """Open an episode; returns its first messages and the service's information about it."""
+    async def create(
+        self, task_id: str, instance_id: str, params: Mapping[str, Any], env_type: str | None = None
+    ) -> tuple[list[dict], dict]:
+        """Open an episode, of the client's environment or of another one.
+
+        Returns its first messages and the service's information about it.
+        """
         answer = await self._post(
             "create",
             protocol.CreateRequest,
             protocol.CreateAnswer,
-            env_type=self._env_type,
+            env_type=env_type or self._env_type,
             task_id=task_id,
             instance_id=instance_id,
             create_id=instance_id,  # a repeated /create with it is answered, not refused
             params=dict(params),
         )
-        return _messages(answer.data.state), answer.data.info
+        return _messages(answer.data["state"]), answer.data["info"]
 
     async def step(self, instance_id: str, step_id: str, content: str, truncated: bool) -> Observation:
         """Send one assistant message; a repeated step_id gets the same answer and acts once."""
@@ -115,7 +121,7 @@ class EnvironmentClient:
             truncated=truncated,
         )
         step = answer.data
-        return Observation(tuple(_messages(step.state)), step.is_terminated, int(step.info.get("turn", 0)))
+        return Observation(tuple(_messages(step["state"])), step["is_terminated"], step["info"].get("turn", 0))
 
     async def evaluate(self, instance_id: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The verdict, labels and evidence of an episode; does not change it."""
@@ -196,8 +202,8 @@ class _FullEvaluation(protocol.EvaluateAnswer):
     @classmethod
     def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:
         missing = [key for key in EVALUATED if key not in data]
-        if missing:
-            raise ValueError(f"{', '.join(missing)} missing")
+        if missing or not isinstance(turn_counts(data), dict):
+            raise ValueError(f"{', '.join(missing) or 'progress_info'} missing")
         return data
 
 
@@ -224,5 +230,5 @@ def _first(error: ValidationError) -> str:
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
-def _messages(state: Sequence[protocol.OpeningMessage]) -> list[dict[str, str]]:
-    return [{"role": ROLES.get(message.role, message.role), "content": message.content} for message in state]
+def _messages(state: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": ROLES.get(each["role"], each["role"]), "content": each["content"]} for each in state]

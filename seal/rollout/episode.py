@@ -41,13 +41,17 @@ class Episode:
     """The verbs of one episode, each of which survives restarts of its service; EnvironmentFault if it cannot.
 
     key: names the episode; it selects the service and begins each instance id.
+    environment: the one that plays the task; that of the services' clients by default.
     """
 
-    def __init__(self, services: Services, task_id: str, key: str, params: Mapping[str, Any]):
+    def __init__(
+        self, services: Services, task_id: str, key: str, params: Mapping[str, Any], environment: str | None = None
+    ):
         self._services = services
         self._task_id = task_id
         self._key = key
         self._params = params
+        self._environment = environment
         self._start: tuple[list[dict[str, str]], dict[str, Any]] | None = None
         self._actions: list[Action] = []
         self._openings: list[Instance] = []
@@ -106,7 +110,7 @@ class Episode:
         """Open the episode under a new instance id and send the recorded messages again."""
         instance = (client, f"{self._key}.{len(self._openings)}")
         self._openings.append(instance)
-        messages, info = await client.create(self._task_id, instance[1], self._params)
+        messages, info = await client.create(self._task_id, instance[1], self._params, self._environment)
         info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
             self._start = messages, info

@@ -8,6 +8,7 @@ learns can change a reward.
 from collections.abc import Mapping
 from typing import Any
 
+from env_service.answers import turn_counts
 from seal.settings.reward import RewardSettings
 
 
@@ -21,7 +22,7 @@ def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut
     passed = float(bool(evaluation["valid"]))
     if settings.mode == "binary":
         return passed
-    info = evaluation["bfcl_progress_info"]
+    info = turn_counts(evaluation)
     solved, scorable = info["passed_turns"], info["scorable_turns"]
     abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
     if settings.mode == "capped":

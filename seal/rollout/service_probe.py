@@ -12,6 +12,8 @@ from seal.errors import LaunchError
 from seal.rollout.env_client import authorization
 
 PROBE_TIMEOUT_S = 3.0
+IMPORT_TIMEOUT_S = 60.0
+"""For a question that makes a worker import an environment."""
 
 
 class TokenRequired(LaunchError):
@@ -49,6 +51,21 @@ def served_tasks(url: str) -> frozenset[str]:
         f"{url}/get_env_profile", json=request, headers=authorization(), timeout=PROBE_TIMEOUT_S, trust_env=False
     )
     return frozenset(answer.raise_for_status().json()["data"])
+
+
+def environment_version(url: str, name: str) -> dict[str, Any]:
+    """What the service at `url` says of an environment's version.
+
+    Raises httpx.HTTPError if it does not answer, or does not know the environment.
+    """
+    answer = httpx.get(
+        f"{url}/version",
+        params={"env_type": name},
+        headers=authorization(),
+        timeout=IMPORT_TIMEOUT_S,
+        trust_env=False,
+    )
+    return answer.raise_for_status().json()
 
 
 def service_version(url: str) -> dict[str, Any] | None:

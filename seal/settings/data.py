@@ -1,5 +1,6 @@
 """`seal.data`: which tasks a run trains and validates on."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -22,24 +23,36 @@ class LabelFilter(Settings):
 
 BENCHMARK = "bfcl"
 """The name of the benchmark among the sources of a mixture."""
+_ENVIRONMENT = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Source(Settings):
     """One source of a mixture."""
 
     tasks: str
-    """A file of synthesised tasks, or `bfcl` for the benchmark's."""
+    """A file of synthesised tasks, `bfcl` for the benchmark's, or another environment (write `./x` for a file `x`)."""
     weight: Positive = 1.0
     """How much of the mixture comes from here, relative to the other weights."""
     prefix_turns: tuple[Count, ...] | None = None
     """The selection's `prefix_turns` for this source; `[]` keeps its tasks whole."""
+    subset: str | None = None
+    """The selection's `subset` for this source."""
+
+    @property
+    def environment(self) -> str | None:
+        """The environment that it names; None for a file."""
+        return self.tasks if _ENVIRONMENT.fullmatch(self.tasks) else None
 
 
 class Selection(Settings):
     """Filters over the tasks of one side of a split; an empty filter passes every task (docs/data.md)."""
 
+    environment: str | None = None
+    """The environment of the tasks (docs/environments.md); `env_service.env_type` without it."""
     split: Literal["train", "eval"] = "train"
     """The side of the split."""
+    subset: str | None = None
+    """Of another environment than `bfcl`: one of its splits or categories in place of the side (`seal env list`)."""
     scheme: Literal["scenario", "released_ids"] = "scenario"
     """The split: by scenario, or by the ids of the public release."""
     categories: tuple[Category, ...] = ()
@@ -61,7 +74,7 @@ class Selection(Settings):
     limit: Count | None = None
     """The most rows of each data source, evenly spread over it."""
     mixture: tuple[Source, ...] = ()
-    """Sources and weights, as `[{tasks: bfcl, weight: 1}, {tasks: FILE, weight: 3}]`; only the benchmark without it."""
+    """Sources and weights, as `[{tasks: bfcl, weight: 1}, {tasks: FILE, weight: 3}]`; one environment without it."""
 
     @field_validator("categories", "classes", "scenarios", "prefix_turns", "labels_from", "mixture", mode="before")
     @classmethod
@@ -90,6 +103,17 @@ class DataSettings(Settings):
 
     def task_files(self) -> tuple[str, ...]:
         """The files of synthesised tasks that training and validation take tasks from."""
-        selections = (self.train, *self.val, *([self.withdrawal] if self.withdrawal else []))
-        sources = (source.tasks for selection in selections for source in selection.mixture)
-        return tuple(dict.fromkeys(source for source in sources if source != BENCHMARK))
+        sources = (source.tasks for selection in self.selections() for source in selection.mixture)
+        return tuple(dict.fromkeys(source for source in sources if not _ENVIRONMENT.fullmatch(source)))
+
+    def selections(self) -> tuple[Selection, ...]:
+        """All selections: of training, validation and withdrawal."""
+        return (self.train, *self.val, *([self.withdrawal] if self.withdrawal else []))
+
+    def environments(self, default: str) -> tuple[str, ...]:
+        """The environments that the run takes tasks from. default: of selections that name none."""
+        named = []
+        for selection in self.selections():
+            sources = [source.environment or BENCHMARK for source in selection.mixture]
+            named += sources or [selection.environment or default]
+        return tuple(dict.fromkeys(named))

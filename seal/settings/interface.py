@@ -42,6 +42,8 @@ class EvolveSettings(Settings):
     """Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
     per_category: bool = False
     """`true` judges each task category by its own figures and gives it its own cues."""
+    per_environment: bool = True
+    """`true` judges each environment of a run with several by its own figures and gives it its own cues."""
     initial: tuple[str, ...] = ()
     """Cues that are on at the start and evolve like all others."""
     always: tuple[str, ...] = ()

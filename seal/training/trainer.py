@@ -35,7 +35,7 @@ from seal.data.parquet import withdrawal_file
 from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
 from seal.records.trajectory import FATAL, TrajectoryRecord
-from seal.records.validation import validation_averages
+from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch
 from seal.training.checkpoints import CheckpointError, Checkpoints, expected_size, load_state, save_state
@@ -262,6 +262,7 @@ class SEALTrainer(PPOTrainerSync):
         if averages is not None:
             self._checkpoints.validated(self.global_steps, *averages)
             figures |= dict(zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True))
+        figures |= {f"seal/val/{name}/average": share for name, share in environment_averages(records).items()}
         return figures
 
 

@@ -11,9 +11,10 @@ from bfcl_eval.model_handler.base_handler import BaseHandler
 from bfcl_official import HANDLERS
 from bfcl_perturbations import perturbed, reference_calls
 
-from env_service.environments.base import Guard, get_environment
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
+from env_service.environments.registry import get_environment
 from seal.interface.cues import Omega
 
 

@@ -352,9 +352,14 @@ def test_a_second_environment_is_added_without_touching_the_service(
             status, answer = client.say("c", "spin")
             assert (status, "was closed" in answer["detail"], answer["code"]) == (400, True, "episode_broken")
         assert client.say("b", "Done.")[0] == 200
+        client.ok("create", {"env_type": "counter", "task_id": "3", "instance_id": "d"})
+        status, answer = client.say("d", "stumble")
+        assert (status, answer["code"]) == (400, "environment_failed")
+        assert answer["detail"] == "The environment counter raised KeyError in step: 'stumble'"
+        assert client.say("d", "+1")[1]["code"] == "episode_broken"
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
         assert "env_service_worker_restarts 4.0\n" in metrics
-        assert 'env_service_failures_total{cause="lost"} 2.0\n' in metrics
+        assert 'env_service_failures_total{cause="lost"} 4.0\n' in metrics
 
 
 def test_a_label_of_the_extending_guide_is_made_in_the_service(

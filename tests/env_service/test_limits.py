@@ -18,9 +18,10 @@ import pytest
 from bfcl_perturbations import reference_calls, texts
 
 from benchmarks.service.client import Connection
-from env_service.environments.base import Guard, get_environment
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
+from env_service.environments.registry import get_environment
 
 MODE = {"tool_prompt_mode": "compact"}
 MATHS = "multi_turn_base_100"

@@ -17,10 +17,11 @@ from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 from bfcl_eval.utils import load_dataset_entry
 from bfcl_perturbations import reference_calls
 
-from env_service.environments.base import Guard, get_environment
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import CATEGORIES, Task, all_tools, available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
+from env_service.environments.registry import get_environment
 
 QWEN = QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True)
 LLAMA = LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B-Instruct-FC", True)

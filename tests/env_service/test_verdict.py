@@ -11,11 +11,12 @@ import pytest
 from bfcl_perturbations import Cut, malformed, perturbed, reference_calls, texts
 from bfcl_play import play_all
 
-from env_service.environments.base import Guard, get_environment
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.bfcl.verifier import verify
+from env_service.environments.registry import get_environment
 
 
 def test_every_reference_passes_over_http_as_it_does_officially(service: int) -> None:

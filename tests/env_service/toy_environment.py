@@ -7,14 +7,14 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from env_service.environments.base import Guard, Json
+from env_service.environments.base import Guard, Json, Refusal
 
 
 class CounterEpisode:
     """`+N` adds N, `done` ends; the reward is 1 when the goal was met.
 
     `grow N` takes N megabytes and `crash` ends the process, both in a guarded call;
-    `spin` never returns and is not guarded.
+    `spin` never returns and is not guarded; `stumble` raises KeyError.
     """
 
     def __init__(self, goal: int, guard: Guard) -> None:
@@ -26,7 +26,7 @@ class CounterEpisode:
 
     def step(self, content: str, truncated: bool) -> Json:
         if self._ended:
-            raise ValueError("The count has ended.")
+            raise Refusal("The count has ended.")
         error = None
         if content.startswith("grow "):
             text = self._guard.run(lambda: str(len(bytearray(int(content[5:]) * 2**20))), lambda reason: reason)
@@ -37,6 +37,8 @@ class CounterEpisode:
         elif content == "spin":
             while True:
                 pass
+        elif content == "stumble":
+            raise KeyError("stumble")
         elif content == "done" or truncated:
             self._ended, text = True, "ended"
         else:

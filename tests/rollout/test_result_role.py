@@ -4,7 +4,6 @@ import pytest
 from transformers import AutoTokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from env_service.protocol import OpeningMessage
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.rollout.env_client import _messages
@@ -27,7 +26,7 @@ def test_results_are_appended_as_the_template_writes_the_whole_dialogue(tokenize
     opening = [{"role": "system", "content": "tools"}, {"role": "user", "content": "list my files"}]
     said = {"role": "assistant", "content": "[ls(), pwd()]"}
     answered = [{"role": "ipython", "content": text} for text in ('{"files": []}', '{"dir": "/"}')]
-    results = _messages([OpeningMessage(**message) for message in answered])
+    results = _messages(answered)
     ids = builder.build_initial_tokens(opening)
     sampled = [*tokenizer.encode(said["content"], add_special_tokens=False), tokenizer.convert_tokens_to_ids(MARKS[3])]
     ids = builder.merge_assistant_tokens(ids, sampled).token_ids

@@ -45,7 +45,7 @@ class ServiceProcess:
 
     def start(self) -> None:
         own = {"BFCL_HOST": "127.0.0.1", "BFCL_PORT": str(self.port), "BFCL_WORKERS": "1"}
-        environment = {**os.environ, **own, **self._variables, "PYTHONPATH": str(HOME)}
+        environment = {**os.environ, "PYTHONPATH": str(HOME), **own, **self._variables}
         with tempfile.TemporaryFile("w+") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "env_service"], cwd=HOME, env=environment, stdout=log, stderr=log
@@ -159,6 +159,7 @@ def roll_out(
     training: bool = True,
     trajectories: int = 1,
     omega: dict[str, Any] | None = None,
+    category: str = "base",
     loop_class: type[SEALAgentLoop] = SEALAgentLoop,
     **columns: Any,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
@@ -183,8 +184,8 @@ def roll_out(
 
     async def one(loop: SEALAgentLoop, session_id: int) -> AgentLoopOutput:
         row = {
-            "extra_info": {"task_id": task_id, "split": split, "category": "base", "turns": -1},
-            "data_source": "base",
+            "extra_info": {"task_id": task_id, "split": split, "category": category, "turns": -1},
+            "data_source": category,
             "global_steps": 1,
             "index": 0,
             "session_id": session_id,

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from env_service.environments.base import Guard, Json
+from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
+from env_service.environments.base import Guard, Refusal
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, revealed_tools
@@ -36,8 +37,6 @@ from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, T
 from seal.interface.feedback import observe_feedback
 from seal.interface.guard import InterfaceLeak
 from seal.interface.observation import observe_reveal, observe_start
-
-COMPLETED = "[CONVERSATION_COMPLETED]"
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class BfclEpisode:
 
     # --- the verbs ----------------------------------------------------------------
 
-    def start(self) -> Json:
+    def start(self) -> Opening:
         """System and first user message, and what identifies the episode."""
         tools = self._visible
         content, user = self._format.system(self._task, tools), self._format.user(self._task, 0)
@@ -110,10 +109,10 @@ class BfclEpisode:
         }
         return {"state": state, "info": info}
 
-    def step(self, content: str, truncated: bool) -> Json:
-        """Take one assistant message; ValueError when the episode has ended."""
+    def step(self, content: str, truncated: bool) -> Step:
+        """Take one assistant message; Refusal when the episode has ended."""
         if self._ended:
-            raise ValueError("The episode has ended: evaluate it, release it, or create another one.")
+            raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
         self._saw(content)
         if truncated and not (self._official and content):  # officially, only a full context gives no text at all
             self._turn.actions.append(ActionEvidence(truncated=True))
@@ -135,15 +134,15 @@ class BfclEpisode:
             return self._fail(parsed, unrenderable)
         return self._act(parsed, truncated, shows_refusals=mode == "feedback")
 
-    def evaluate(self, params: Mapping[str, Any]) -> Json | float:
+    def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
         """Return the verdict, the release's figures and our own diagnosis; 1.0 or 0.0 when sparse.
 
         params["stop"] (length or step_limit) says that the caller ends the episode here, so that the turn
-        that it cuts is diagnosed too; ValueError for another word.
+        that it cuts is diagnosed too; Refusal for another word.
         """
         cut = params.get("stop")
         if cut not in (None, "length", "step_limit"):
-            raise ValueError(f"params.stop is {cut!r}: it is length, step_limit or left out.")
+            raise Refusal(f"params.stop is {cut!r}: it is length, step_limit or left out.")
         if params.get("sparse"):
             return float(self._valid)
         taxonomy = params.get("taxonomy") or self._settings.taxonomy
@@ -206,7 +205,7 @@ class BfclEpisode:
             try:
                 suspected = self._leak_guard.check(plain, augmented)
             except InterfaceLeak as leak:
-                raise ValueError(f"interface leak in {self._task.id}: {leak}") from leak
+                raise Refusal(f"interface leak in {self._task.id}: {leak}") from leak
             for leak in suspected:
                 _log.warning("suspected interface leak in %s: %r in %r", self._task.id, leak.secret, leak.added)
         return augmented
@@ -234,12 +233,12 @@ class BfclEpisode:
         self._visible = available_tools(self._task, self._index)
         self._names = {tool["name"] for tool in self._visible}
 
-    def _fail(self, parsed: Parsed, reason: str) -> Json:
+    def _fail(self, parsed: Parsed, reason: str) -> Step:
         """End an episode that the official pipeline drops: it cannot render the next prompt."""
         self._turn.actions.append(ActionEvidence(refusals=(*parsed.refusals, reason)))
         return self._end("parse_error")
 
-    def _act(self, parsed: Parsed, truncated: bool, shows_refusals: bool) -> Json:
+    def _act(self, parsed: Parsed, truncated: bool, shows_refusals: bool) -> Step:
         calls = tuple(self._call(call, call[0].strip() in self._names) for call in parsed.calls)
         self._results += [call.result for call in calls]
         action = ActionEvidence(calls=calls, refusals=parsed.refusals, truncated=truncated)
@@ -285,7 +284,7 @@ class BfclEpisode:
             expected = reference(self._task)[self._index]
             turn.comparison = compare(expected, self._toolbox.instances, bool(turn.calls), self._results)
 
-    def _next_turn(self) -> Json:
+    def _next_turn(self) -> Step:
         if self._in_last_turn:
             return self._end("answered")
         self._close("answered")
@@ -302,7 +301,7 @@ class BfclEpisode:
             content = self._guarded(content, augmented)
         return self._answer([_message("user", content)], None)
 
-    def _end(self, stop: Stop) -> Json:
+    def _end(self, stop: Stop) -> Step:
         self._close(stop)
         self._ended = True
         self._valid = self._judge()
@@ -317,7 +316,7 @@ class BfclEpisode:
                 return shared_verdict(self._task, played)
         return verdict(self._task, [turn.comparison for turn in self._turns], ended=judged)
 
-    def _answer(self, state: list[Json], action: ActionEvidence | None) -> Json:
+    def _answer(self, state: list[Message], action: ActionEvidence | None) -> Step:
         errors = [call.error for call in action.calls if call.error] if action else []
         refused = "refusal" if action and action.refusals else None
         info = {
@@ -339,5 +338,5 @@ def _played(call: CallEvidence) -> Played:
     return Played(call.name, call.arguments, call.result if not_run else None)
 
 
-def _message(role: str, content: str) -> Json:
+def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content, "tool_calls": []}

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from env_service.environments.base import Guard, Json
+from env_service.environments.base import Call, Document, Guard, Json, Split, TaskFacts
 from env_service.environments.bfcl import splits
-from env_service.environments.bfcl.catalog import CATEGORIES, Task, data_hash, load_tasks, package_version
+from env_service.environments.bfcl.catalog import (
+    CATEGORIES,
+    Task,
+    available_tools,
+    data_hash,
+    load_tasks,
+    package_version,
+)
 from env_service.environments.bfcl.dialogue import BfclEpisode
+from env_service.environments.bfcl.formats import format_names, get_format
+from env_service.environments.bfcl.leaks import task_secrets
 from env_service.environments.bfcl.settings import EVALUATION_SPLITS, read_settings
 from env_service.environments.bfcl.task_file import read_task_file
+from env_service.environments.bfcl.tools import WRITES, parse_reference
 from env_service.environments.bfcl.verifier import reference
+from seal.interface.secrets import Secrets
 
 MADE = "synth"
 """The split with every task of the task files."""
@@ -21,9 +32,19 @@ class BfclEnvironment:
     """The 800 multi-turn tasks of the Berkeley function-calling benchmark, and those of task files."""
 
     name = "bfcl"
+    formats = format_names()
+    writes = WRITES
+    ungrounded: Mapping[str, str] = {}
 
     def __init__(self) -> None:
         self._made: dict[str, Task] = {}
+
+    def splits(self) -> Mapping[str, Split]:
+        """Return the split by scenario, and the release's, which is not held out."""
+        return {
+            splits.DEFAULT_SPLIT: Split("All variants of a scenario are on one side.", held_out=True),
+            "released_ids": Split("The ids of the public release; variants of a scenario are on both sides.", False),
+        }
 
     def task_ids(self, split: str) -> Sequence[str]:
         """Return the ids of a category or of one side of a split; the benchmark's without a split.
@@ -46,15 +67,38 @@ class BfclEnvironment:
             )
         return sides[split]
 
+    def task(self, task_id: str) -> TaskFacts:
+        """Return category, side, scenario and turns; ValueError for an unknown task."""
+        task = self._task(task_id)
+        return TaskFacts(task.id, task.category, splits.side_of(task.id), str(task.scenario), len(task.users))
+
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> BfclEpisode:
         """Start an episode of a task or, with params["turns"], of its first turns."""
-        task = load_tasks().get(task_id) or self._made.get(task_id)
-        if task is None:
-            raise ValueError(_unknown(task_id))
+        task = self._task(task_id)
         settings = read_settings(dict(params))
         if settings.turns is not None:
             task = task.prefix(settings.turns)
         return BfclEpisode(task, settings, guard)
+
+    def documents(self, task_id: str) -> Sequence[Document]:
+        """Return the documents of the tools that the first turn shows."""
+        return available_tools(self._task(task_id), 0)
+
+    def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
+        """Return the calls of the possible answer, by user turn."""
+        return [[parse_reference(call) for call in calls] for calls in self._task(task_id).reference]
+
+    def secrets(self, task_id: str) -> Secrets:
+        """Return what the task's reference knows: calls, results, states, and withheld tools."""
+        return task_secrets(self._task(task_id))
+
+    def render(self, name: str, call: Call) -> str:
+        """Return a call as a prompt mode writes it."""
+        return get_format(name).render_call(*call)
+
+    def closing(self, name: str) -> str:
+        """Return an answer without a call, which ends the user turn in every mode."""
+        return "Done."
 
     def prepare(self) -> Iterator[None]:
         """Run every reference once, so that episodes find it done and memory does not grow later."""
@@ -72,6 +116,12 @@ class BfclEnvironment:
     def version(self) -> Json:
         """Return the data's hash and the package's version."""
         return {"data_hash": data_hash(), "bfcl_eval": package_version()}
+
+    def _task(self, task_id: str) -> Task:
+        task = load_tasks().get(task_id) or self._made.get(task_id)
+        if task is None:
+            raise ValueError(_unknown(task_id))
+        return task
 
 
 def _unknown(task_id: str) -> str:

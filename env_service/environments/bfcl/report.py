@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from env_service.environments.base import Json
+from env_service.answers import Evaluation
 from env_service.environments.bfcl.catalog import Task
 from seal import labels
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import diagnose
 
 
-def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Json:
+def assessment(task: Task, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:
     """Return everything that is known about an episode.
 
     Keys of the public protocol: valid, accuracy, completed, turn_count, test_*,

@@ -7,42 +7,14 @@ written. It holds no state: one object serves all episodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
+from env_service.environments.kit.calls import Parsed, blocks
 from seal.interface.wording import PromptWording
 
-Call = tuple[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """What the parser made of one assistant message.
-
-    refusals names, in one sentence each, what looked like a call and could not be
-    read or does not follow the format. text is the message without its calls.
-    """
-
-    calls: tuple[Call, ...]
-    refusals: tuple[str, ...]
-    text: str
-
-
-def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """Return the text between each opening and the next closing, and the rest of the text.
-
-    Takes linear time on any text, which a lazy regular expression does not.
-    """
-    found, rest, at = [], [], 0
-    while (start := text.find(opening, at)) >= 0:
-        end = text.find(closing, start + len(opening))
-        if end < 0:
-            break
-        found.append(text[start + len(opening) : end])
-        rest.append(text[at:start])
-        at = end + len(closing)
-    return found, "".join((*rest, text[at:]))
+__all__ = ["Call", "Format", "Parsed", "blocks"]
 
 
 class Format(Protocol):

@@ -15,8 +15,9 @@ from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITION
 
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed
-from env_service.environments.bfcl.formats.qwen import call_of, with_hint
+from env_service.environments.bfcl.formats.qwen import with_hint
 from env_service.environments.bfcl.formats.stray import stray_call
+from env_service.environments.kit.calls import call_of
 from seal.interface.wording import PromptWording
 
 _SYSTEM = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"

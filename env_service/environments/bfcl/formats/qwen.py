@@ -12,6 +12,7 @@ from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITION
 from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
 from env_service.environments.bfcl.formats.stray import stray_call
+from env_service.environments.kit.calls import call_of
 from seal.interface.wording import PromptWording
 
 _HINT = " Note that the provided function is in Python 3 syntax."
@@ -109,23 +110,3 @@ class QwenFormat(Format):
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the call as the handler writes it into the history."""
         return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
-
-
-def call_of(item: Any, key: str = "arguments") -> Call:
-    """Return a decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
-    if not isinstance(item, dict):
-        raise ValueError("it must be a JSON object.")
-    for field in ("name", key):
-        if field not in item:
-            raise ValueError(f'it has no "{field}".')
-    name, arguments = item["name"], item[key]
-    if isinstance(name, dict | list):
-        raise ValueError('its "name" must be text.')
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f'its "{key}" is text but not JSON: {error}.') from error
-    if not isinstance(arguments, dict):
-        raise ValueError(f'its "{key}" must be a JSON object.')
-    return str(name), arguments

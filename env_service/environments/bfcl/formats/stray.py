@@ -1,118 +1,16 @@
-"""Find calls that a message writes outside its format.
-
-A policy that writes `{"name": ...}` without tags, in a code fence or after a
-sentence, or `cd(folder="x")` when JSON is wanted, tries to call a tool. The
-official handlers take such a message for an answer; the diagnosis must not
-(paper, Table 5: "the action cannot be parsed"). Prose that mentions a tool, such
-as "I used `ls()`", is not a call.
-"""
+"""Calls that a message writes outside its format, among the tools of the benchmark."""
 
 from __future__ import annotations
 
-import ast
-import json
-import re
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
-
-_CANDIDATES = 16
-"""Places of a message that are tried: a bound on the time that any text takes."""
-
-_CANDIDATE_CHARACTERS = 20_000
-_NAMES = ("name", "function", "tool", "tool_name", "function_name", "action")
-_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs")
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-_OBJECT = re.compile(r"\{\s*[\"'](?:" + "|".join((*_NAMES, *_ARGUMENTS, "tool_calls", "type")) + r")[\"']\s*:")
-_CALL = re.compile(r"(?<![\w.])([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]\w*)*)\(")
-_CLOSING = {"(": ")", "{": "}", "[": "]"}
-_BEFORE = re.compile(r"(?:^|\n)[ \t]*>?[ \t]*[`\[( ]*$|```\w*\s*\[?$|[\[(>]\s*$|\)\s*,\s*$")
-_AFTER = re.compile(r"[`\]); \t]*(?:\n|$|```|</)|\s*,\s*[A-Za-z_][\w.]*\(")
-
-_REFUSAL = "{} is written outside the call format."
+from env_service.environments.kit import stray
 
 
 def stray_call(text: str) -> tuple[str, ...]:
     """Return one refusal that names the first call written outside the format, or () when there is none."""
-    body = _THOUGHT.sub("", text.replace("</think>", "\n")) if "think>" in text else text
-    name = next((name for found in (_objects(body), _python_calls(body)) for name in found), None)
-    return () if name is None else (_REFUSAL.format(f"A call of {name[:64]}"),)
-
-
-def _objects(text: str) -> Iterator[str]:
-    for _, match in zip(range(_CANDIDATES), _OBJECT.finditer(text), strict=False):
-        source = _balanced(text, match.start())
-        if source is not None and (name := _called(_value(source))) is not None:
-            yield name
-
-
-def _value(source: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(source)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            continue
-    return None
-
-
-def _called(item: Any) -> str | None:
-    """The name that an object calls; None for an object that is not a call."""
-    if not isinstance(item, dict):
-        return None
-    nested = item.get("tool_calls")
-    if isinstance(nested, list) and nested:
-        return _called(nested[0])
-    if isinstance(item.get("function"), dict):
-        item = item["function"]
-    name = next((item[key] for key in _NAMES if isinstance(item.get(key), str)), None)
-    given = any(isinstance(item.get(key), dict | str) for key in _ARGUMENTS)
-    return name if name and (given or (name in _tools() and len(item) == 1)) else None
-
-
-def _python_calls(text: str) -> Iterator[str]:
-    whole = text.strip(" \n\t`;")
-    for _, match in zip(range(_CANDIDATES), _CALL.finditer(text), strict=False):
-        source = _balanced(text, match.end() - 1)
-        if source is None:
-            continue
-        end = match.end() - 1 + len(source)
-        call, name = match[0][:-1] + source, match[1]
-        alone = _BEFORE.search(text[max(0, match.start() - 80) : match.start()]) and _AFTER.match(text, end)
-        if alone and (_tools().intersection(name.split(".")) or whole in (call, f"[{call}]")) and _is_call(call):
-            yield name
-
-
-def _is_call(source: str) -> bool:
-    try:
-        return isinstance(ast.parse(source, mode="eval").body, ast.Call)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-
-
-def _balanced(text: str, start: int) -> str | None:
-    """The text from an opening bracket to the one that closes it, quotes respected."""
-    closing: list[str] = []
-    quote = ""
-    skip = False
-    for at in range(start, min(len(text), start + _CANDIDATE_CHARACTERS)):
-        character = text[at]
-        if skip:
-            skip = False
-        elif quote:
-            skip = character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in _CLOSING:
-            closing.append(_CLOSING[character])
-        elif character in ")]}":
-            if character != closing.pop():
-                return None
-            if not closing:
-                return text[start : at + 1]
-    return None
+    return stray.stray_call(text, _tools())
 
 
 @cache

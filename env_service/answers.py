@@ -1,0 +1,88 @@
+"""What an environment answers, as typed dictionaries: the `data` of the HTTP protocol's answers.
+
+They are plain dictionaries at run time, so that a worker encodes them as they are; pydantic
+checks them at the two ends of the wire (`protocol.py`, `host.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
+
+from seal.diagnosis.evidence import TurnEvidence
+from seal.diagnosis.rules import Diagnosis
+
+COMPLETED = "[CONVERSATION_COMPLETED]"
+"""The content of the message that ends an episode."""
+
+
+class Message(TypedDict):
+    """One message of the environment; a step's also have an empty list `tool_calls`, for the public client."""
+
+    role: str
+    content: str
+    tool_calls: NotRequired[list[Any]]
+
+
+class Opening(TypedDict):
+    """The answer to /create: the messages that an episode starts with, and what identifies it.
+
+    info has at least task_id, category, data_hash, tool_prompt_mode and omega (version and
+    digest of the interface, null without one).
+    """
+
+    state: list[Message]
+    info: dict[str, Any]
+
+
+class StepInfo(TypedDict, total=False):
+    """turn: number of the current user turn, from 0. stop: how the episode ended. error_class: of the first error."""
+
+    turn: int
+    stop: str | None
+    error_class: str | None
+
+
+class Step(TypedDict):
+    """The answer to /step: what followed an assistant message."""
+
+    state: list[Message]
+    reward: float
+    is_terminated: bool
+    info: StepInfo
+
+
+class TurnCounts(TypedDict):
+    """User turns that met the verifier, of those that need calls and of those that need none."""
+
+    passed_turns: int
+    scorable_turns: int
+    passed_irrelevance_turns: int
+    irrelevance_turns: int
+
+
+class Evaluation(TypedDict):
+    """The answer to /evaluate. An environment may add keys of its own.
+
+    valid: whether the whole task met the verifier. labels, diagnosis: Z(tau), one for
+    each user turn that took place. evidence: of every turn of the task. progress: share of
+    the turns that need calls that met the verifier. turns, calls, errors: counts. stop: how
+    the last turn that was reached ended. progress_info: BFCL, whose answers keep the public
+    release's keys, calls it bfcl_progress_info.
+    """
+
+    valid: bool
+    labels: list[str]
+    diagnosis: Sequence[Diagnosis]
+    evidence: Sequence[TurnEvidence]
+    progress: float
+    turns: int
+    calls: int
+    errors: int
+    stop: str
+    progress_info: NotRequired[TurnCounts]
+
+
+def turn_counts(evaluation: Mapping[str, Any]) -> TurnCounts | None:
+    """The turn counts of an answer to /evaluate, None if it has none."""
+    return evaluation.get("bfcl_progress_info", evaluation.get("progress_info"))

@@ -1,0 +1,1 @@
+"""What environments with tool calls share: calls, formats, the dialogue, and the conformance suite."""

@@ -1,0 +1,84 @@
+"""Calls as a policy writes them: what a parser makes of a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from env_service.environments.base import Call
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the parser made of one assistant message.
+
+    refusals names, in one sentence each, what looked like a call and could not be
+    read or does not follow the format. text is the message without its calls.
+    """
+
+    calls: tuple[Call, ...]
+    refusals: tuple[str, ...]
+    text: str
+
+
+def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
+    """Return the text between each opening and the next closing, and the rest of the text.
+
+    Takes linear time on any text, which a lazy regular expression does not.
+    """
+    found, rest, at = [], [], 0
+    while (start := text.find(opening, at)) >= 0:
+        end = text.find(closing, start + len(opening))
+        if end < 0:
+            break
+        found.append(text[start + len(opening) : end])
+        rest.append(text[at:start])
+        at = end + len(closing)
+    return found, "".join((*rest, text[at:]))
+
+
+def call_of(item: Any, key: str = "arguments") -> Call:
+    """Return a decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
+    if not isinstance(item, dict):
+        raise ValueError("it must be a JSON object.")
+    for field in ("name", key):
+        if field not in item:
+            raise ValueError(f'it has no "{field}".')
+    name, arguments = item["name"], item[key]
+    if isinstance(name, dict | list):
+        raise ValueError('its "name" must be text.')
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f'its "{key}" is text but not JSON: {error}.') from error
+    if not isinstance(arguments, dict):
+        raise ValueError(f'its "{key}" must be a JSON object.')
+    return str(name), arguments
+
+
+def read_blocks(text: str, stray: Callable[[str], tuple[str, ...]]) -> Parsed:
+    """Read every <tool_call> block that is a JSON call; any other block, and a call without tags, leaves a refusal.
+
+    stray: names a call outside the tags, asked for only when there is no block.
+    """
+    calls: list[Call] = []
+    refusals: list[str] = []
+    found, rest = blocks(text, "<tool_call>", "</tool_call>")
+    for index, block in enumerate(found, 1):
+        try:
+            calls.append(call_of(json.loads(block)))
+        except (ValueError, RecursionError) as error:
+            refusals.append(f"Tool call {index} cannot be read: {str(error).rstrip('.')}.")
+    if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
+        refusals.append("Write a tool call between <tool_call> and </tool_call>.")
+    if not calls and not refusals:
+        refusals += stray(text)
+    return Parsed(tuple(calls), tuple(refusals), rest.strip())
+
+
+def clipped(text: str, characters: int) -> str:
+    """The text, cut after so many characters."""
+    return text if len(text) <= characters else text[:characters] + "..."

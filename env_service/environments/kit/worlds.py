@@ -1,0 +1,28 @@
+"""A world whose tools are methods: the shortest way to write one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from env_service.environments.kit.tasks import Outcome
+
+
+class ToolError(Exception):
+    """What a tool raises when a call cannot be carried out: the message is what the policy is told."""
+
+
+class MethodWorld:
+    """Runs the tool NAME as the method `tool_NAME`. A subclass adds these and `check` (see `World`).
+
+    A method gets the arguments that its document describes, already checked if the environment
+    is strict, and returns text or a JSON value.
+    """
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Run one tool; a ToolError is an outcome, any other exception a failure of the environment."""
+        try:
+            result = getattr(self, f"tool_{name}")(**arguments)
+        except ToolError as error:
+            return Outcome(f"Error: {error}", "execution")
+        return Outcome(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))

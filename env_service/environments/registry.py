@@ -1,0 +1,72 @@
+"""Environments by name: built in, of installed packages, or named in the setting `environments`.
+
+A package offers one through the entry point group `seal.environments`:
+
+    [project.entry-points."seal.environments"]
+    library = "library_env.environment:LibraryEnvironment"
+"""
+
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+
+from env_service.environments.base import Environment
+from env_service.protocol import DEFAULT_ENVIRONMENT
+
+GROUP = "seal.environments"
+DEFAULT = DEFAULT_ENVIRONMENT
+"""The environment of a request that names none."""
+
+_BUILT_IN: dict[str, str] = {
+    DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment",
+    "tau2_telecom": "env_service.environments.tau2.environment:TelecomEnvironment",
+}
+_ADDED: dict[str, str] = {}
+_LOADED: dict[str, Environment] = {}
+
+
+def register(name: str, location: str) -> None:
+    """Add an environment, or replace one; location is "package.module:Class", imported on first use."""
+    _ADDED[name] = location
+    _LOADED.pop(name, None)
+
+
+def added() -> Mapping[str, str]:
+    """What :func:`register` has added, name to location."""
+    return dict(_ADDED)
+
+
+@cache
+def _installed() -> Mapping[str, str]:
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def locations() -> Mapping[str, str]:
+    """Known environments, name to location. A package cannot replace a built-in one."""
+    return {**_installed(), **_BUILT_IN, **_ADDED}
+
+
+def get_environment(name: str) -> Environment:
+    """The environment of that name, imported on first use.
+
+    ValueError if it is unknown, if its package is not installed, or if its class has another name.
+    """
+    if name not in _LOADED:
+        known = locations()
+        if name not in known:
+            raise ValueError(
+                f"env_type {name!r} is unknown; choose one of {', '.join(sorted(known))}, or install its package."
+            )
+        _LOADED[name] = _imported(name, known[name])
+    return _LOADED[name]
+
+
+def _imported(name: str, location: str) -> Environment:
+    try:
+        environment = pkgutil.resolve_name(location)()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"The environment {name} ({location}) cannot be imported: {error}.") from error
+    if environment.name != name:
+        raise ValueError(f"{location} calls itself {environment.name!r}: register it under that name, not as {name!r}.")
+    return environment

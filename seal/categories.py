@@ -1,0 +1,15 @@
+"""Categories of tasks over all environments: BFCL's keep their names, others begin with their environment's."""
+
+BENCHMARK = "bfcl"
+"""The environment whose categories stand alone."""
+
+
+def qualified(environment: str, category: str) -> str:
+    """The category as profiles, cues and logs name it: ``base`` of BFCL, ``tau2_telecom/mms_issue`` of another."""
+    return category if environment == BENCHMARK else f"{environment}/{category}"
+
+
+def environment_of(category: str) -> str:
+    """The environment of a qualified category."""
+    environment, slash, _ = category.partition("/")
+    return environment if slash else BENCHMARK

@@ -1,0 +1,226 @@
+"""A small conforming environment, and one for each check that breaks exactly what the check looks for."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from env_service.answers import Evaluation, Step
+from env_service.environments.base import Document, Guard, Split
+from env_service.environments.kit.dialogue import ToolEpisode
+from env_service.environments.kit.environment import ToolEnvironment
+from env_service.environments.kit.settings import read_settings
+from env_service.environments.kit.tasks import Check, ToolTask
+from env_service.environments.kit.worlds import MethodWorld
+from seal.diagnosis.evidence import CallEvidence
+
+WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+WORDS = ("amber", "birch", "cedar", "daisy", "elder", "fern")
+
+
+class Words(MethodWorld):
+    """A list of words."""
+
+    def __init__(self, wanted: str) -> None:
+        self.said: list[str] = []
+        self.wanted = wanted
+
+    def tool_say(self, word: str) -> str:
+        self.said.append(word)
+        return f"said {word}"
+
+    def tool_recall(self) -> list[str]:
+        return self.said
+
+    def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+        return Check(state_match=self.said == [self.wanted])
+
+
+class Sound(ToolEnvironment):
+    """Say one word. Keeps the contract."""
+
+    name = "sound"
+    writes = frozenset({"say"})
+    rule = "No word is on both sides."
+
+    def load(self) -> Sequence[ToolTask]:
+        return [
+            ToolTask(
+                id=word,
+                category="say",
+                side="train" if place < 3 else "eval",
+                group=word,
+                users=(f"Say {word} once.",),
+                reference=((("say", {"word": word}), ("recall", {})),),
+                data=word,
+            )
+            for place, word in enumerate(WORDS)
+        ]
+
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        recall = {"type": "object", "properties": {}}
+        return (
+            {"name": "say", "description": "Say a word.", "parameters": WORD},
+            {"name": "recall", "description": "Recall what was said.", "parameters": recall},
+        )
+
+    def world(self, task: ToolTask) -> Words:
+        return Words(task.data)
+
+    def data_hash(self) -> str:
+        return "words-1"
+
+
+class SharedGroup(Sound):
+    """Calls a split held out whose sides share a group."""
+
+    name = "tasks_and_splits"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, group="words") for task in super().load()]
+
+    def splits(self) -> Mapping[str, Split]:
+        return {"default": Split(self.rule, held_out=True)}
+
+
+class Random(Sound):
+    """Answers with a random number."""
+
+    name = "determinism"
+
+    def world(self, task: ToolTask) -> Words:
+        class Drawn(Words):
+            def tool_recall(self) -> list[str]:
+                return [*self.said, str(random.random())]
+
+        return Drawn(task.data)
+
+
+class OfThisProcess(Sound):
+    """Answers with the number of its process."""
+
+    name = "replay"
+
+    def world(self, task: ToolTask) -> Words:
+        class Numbered(Words):
+            def tool_recall(self) -> list[str]:
+                return [*self.said, str(os.getpid())]
+
+        return Numbered(task.data)
+
+
+class Shared(Sound):
+    """Keeps the words of the episode that was opened last, for all."""
+
+    name = "isolation"
+    latest: ClassVar[Words]
+
+    def world(self, task: ToolTask) -> Words:
+        Shared.latest = Words(task.data)
+
+        class Latest(Words):
+            def tool_say(self, word: str) -> str:
+                return Shared.latest.tool_say(word)
+
+            def tool_recall(self) -> list[str]:
+                return Shared.latest.said
+
+            def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+                return Check(state_match=Shared.latest.said == [self.wanted])
+
+        return Latest(task.data)
+
+
+class Counting(Sound):
+    """Counts its evaluations."""
+
+    name = "idempotence"
+
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> ToolEpisode:
+        class Counted(ToolEpisode):
+            asked = 0
+
+            def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
+                self.asked += 1
+                return {**super().evaluate(params), "asked": self.asked}
+
+        return Counted(self, self._task(task_id), read_settings(params, self.formats), guard)
+
+
+class Lenient(Sound):
+    """Opens some task, whichever is asked for."""
+
+    name = "bad_input"
+
+    def _task(self, task_id: str) -> ToolTask:
+        return self._tasks.get(task_id, self._tasks[WORDS[0]])
+
+
+class Stumbling(Sound):
+    """Cannot take an empty message."""
+
+    name = "any_message"
+
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> ToolEpisode:
+        class Hasty(ToolEpisode):
+            def step(self, content: str, truncated: bool) -> Step:
+                assert content[0] is not None
+                return super().step(content, truncated)
+
+        return Hasty(self, self._task(task_id), read_settings(params, self.formats), guard)
+
+
+class Unguarded(Sound):
+    """Runs calls without the guard that it is given."""
+
+    name = "deadlines"
+
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> ToolEpisode:
+        return super().open(task_id, params, Guard())
+
+
+class WrongReference(Sound):
+    """Has a reference that says another word than the task wants."""
+
+    name = "reference_passes"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, data="grass") for task in super().load()]
+
+
+class Indulgent(Sound):
+    """Lets everything pass."""
+
+    name = "faults_fail"
+
+    def world(self, task: ToolTask) -> Words:
+        class Praised(Words):
+            def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+                return Check(state_match=True)
+
+        return Praised(task.data)
+
+
+class Talkative(Sound):
+    """Tells the reference's call in its instructions."""
+
+    name = "no_leak"
+
+    def instructions(self, task: ToolTask, compact: bool) -> str:
+        return f"For example: say(word={task.data!r})."
+
+
+class Slow(Sound):
+    """Computes for ten milliseconds before an episode begins."""
+
+    name = "throughput"
+
+    def world(self, task: ToolTask) -> Words:
+        until = time.process_time() + 0.01
+        while time.process_time() < until:
+            pass
+        return super().world(task)

@@ -1,0 +1,30 @@
+"""Environments of these tests, found by name, and gone afterwards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from env_service.environments import registry
+
+# The environments beside this file are plain modules: the folder is no package.
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def registered() -> Iterator[Callable[[str, str], str]]:
+    """Registers an environment (name, location) until the test ends; returns the name."""
+    names: list[str] = []
+
+    def register(name: str, location: str) -> str:
+        names.append(name)
+        registry.register(name, location)
+        return name
+
+    yield register
+    for name in names:
+        registry._ADDED.pop(name, None)
+        registry._LOADED.pop(name, None)
