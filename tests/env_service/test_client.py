@@ -76,7 +76,8 @@ def test_threads_share_a_client(client: ServiceClient):
 
 def test_the_caller_s_limit_is_diagnosed(client: ServiceClient):
     client.create(TASK, "cut")
-    assert client.evaluate("cut", stop="length")["labels"] != client.evaluate("cut")["labels"]
+    assert client.evaluate("cut", stop="length")["stop"] == "length"
+    assert client.evaluate("cut")["stop"] == "open"  # asking has not ended it
     client.release("cut")
 
 
