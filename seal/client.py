@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from env_service import protocol
+from env_service import answers, protocol
 
 DEFAULT_URL = "http://127.0.0.1:8082"
 """Where `seal serve` listens by default."""
@@ -99,14 +99,14 @@ class ServiceClient:
         request = protocol.ProfileRequest(env_type=self.env_type, params={"split": split})
         return self._post("get_env_profile", request, protocol.ProfileAnswer).data
 
-    def create(self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None) -> protocol.CreateData:
+    def create(self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None) -> answers.Opening:
         """Open an episode under a name of the caller's; its first messages."""
         request = protocol.CreateRequest(
             env_type=self.env_type, task_id=task_id, instance_id=instance_id, params=dict(params or {})
         )
         return self._post("create", request, protocol.CreateAnswer).data
 
-    def step(self, instance_id: str, content: str, truncated: bool = False) -> protocol.StepData:
+    def step(self, instance_id: str, content: str, truncated: bool = False) -> answers.Step:
         """Send one assistant message; truncated: a length limit cut it."""
         message = protocol.AssistantMessage(role="assistant", content=content)
         request = protocol.StepRequest(instance_id=instance_id, messages=message, truncated=truncated)

@@ -19,7 +19,7 @@ COLOURS = {
     "long_context": "#CC79A7",
     "average": "#222222",
 }
-"""A colour-blind-safe colour for each category."""
+"""A colour-blind-safe colour for each category of the benchmark."""
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
@@ -28,11 +28,13 @@ def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None
     turns: per-turn pass rates instead of whole tasks.
     """
     chosen = [row for row in informative(rows) if (row.turn_rate if turns else row.rate) is not None]
-    for name in dict.fromkeys(row.name for row in chosen):
+    names = dict.fromkeys(row.name for row in chosen)
+    others = [name for name in names if name.partition("@")[0] not in COLOURS]
+    for name in names:
         line = [row for row in chosen if row.name == name]
         rates = [row.turn_rate if turns else row.rate for row in line]
         steps = [row.step for row in line]
-        colour = COLOURS[name.partition("@")[0]]
+        colour = COLOURS.get(name.partition("@")[0]) or f"C{others.index(name) % 10}"
         average = line[0].is_average
         style = {"linewidth": 2.4, "markersize": 4, "zorder": 3} if average else {"linewidth": 1.3, "markersize": 3}
         style["linestyle"] = "--" if line[0].prefix > 0 and len({row.prefix for row in chosen}) > 1 else "-"

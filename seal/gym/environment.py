@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from env_service.protocol import OpeningMessage
+from env_service.answers import Message
 from seal.client import ServiceClient, ServiceError, choose
 from seal.gym.spaces import AnyText
 from seal.local_service import address
@@ -83,8 +83,8 @@ class ServiceEnv(gymnasium.Env[str, str]):
         opening = self._client.create(task_id, name, self._params)
         self._episode, self._running, self._transcript = name, True, []
         # The episode's name is drawn anew each time, and equal episodes must look equal.
-        info = {key: value for key, value in opening.info.items() if key != "instance_id"}
-        return self._observed(opening.state, {**info, "task_id": task_id})
+        info = {key: value for key, value in opening["info"].items() if key != "instance_id"}
+        return self._observed(opening["state"], {**info, "task_id": task_id})
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Send one assistant message; ResetNeeded after the end. Never truncated: the service ends episodes itself."""
@@ -94,12 +94,12 @@ class ServiceEnv(gymnasium.Env[str, str]):
             raise ValueError(f"An action is a text of at most {MAX_ACTION_CHARACTERS} characters.")
         answer = self._client.step(self._episode, action)
         self._transcript.append(f"[assistant]\n{action}")
-        info = dict(answer.info)
-        if answer.is_terminated:
+        info = dict(answer["info"])
+        if answer["is_terminated"]:
             self._running = False
             info["evaluation"] = self._client.evaluate(self._episode)
-        observation, info = self._observed(answer.state, info)
-        return observation, answer.reward, answer.is_terminated, False, info
+        observation, info = self._observed(answer["state"], info)
+        return observation, answer["reward"], answer["is_terminated"], False, info
 
     def render(self) -> str | None:
         """The dialogue so far in mode `ansi`."""
@@ -120,10 +120,10 @@ class ServiceEnv(gymnasium.Env[str, str]):
             self._tasks, self._split, int(self.np_random.integers(len(self._tasks)) if index is None else index)
         )
 
-    def _observed(self, messages: Sequence[OpeningMessage], info: Info) -> tuple[str, Info]:
-        self._transcript += [f"[{message.role}]\n{message.content}" for message in messages]
-        info["messages"] = [{"role": message.role, "content": message.content} for message in messages]
-        return "\n\n".join(message.content for message in messages), info
+    def _observed(self, messages: Sequence[Message], info: Info) -> tuple[str, Info]:
+        self._transcript += [f"[{message['role']}]\n{message['content']}" for message in messages]
+        info["messages"] = [{"role": message["role"], "content": message["content"]} for message in messages]
+        return "\n\n".join(message["content"] for message in messages), info
 
     def _release(self) -> None:
         episode, self._episode, self._running = self._episode, None, False

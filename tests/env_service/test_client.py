@@ -50,9 +50,9 @@ def play(client: ServiceClient, name: str) -> dict:
     """The evaluation of a perfect episode."""
     messages = [text for turn in texts(reference_calls(load_tasks()[TASK]), None) for text in turn]
     opening = client.create(TASK, name, {"split": "train"})
-    assert [message.role for message in opening.state] == ["system", "user"]
+    assert [message["role"] for message in opening["state"]] == ["system", "user"]
     answers = [client.step(name, text) for text in messages]
-    assert answers[-1].is_terminated and not any(answer.is_terminated for answer in answers[:-1])
+    assert answers[-1]["is_terminated"] and not any(answer["is_terminated"] for answer in answers[:-1])
     return client.evaluate(name)
 
 

@@ -55,7 +55,7 @@ import sys
 sys.modules.update(dict.fromkeys({ENGINES!r}))  # None: importing it raises ImportError
 from seal.cli.main import app, load
 import env_service.__main__, env_service.app, env_service.worker_main, seal.client, seal.local_service
-from env_service.environments.base import get_environment
+from env_service.environments.registry import get_environment
 from env_service.environments.base import Guard
 opened = get_environment("bfcl").open("multi_turn_base_0", {{}}, Guard())
 assert opened.start()["state"] and not opened.step("Done.", False)["is_terminated"]

@@ -8,7 +8,7 @@ from typing import Any
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 
-from env_service.protocol import OpeningMessage
+from env_service import answers
 from seal.client import ServiceClient, choose
 
 from ..models import Message, SealAction, SealObservation, SealState
@@ -52,7 +52,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         opening = self._client.create(task_id, name, {"split": split, **(params or {})})
         self._episode = name
         self._state = SealState(episode_id=episode_id or name, task_id=task_id, split=split)
-        return self._observation(opening.state, 0.0, False, {})
+        return self._observation(opening["state"], 0.0, False, {})
 
     def step(self, action: SealAction, timeout_s: float | None = None, **_: Any) -> SealObservation:
         """Send one assistant message; ValueError before a reset and after the end."""
@@ -60,8 +60,8 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
             raise ValueError("The episode has ended, or none was opened: call reset first.")
         answer = self._client.step(self._episode, action.message, action.truncated)
         self._state.step_count += 1
-        self._state.done = answer.is_terminated
-        return self._observation(answer.state, answer.reward, answer.is_terminated, answer.info)
+        self._state.done = answer["is_terminated"]
+        return self._observation(answer["state"], answer["reward"], answer["is_terminated"], answer["info"])
 
     @property
     def state(self) -> SealState:
@@ -108,11 +108,11 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         return choose(tasks, split, index)
 
     def _observation(
-        self, messages: Sequence[OpeningMessage], reward: float, done: bool, info: Mapping[str, Any]
+        self, messages: Sequence[answers.Message], reward: float, done: bool, info: Mapping[str, Any]
     ) -> SealObservation:
         evaluation = self._client.evaluate(self._episode) if done and self._episode else None
         return SealObservation(
-            messages=[Message(role=message.role, content=message.content) for message in messages],
+            messages=[Message(role=message["role"], content=message["content"]) for message in messages],
             task_id=self._state.task_id or "",
             turn=info.get("turn", 0),
             stop=info.get("stop"),

@@ -8,7 +8,7 @@ from typing import Any
 import verifiers.v1 as vf
 from verifiers.v1.utils.loaders import load_environment as load
 
-from env_service.protocol import OpeningMessage
+from env_service.answers import Message
 from seal.client import ServiceClient
 from seal.local_service import address
 from seal_verifiers.taskset import SealTask, SealTasksetConfig
@@ -35,7 +35,7 @@ class SealEnv(vf.Env[SealEnvConfig]):
     async def run(self, task: SealTask, agents: vf.Agents) -> None:
         """Open the task, pass messages to and fro until it ends, and record reward, metrics and labels."""
         name = uuid.uuid4().hex
-        opening = (await asyncio.to_thread(self._client.create, task.data.id, name, task.data.params)).state
+        opening = (await asyncio.to_thread(self._client.create, task.data.id, name, task.data.params))["state"]
         try:
             system, user = _opening(opening)
             async with agents.agent.interaction(task.with_system_prompt(system)) as interaction:
@@ -45,9 +45,9 @@ class SealEnv(vf.Env[SealEnvConfig]):
                     # Not last_reply: it strips the text, and the service must read what the model wrote.
                     text, cut = _text(segment), interaction.trace.is_truncated
                     step = await asyncio.to_thread(self._client.step, name, text, cut)
-                    ended = step.is_terminated
+                    ended = step["is_terminated"]
                     if not ended:
-                        segment = await interaction.turn(_joined(step.state))
+                        segment = await interaction.turn(_joined(step["state"]))
             trace = interaction.trace
             if trace.ok:
                 stop = None if ended else "length"
@@ -74,18 +74,18 @@ def load_environment(
     return load(SealEnvConfig(taskset=taskset))
 
 
-def _opening(messages: Sequence[OpeningMessage]) -> tuple[str, str]:
-    system = "\n\n".join(message.content for message in messages if message.role == "system")
-    return system, _joined([message for message in messages if message.role != "system"])
+def _opening(messages: Sequence[Message]) -> tuple[str, str]:
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    return system, _joined([message for message in messages if message["role"] != "system"])
 
 
-def _joined(messages: Sequence[OpeningMessage]) -> str:
+def _joined(messages: Sequence[Message]) -> str:
     """The messages as the one user message that an interaction takes.
 
     The default prompt mode answers all calls in one message. Other modes answer each in
     a message of its own, and only their contents survive here.
     """
-    return "\n\n".join(message.content for message in messages)
+    return "\n\n".join(message["content"] for message in messages)
 
 
 def _text(segment: vf.Segment) -> str:

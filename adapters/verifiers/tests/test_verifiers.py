@@ -28,7 +28,7 @@ def openings(scripts: Mapping[str, list[str]]) -> dict[tuple[str, str], list[str
     with ServiceClient(URL) as client:
         for task, messages in scripts.items():
             name = uuid.uuid4().hex
-            system, user = client.create(task, name, {"split": "train"}).state
+            system, user = client.create(task, name, {"split": "train"})["state"]
             client.release(name)
             found[system.content, user.content] = messages
     return found
