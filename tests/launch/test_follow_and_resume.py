@@ -103,7 +103,7 @@ def test_stopping_a_process_stops_what_it_started(tmp_path):
     assert all(not child.is_running() or child.status() == psutil.STATUS_ZOMBIE for child in children)
 
 
-LAST = 32
+LAST = 24
 """Steps of the quickstart."""
 
 

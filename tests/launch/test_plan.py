@@ -51,7 +51,7 @@ def test_rows_of_a_fixed_number_are_counted():
 
 def test_a_row_that_is_cut_below_the_engines_length_says_by_what():
     plan = step_plan(composed(EXP / "quickstart.yaml"))
-    assert plan.longest == plan.packed == 512
+    assert plan.longest == plan.packed == 1024
     assert "ppo_max_token_len_per_gpu" in dict(plan.lines())["tokens of a training row"]
     assert "cut" not in dict(step_plan(SEAL).lines())["tokens of a training row"]
 

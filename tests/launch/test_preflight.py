@@ -199,6 +199,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
         write_task_file(synthesise(Grammar(), 4, seed), tmp_path / f"{seed}.jsonl")
     first, second = (str(tmp_path / f"{seed}.jsonl") for seed in (0, 1))
     config.seal.data.train.mixture = [{"tasks": "bfcl"}, {"tasks": first}]
+    config.seal.data.val = [{"split": "eval", "limit": 1}]
     config.env_service.task_files = [second, first]
     assert preflight.task_files(config) == (second, first)
     service = Service(free_url(), tmp_path / "service.log", [first])

@@ -74,8 +74,11 @@ def one_error(done: subprocess.CompletedProcess) -> str:
     return errors[0]
 
 
-FIRST_TURNS = "seal.data.train={categories: [base], prefix_turns: [1], mixture: []}"
-"""The short tasks of the quickstart's band."""
+SHORT = (
+    "seal.data.train={categories: [base], prefix_turns: [1], mixture: [], limit: null}",
+    "actor_rollout_ref.rollout.val_kwargs={n: 1, temperature: 0.0, do_sample: false}",
+)
+"""The short tasks of the quickstart's band, validated once and greedily."""
 
 
 @dataclass
@@ -119,7 +122,7 @@ class Run:
     def command(self, *extra: str, options: tuple[str, ...] = ()) -> list[str]:
         """A launch of the run; extra: overrides, options: the launcher's own."""
         own = (
-            FIRST_TURNS,
+            *SHORT,
             f"trainer.experiment_name={self.name}",
             f"env_service.env_url=http://127.0.0.1:{self.port}",
             *((f"trainer.logger={self.loggers}",) if self.loggers else ()),
