@@ -39,7 +39,7 @@ def test_an_answer_that_is_a_technical_failure_is_told_from_a_wrong_one():
     found = {name: error_of(entry) for name, entry in entries(SIMPLE).items()}
     assert {name for name, error in found.items() if error} == {"simple_python_3", "simple_python_5"}
     assert found["simple_python_5"] == ("endpoint_internal_server", "Error code: 503 - overloaded", True)
-    assert found["simple_python_3"].technical  # a page in HTML instead of a completion
+    assert found["simple_python_3"][::2] == ("endpoint_protocol", True)  # a page in HTML instead of a completion
 
 
 def test_what_the_model_itself_caused_stays_its_failure():

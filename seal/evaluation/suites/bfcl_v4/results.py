@@ -20,6 +20,9 @@ RESULTS = "BFCL_v4_*_result.json"
 _ERROR = "Error during inference"
 _HANDLER = "model_handler"
 _RENDERING = "_format_prompt"
+_PROTOCOL = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
+"""What is raised when an endpoint answers something other than a completion."""
+
 _ID = re.compile(rb'^\{"id": "([^"]+)"')
 
 
@@ -57,7 +60,8 @@ def error_of(value: Mapping[str, Any]) -> Error | None:
         return Error("context", message, technical=False)
     if f"in {_RENDERING}" in trace and _HANDLER in trace and name in ("KeyError", "TypeError", "AttributeError"):
         return Error("malformed_call", f"{name}: {message}", technical=False)
-    return Error(f"endpoint_{_snake(name)}", message, technical=True)
+    cause = "protocol" if name in _PROTOCOL else _snake(name)
+    return Error(f"endpoint_{cause}", message, technical=True)
 
 
 def read_new_entries(results: Path, known: Iterable[str], seen: dict[Path, tuple[int, int]]) -> list[Entry]:
