@@ -26,7 +26,7 @@ ABROAD = "[mobile_data_issue]user_abroad_roaming_enabled_off[PERSONA:None]"
 
 
 def test_it_conforms() -> None:
-    findings = list(conformance("tau2_telecom", tasks=6, floor=100))
+    findings = list(conformance("tau2_telecom", tasks=6))
     assert not [f"{finding.check}: {finding.detail}" for finding in findings if not finding.passed]
 
 

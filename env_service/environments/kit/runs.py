@@ -15,7 +15,7 @@ import orjson
 from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, Guard
 
-PROCESS_SECONDS = 300.0
+PROCESS_SECONDS = 600.0
 """How long another process may take to play all runs."""
 
 
