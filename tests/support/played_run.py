@@ -219,21 +219,18 @@ def write_run(
     there on. Each time it had come two steps further and was killed while it wrote.
     """
     log, rng = RunLog(folder), random.Random(seed)
-    loop: ClosedLoop | None = None
+    player = Player(configuration(*overrides), seed, late, lost)
+    loop = ClosedLoop(player.settings)
+    train, val = _launched(log, player, 0)
     for step in range(steps + 1):
-        if not step or step - 1 in (resumed or {}):
-            more = (resumed or {}).get(step - 1, ()) if step else ()
-            if loop is not None:
-                state = loop.state
-                _lose(folder, step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
-                log.keep_through(step - 1)
-            player = Player(configuration(*overrides, *more), seed, late, lost)
-            before, loop = loop, ClosedLoop(player.settings)
-            if before is not None:
-                loop.restore(state)
-            train = selected_rows(player.settings.data.train)
-            val = [row for part in player.settings.data.val for row in selected_rows(part)]
-            log.launch(_facts(player.config, train, val), step=max(step - 1, 0))
+        if step - 1 in (resumed or {}):
+            state = loop.state
+            _lose(folder, step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
+            log.keep_through(step - 1)
+            player = Player(configuration(*overrides, *resumed[step - 1]), seed, late, lost)
+            loop = ClosedLoop(player.settings)
+            loop.restore(state)
+            train, val = _launched(log, player, step - 1)
         if step:
             log.stage("train", step=step, of=steps)
             _train(step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
@@ -245,9 +242,15 @@ def write_run(
     return folder
 
 
-def _lose(
-    folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]
-) -> None:
+def _launched(log: RunLog, player: Player, step: int) -> tuple[Sequence[TaskRow], Sequence[TaskRow]]:
+    """Log a launch that continues after `step`; its training and validation rows."""
+    train = selected_rows(player.settings.data.train)
+    val = [row for part in player.settings.data.val for row in selected_rows(part)]
+    log.launch(_facts(player.config, train, val), step=step)
+    return train, val
+
+
+def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
     """Play two steps that no checkpoint keeps; of the second the run has written only a part."""
     for lost in (step, step + 1):
         log.stage("train", step=lost, of=lost)

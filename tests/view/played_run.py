@@ -44,15 +44,18 @@ def tasks() -> tuple[Task, ...]:
     return tuple(load_tasks()[name] for name in task_ids()["train"][::23])
 
 
-def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3) -> Path:
-    """Write a run of `steps` steps with `groups` prompts each, and validations before and after."""
+def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain: float = 0.0) -> Path:
+    """Write a run of `steps` steps with `groups` prompts each, and validations before and after.
+
+    gain: how much the share of rollouts without a fault grows until the last step.
+    """
     rng = random.Random(seed)
     (folder / "validation_log").mkdir(parents=True)
     log, loop = RunLog(folder), ClosedLoop(settings())
     for step in range(steps + 1):
         if step:
             log.stage("train", step=step, of=steps)
-            play_step(log, loop, step, rng, groups)
+            play_step(log, loop, step, rng, groups, 0.35 + gain * step / steps)
         if step in (0, steps // 2, steps):
             log.withdrawal(step, withdrawn(loop, step))
         if step in (0, steps):
@@ -61,11 +64,13 @@ def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3) -> P
     return folder
 
 
-def play_step(log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, groups: int = 3) -> None:
-    """Play, weigh and log one training step."""
+def play_step(
+    log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, groups: int = 3, skill: float = 0.35
+) -> None:
+    """Play, weigh and log one training step; skill: the share of rollouts without a fault."""
     chosen = rng.sample(tasks(), groups)
     omega = loop.omega_to_send()
-    records = [record for task in chosen for record in rollouts(task, rng, omega)]
+    records = [record for task in chosen for record in rollouts(task, rng, omega, skill)]
     records[0] = replace(
         records[0], infra="engine_timeout", infra_message="no answer <b>within</b> 600 s", score=0.0, labels=(),
         diagnosis=(), evidence=(), turns_passed=0,
@@ -82,10 +87,10 @@ def play_step(log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, grou
     log.step(report.with_figures(seconds=seconds, seal_seconds=0.02, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 
 
-def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None) -> list[TrajectoryRecord]:
+def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None, skill: float) -> list[TrajectoryRecord]:
     """Eight rollouts of a task: some perfect, the others with a fault each."""
     found = list(faults(task, rng.randrange(1000)))
-    chosen = [perfect(task) if rng.random() < 0.35 else rng.choice(found) for _ in range(ROLLOUTS)]
+    chosen = [perfect(task) if rng.random() < skill else rng.choice(found) for _ in range(ROLLOUTS)]
     return [play(task, replace(fault, mode="compact"), sample, omega) for sample, fault in enumerate(chosen)]
 
 
