@@ -99,7 +99,7 @@ def mixed(tmp_path_factory) -> Path:
 def synthesised(run: Path) -> tuple[str, dict]:
     """The key and the line of a synthesised task's trajectory with several messages."""
     for step in (1, 2):
-        for number, text in enumerate((run / f"seal_log/trajectories/{step}.jsonl").read_text().splitlines(), 1):
+        for number, text in enumerate((run / f"seal_log/trajectories/{step}.jsonl").read_bytes().splitlines(), 1):
             line = json.loads(text)
             if line["task_id"].startswith("synth_") and line["calls"]:
                 return f"train:{step}:{number}", line
