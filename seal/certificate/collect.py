@@ -13,10 +13,11 @@ from seal.certificate.launches import Launch, launch_of_step
 from seal.data.suspected import load_suspected
 from seal.files import json_hash
 from seal.jsonl import BadLine, read_jsonl, step_files
+from seal.paths import HOME
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
-from seal.settings import EnvServiceSettings
+from seal.settings import task_files
 
 AGAIN = "train it again with this version to certify it"
 
@@ -134,18 +135,19 @@ def _made_tasks(launches: Sequence[Launch]) -> Iterator[tuple[str, Any]]:
     """The synthesised tasks that the launches trained or validated on."""
     wanted = {task for each in launches for _, task in each.sides("training") | each.sides("validation")}
     wanted = {task for task in wanted if task.startswith("synth_")}
-    files = {file for each in launches for file in _task_files(each)} if wanted else set()
-    for file in sorted(files):
-        for task in read_task_file(file):
+    files = sorted({file for each in launches for file in task_files(each.config)})
+    gone = [file for file in files if not (HOME / file).is_file()]
+    for file in files:
+        if not wanted or file in gone:
+            continue
+        for task in read_task_file(HOME / file):
             if task.id in wanted:
                 wanted.remove(task.id)
                 yield "task", task.model_dump(mode="json")
+    if wanted and gone:
+        raise ValueError(f"{min(wanted)} cannot be certified without its task file: put {gone[0]} back.")
     if wanted:
-        raise ValueError(f"{min(wanted)} is in none of the run's task files ({', '.join(sorted(files)) or 'none'}).")
-
-
-def _task_files(launch: Launch) -> tuple[str, ...]:
-    return (*EnvServiceSettings.of(launch.config).task_files, *launch.settings.data.task_files())
+        raise ValueError(f"{min(wanted)} is in none of the run's task files ({', '.join(files) or 'none'}).")
 
 
 def _objects(path: Path) -> list[dict[str, Any]]:

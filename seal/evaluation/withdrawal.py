@@ -1,26 +1,65 @@
 """What a cue gives the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 
 from seal.evaluation.statistics import PairedDifference, paired_difference
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 
+Played = tuple[int, str, int]
+"""Step, task and prefix of what was played."""
+
 
 @dataclass(frozen=True)
 class Lift:
-    """A cue's lift: pass rates without (a) and with it (b), over all validations, the first and the last that have it.
+    """A cue's lift: pass rates without (a) and with it (b), over all validations or at one of them.
 
-    cue: EVERY_CUE for the whole interface against the plain one.
+    cue: EVERY_CUE for the whole interface against the plain one. steps: the validations
+    that have a pair, ascending, at least one. shown, withdrawn: pass rates with and without it.
     """
 
     cue: str
-    overall: PairedDifference
-    first_step: int
-    first: PairedDifference
-    last_step: int
-    last: PairedDifference
+    steps: tuple[int, ...]
+    shown: Mapping[Played, float]
+    withdrawn: Mapping[Played, float]
+    scenarios: Mapping[Played, int]
+
+    @cached_property
+    def overall(self) -> PairedDifference:
+        """Over all validations."""
+        return self._over(self.steps)
+
+    @property
+    def first_step(self) -> int:
+        """The first validation that has it."""
+        return self.steps[0]
+
+    @property
+    def last_step(self) -> int:
+        """The last validation that has it."""
+        return self.steps[-1]
+
+    @property
+    def first(self) -> PairedDifference:
+        """At the first validation that has it."""
+        return self.at(self.first_step)
+
+    @property
+    def last(self) -> PairedDifference:
+        """At the last validation that has it."""
+        return self.at(self.last_step)
+
+    def at(self, step: int) -> PairedDifference:
+        """At one validation; ValueError for a step that is none of `steps`."""
+        return self._over((step,))
+
+    def _over(self, chosen: Sequence[int]) -> PairedDifference:
+        a, b = (
+            {key: value for key, value in side.items() if key[0] in chosen} for side in (self.withdrawn, self.shown)
+        )
+        return paired_difference(a, b, self.scenarios, dict.fromkeys(self.scenarios, "all"))
 
 
 def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
@@ -33,26 +72,19 @@ def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
         record.withdrawn for record in sorted(usable, key=lambda record: record.step) if record.withdrawn
     )
     ordered = sorted(cues, key=lambda cue: cue != EVERY_CUE)
-    return tuple(lift for cue in ordered if (lift := _lift(cue, usable)) is not None)
+    scenarios = {(record.step, *record.task): record.scenario for record in usable}
+    shown = _scores(usable, "")
+    found = []
+    for cue in ordered:
+        withdrawn = _scores(usable, cue)
+        if steps := tuple(sorted({step for step, *_ in shown.keys() & withdrawn.keys()})):
+            found.append(Lift(cue, steps, shown, withdrawn, scenarios))
+    return tuple(found)
 
 
-def _lift(cue: str, records: Sequence[TrajectoryRecord]) -> Lift | None:
-    shown, withdrawn = (_scores(records, name) for name in ("", cue))
-    steps = sorted({step for step, *_ in shown.keys() & withdrawn.keys()})
-    if not steps:
-        return None
-    scenarios = {(record.step, *record.task): record.scenario for record in records}
-
-    def over(chosen: Sequence[int]) -> PairedDifference:
-        a, b = ({key: value for key, value in side.items() if key[0] in chosen} for side in (withdrawn, shown))
-        return paired_difference(a, b, scenarios, dict.fromkeys(scenarios, "all"))
-
-    return Lift(cue, over(steps), steps[0], over(steps[:1]), steps[-1], over(steps[-1:]))
-
-
-def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[tuple[int, str, int], float]:
+def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[Played, float]:
     """The share of samples that passed, by step, task and prefix."""
-    found: dict[tuple[int, str, int], list[bool]] = {}
+    found: dict[Played, list[bool]] = {}
     for record in records:
         if record.withdrawn == withdrawn:
             found.setdefault((record.step, *record.task), []).append(record.passed)

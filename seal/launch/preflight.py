@@ -30,7 +30,7 @@ from seal.launch.recipe import require_valid
 from seal.net import is_loopback
 from seal.paths import HOME
 from seal.service import service_urls
-from seal.settings import EnvServiceSettings, SealSettings
+from seal.settings import SealSettings, task_files
 from seal.settings.data import Selection
 from seal.training.cluster import processors, uses_existing_cluster
 
@@ -103,12 +103,6 @@ def write_data(config: DictConfig) -> tuple[int, int]:
         rows = withdrawal_rows(_rows("seal.data.withdrawal", data.withdrawal, default))
         write_rows(rows, withdrawal_file(HOME / config.data.val_files), first=len(val))
     return len(train), len(val)
-
-
-def task_files(config: DictConfig) -> tuple[str, ...]:
-    """The files of synthesised tasks that the service must serve."""
-    named = (*EnvServiceSettings.of(config).task_files, *SealSettings.of(config).data.task_files())
-    return tuple(dict.fromkeys(named))
 
 
 def total_steps(config: DictConfig) -> int:

@@ -211,7 +211,8 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     step, reward, task_id, data_source). file_step: the step of a line without
     one. Raises ValueError with one sentence for a line that cannot be used.
     """
-    value = {key: found for key, found in value.items() if found not in (None, "")}
+    # An empty text stands for nothing, except that a trajectory of a withdrawal went without no cue.
+    value = {key: found for key, found in value.items() if found not in (None, "") or (key, found) == ("withdrawn", "")}
     require_format(value)
     task = value.get("task_id")
     if not isinstance(task, str):

@@ -17,6 +17,7 @@ from seal.records.folder import RunFolder
 from seal.records.step import Mean, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from seal.view.index import VALIDATION, Index, kind_of
+from seal.view.lifts import Lifts
 from seal.view.runs import ViewedRun
 
 if TYPE_CHECKING:
@@ -289,6 +290,6 @@ def _last_line(path: Path) -> Mapping[str, Any] | None:
     return None
 
 
-def signature(index: Index, steps: Steps) -> str:
-    """Changes whenever what the overview shows has changed, apart from the stage."""
-    return f"{index.progress.changes}-{steps.seen}"
+def signature(index: Index, steps: Steps, lifts: Lifts) -> str:
+    """Changes whenever what the pages show has changed, apart from the stage."""
+    return f"{index.progress.changes}-{steps.seen}-{hash(lifts.seen)}"

@@ -4,10 +4,11 @@ The simulators are exact and deterministic, so a log needs to hold neither.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from env_service.environments.base import Guard
-from env_service.environments.bfcl.catalog import Task, data_hash, load_tasks
+from env_service.environments.bfcl.catalog import Task, data_hash
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.settings import read_settings
 from env_service.environments.bfcl.tools import Toolbox
@@ -15,13 +16,16 @@ from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.evidence import TurnEvidence
 from seal.records.trajectory import read_line
 from seal.view.state import compare, leaves
+from seal.view.tasks import task_of
 
 NOT_RUN = ("unavailable", "deadline")
 """Errors of calls that never reached a simulator."""
 
 
-def replay(value: Mapping[str, Any], step: int) -> dict[str, Any]:
-    """Play the calls of a logged line; ValueError for a task that the benchmark does not have.
+def replay(value: Mapping[str, Any], step: int, launches: Path | None = None) -> dict[str, Any]:
+    """Play the calls of a logged line; ValueError for a task that is not there any more.
+
+    launches: the log of the run's launches, which names the files of synthesised tasks.
 
     turns: by user turn the reference's calls, the results that differ from the log
     (pairs of position and result), and the rows of `state.compare`. plain: for each
@@ -29,20 +33,14 @@ def replay(value: Mapping[str, Any], step: int) -> dict[str, Any]:
     itself sent (what follows was added by cues), or null if the replay cannot tell.
     """
     record, _ = read_line(value, step)
-    task = _task(record.task_id, record.prefix)
+    task = task_of(record.task_id, launches)
+    task = task.prefix(record.prefix) if record.prefix > 0 else task
     evidence = [TurnEvidence.from_json(turn) for turn in record.evidence]
     return {
         "turns": _turns(task, evidence[: len(record.labels)] if record.labels else evidence),
         "plain": _plain(task, record.messages, evidence, record.prompt_mode, record.omega_version),
         "other_data": bool(record.data_hash) and record.data_hash != data_hash(),
     }
-
-
-def _task(task_id: str, prefix: int) -> Task:
-    task = load_tasks().get(task_id)
-    if task is None:
-        raise ValueError(f"{task_id} is not a task of the benchmark; synthesised tasks cannot be played again here.")
-    return task.prefix(prefix) if prefix > 0 else task
 
 
 def _turns(task: Task, evidence: Sequence[TurnEvidence]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -27,7 +28,7 @@ class Replayer:
         self._pipe: Connection | None = None
         self._ready = False
 
-    def replay(self, value: Mapping[str, Any], step: int) -> dict[str, Any]:
+    def replay(self, value: Mapping[str, Any], step: int, launches: Path | None = None) -> dict[str, Any]:
         """What `replay` returns; {"why": sentence} if the line cannot be played again."""
         with self._lock:
             pipe = self._pipe if self._worker is not None and self._worker.is_alive() else None
@@ -36,7 +37,7 @@ class Replayer:
                 if pipe.poll(0 if self._ready else START_S):
                     self._ready = pipe.recv() == READY
                 if self._ready:
-                    pipe.send((dict(value), step))
+                    pipe.send((dict(value), step, launches))
                     if pipe.poll(self._deadline_s):
                         return pipe.recv()
             except (EOFError, OSError):
@@ -75,9 +76,9 @@ def _work(pipe: Connection) -> None:
 
         pipe.send(READY)
         while True:
-            value, step = pipe.recv()
+            value, step, launches = pipe.recv()
             try:
-                answer = replay(value, step)
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                answer = replay(value, step, launches)
+            except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 answer = {"why": f"This line cannot be played again: {error}"}
             pipe.send(answer)

@@ -27,9 +27,12 @@ def show_replay(runs: Sequence[ViewedRun], key: str, console: Console | None = N
     index.update()
     with index.reading() as db:
         shown = trajectory(index, db, key)
-    played = replay(shown["record"] | {"input": shown["messages"], "output": []}, shown["figures"]["step"])
+    record = shown["record"]
+    played = replay(
+        record | {"input": shown["messages"], "output": []}, shown["figures"]["step"], runs[0].folder.launches
+    )
     console = console or Console(soft_wrap=True, highlight=False)
-    record, turns = shown["record"], {turn["turn"]: turn for turn in played["turns"]}
+    turns = {turn["turn"]: turn for turn in played["turns"]}
     console.print(f"{record['task_id']} ({shown['figures']['source']}), reward {record['score']}", markup=False)
     last = None
     for message, plain in zip(shown["messages"], played["plain"], strict=True):

@@ -1,10 +1,12 @@
 """One viewed run: the answers that pages, exports and the terminal show, as JSON values."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from seal.view import overview as figures
 from seal.view.index import Index
+from seal.view.lifts import Lifts
 from seal.view.query import By, Filters, bad_lines, choices, counts, groups, trajectories
 from seal.view.runs import ViewedRun
 from seal.view.search import Found, search
@@ -20,6 +22,7 @@ class Viewed:
         self.run = run
         self.index = Index(run.folder)
         self._steps = figures.Steps(run.folder)
+        self._lifts = Lifts(run.folder)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 
     def _search_now(self, log: str, text: str, _changes: int) -> Found:
@@ -37,7 +40,7 @@ class Viewed:
             "last": steps[-1].step if steps else None,
             "stage": figures.stage(self.run.folder),
             "index": {"read": progress.read, "of": progress.of, "ready": progress.ready},
-            "signature": figures.signature(self.index, self._steps),
+            "signature": figures.signature(self.index, self._steps, self._lifts),
         }
 
     def overview(self) -> dict[str, Any]:
@@ -92,12 +95,12 @@ class Viewed:
         with self.index.reading() as db:
             return trajectory(self.index, db, key, with_tokens)
 
-    def line(self, key: str) -> tuple[dict[str, Any], int]:
-        """The logged object of a trajectory, and its step."""
+    def line(self, key: str) -> tuple[dict[str, Any], int, Path]:
+        """What a replay takes: the logged object of a trajectory, its step, and the log of the run's launches."""
         with self.index.reading() as db:
             value, row = raw_line(self.index, db, key)
-        return value, row["step"]
+        return value, row["step"], self.run.folder.launches
 
     def omega(self) -> dict[str, Any]:
-        """The cues over the steps."""
-        return figures.omega(self.run.folder, self._steps.get()[0])
+        """The cues over the steps, and what each of them gives."""
+        return figures.omega(self.run.folder, self._steps.get()[0]) | {"lifts": self._lifts.get()}

@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from env_service.environments.bfcl.task_file import write_task_file
 from seal.certificate.collect import records
 from seal.certificate.fields import LOST_HASHED, STEP_HASHED, TRAJECTORY_HASHED
 from seal.certificate.file import read, write
@@ -21,7 +23,9 @@ from seal.files import write_json
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.paths import HOME
-from tests.support.played_run import SMALL, write_run
+from seal.synthesis.grammar import Grammar
+from seal.synthesis.make import synthesise
+from tests.support.played_run import SMALL, mixture_of, write_run
 
 ABLATIONS = sorted(path.stem for path in (HOME / "exp" / "ablation").glob("*.yaml"))
 ONCE = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -106,6 +110,48 @@ def test_a_run_that_starts_with_an_earlier_omega_holds_without_its_file(tmp_path
     log.write_text(log.read_text().replace('"cues": {"*": ["recover"]}', '"cues": {"*": ["caution"]}'))
     write(records(run), run / "c.seal.gz")
     assert not verify(run / "c.seal.gz", processes=0).holds
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A run on the benchmark's and on synthesised tasks, which was resumed; their file lies beside it."""
+    folder = tmp_path_factory.mktemp("mixed")
+    write_task_file(synthesise(Grammar(), 12, 3, "train"), folder / "tasks.jsonl")
+    overrides = (*SMALL, *mixture_of(folder / "tasks.jsonl"))
+    return write_run(folder / "run", *overrides, steps=2, validations=(0, 2), resumed={1: ()})
+
+
+def test_synthesised_tasks_are_verified_where_their_file_is_not(mixed, tmp_path):
+    """The certificate holds the tasks; the commands run in processes that have not read the file."""
+    file, elsewhere = mixed.parent / "tasks.jsonl", mixed.parent / "elsewhere.jsonl"
+    done = seal("certify", mixed, "--out", tmp_path / "c.seal.gz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    contents = [(record.kind, record.value) for record in read(tmp_path / "c.seal.gz")]
+    played = {value["task_id"] for kind, value in contents if kind in ("training", "validation")}
+    made = {value["id"] for kind, value in contents if kind == "task"}
+    assert made and {task for task in played if task.startswith("synth_")} <= made
+    assert any(task.startswith("multi_turn_") for task in played)
+    file.rename(elsewhere)
+    try:
+        done = seal("verify", tmp_path / "c.seal.gz", "--processes", "1", cwd=tmp_path)
+        assert done.returncode == 0 and "Everything agrees." in done.stdout, done.stdout + done.stderr
+        with pytest.raises(ValueError, match=r"synth_\S+ cannot be certified without its task file: put .*tasks.jsonl"):
+            list(records(mixed))
+    finally:
+        elsewhere.rename(file)
+    number = next(n for n, (kind, _) in enumerate(contents) if kind == "task")
+    forgery = copy.deepcopy(contents)
+    forgery[number][1]["reference"][0].append(forgery[number][1]["reference"][0][0])
+    write(forgery, tmp_path / "forged.seal.gz")
+    with pytest.raises(ValueError, match="is not the id of its content"):
+        verify(tmp_path / "forged.seal.gz", processes=0)
+
+
+def test_a_withdrawal_is_not_part_of_a_certificate(run, certificate, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "small")
+    shutil.copytree(copied / "validation_log", copied / "seal_log" / "withdrawal")
+    write(records(copied), tmp_path / "c.seal.gz")
+    assert (tmp_path / "c.seal.gz").read_bytes() == certificate.read_bytes()
 
 
 def test_groups_that_infrastructure_dropped_hold(tmp_path):
@@ -296,10 +342,10 @@ def test_a_published_digest_stands_for_the_content(certificate, contents, tmp_pa
 # --- the commands ----------------------------------------------------------------------
 
 
-def seal(*arguments: str) -> subprocess.CompletedProcess:
+def seal(*arguments: str, cwd=None) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "seal.cli", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(HOME), "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment, cwd=cwd)
 
 
 def test_the_commands_write_and_check_a_certificate_without_an_engine(run, tmp_path):

@@ -51,6 +51,12 @@ def test_a_trajectory_survives_its_log_and_its_json_text(record):
     assert TrajectoryRecord.from_json(record.to_json()) == record
 
 
+@pytest.mark.parametrize("withdrawn", [None, "", "caution"])
+def test_a_log_keeps_apart_what_went_without_no_cue_and_what_no_withdrawal_played(withdrawn):
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawn=withdrawn).line()
+    assert read_line(line)[0].withdrawn == withdrawn
+
+
 def test_a_line_of_an_earlier_version_counts_the_turns_that_were_not_reached():
     line = {"task_id": "multi_turn_base_1", "data_source": "base@2", "score": 0.0, "step": 4, "sample": 1}
     line |= {"labels": ["pass", "pass"], "turns": 2, "turns_passed": 2, "evidence": [{}] * 3, "service_hash": "s"}

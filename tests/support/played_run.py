@@ -18,22 +18,24 @@ from omegaconf import OmegaConf
 
 from env_service.encoding import encode
 from env_service.environments.base import Guard
-from env_service.environments.bfcl.catalog import data_hash, load_tasks, package_version
+from env_service.environments.bfcl.catalog import Task, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from seal import __version__
 from seal.certificate.advantages import group_advantages
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
-from seal.interface.artefact import read_artefact
+from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
 from seal.paths import HOME
+from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
-from seal.settings import SealSettings
+from seal.settings import SealSettings, task_files
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups, numbered
 from seal.training.log import RunLog
@@ -72,13 +74,11 @@ class LateCalls(Guard):
         return refused("the call exceeded 5 s") if self._rng.random() < self._share else call()
 
 
-def said(row: TaskRow, mode: str, rng: random.Random) -> list[str]:
+def said(task: Task, mode: str, rng: random.Random) -> list[str]:
     """What a policy says that makes mistakes: one text per message, until the task's end or until it gives up."""
     formatter = get_format(mode)
-    task = load_tasks()[row.task_id]
-    reference = task.reference[: row.turns] if row.turns > 0 else task.reference
     texts: list[str] = []
-    for calls in reference:
+    for calls in task.reference:
         for call in calls:
             name, arguments = parse_reference(call)
             fault = rng.random()
@@ -111,6 +111,10 @@ class Player:
         self.settings = SealSettings.of(self.config)
         self.budgets = Budgets.of(self.config)
         self.mode = self.config["env_service"]["prompt_mode"]
+        self.made = {}
+        for file in task_files(self.config):
+            ENVIRONMENT.load_task_file(file)
+            self.made |= {made.id: made.task for made in read_task_file(file)}
 
     def play(self, row: TaskRow, sample: int, step: int, omega: Any, training: bool) -> TrajectoryRecord:
         rng = random.Random(f"{self.seed}/{step}/{row.data_source}/{row.task_id}/{sample}/{training}")
@@ -125,7 +129,9 @@ class Player:
         opening = episode.start()
         messages = _kept(opening["state"])
         prompt = total = sum(map(_tokens, messages))
-        spans, truncated, turn, stop, texts = [], [], 0, "", said(row, self.mode, rng)
+        task = load_tasks().get(row.task_id) or self.made[row.task_id]
+        task = task.prefix(row.turns) if row.turns > 0 else task
+        spans, truncated, turn, stop, texts = [], [], 0, "", said(task, self.mode, rng)
         lost_at = rng.randrange(3) if training and rng.random() < self.lost else None
         while not stop:
             number = len(spans)
@@ -194,6 +200,13 @@ def _kept(state: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     return [{"role": message["role"], "content": message["content"]} for message in state]
 
 
+def mixture_of(file: Path) -> tuple[str, ...]:
+    """Overrides for a run that trains on the benchmark and a file of synthesised tasks, and validates on both."""
+    sources = f"mixture: [{{tasks: bfcl, weight: 1}}, {{tasks: {file}, weight: 2}}]"
+    short = f"{{split: train, categories: [base], prefix_turns: [1], limit: 4, {sources}}}"
+    return f"seal.data.train={short}", f"seal.data.val=[{short}]"
+
+
 def write_run(
     folder: Path,
     *overrides: str,
@@ -204,23 +217,24 @@ def write_run(
     lost: float = 0.0,
     resumed: dict[int, tuple[str, ...]] | None = None,
 ) -> Path:
-    """Write a run; resumed: the steps after which it is stopped and continued, with the overrides from there on."""
+    """Write a run.
+
+    resumed: the steps whose checkpoints it is continued from, with the overrides from
+    there on. Each time it had come two steps further and was killed while it wrote.
+    """
     log, rng = RunLog(folder), random.Random(seed)
-    loop: ClosedLoop | None = None
+    player = Player(configuration(*overrides), seed, late, lost)
+    loop = ClosedLoop(player.settings, _artefact(player))
+    train, val = _launched(log, player, 0)
     for step in range(steps + 1):
-        if not step or step - 1 in (resumed or {}):
-            more = (resumed or {}).get(step - 1, ()) if step else ()
-            player = Player(configuration(*overrides, *more), seed, late, lost)
-            initial = player.settings.interface.initial
-            artefact = read_artefact(initial) if initial else None
-            before, loop = loop, ClosedLoop(player.settings, artefact)
-            if before is not None:
-                loop.restore(before.state)
-                log.keep_through(step - 1)
-            train = selected_rows(player.settings.data.train)
-            val = [row for part in player.settings.data.val for row in selected_rows(part)]
-            facts = _facts(player.config, train, val) | ({"interface": artefact.to_json()} if artefact else {})
-            log.launch(facts, step=max(step - 1, 0))
+        if step - 1 in (resumed or {}):
+            state = loop.state
+            _lose(folder, step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
+            log.keep_through(step - 1)
+            player = Player(configuration(*overrides, *resumed[step - 1]), seed, late, lost)
+            loop = ClosedLoop(player.settings, _artefact(player))
+            loop.restore(state)
+            train, val = _launched(log, player, step - 1)
         if step:
             log.stage("train", step=step, of=steps)
             _train(step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
@@ -230,6 +244,33 @@ def write_run(
             played = [player.play(row, sample, step, None, False) for row in val for sample in samples]
             log.validation(folder / "validation_log", step, played)
     return folder
+
+
+def _launched(log: RunLog, player: Player, step: int) -> tuple[Sequence[TaskRow], Sequence[TaskRow]]:
+    """Log a launch that continues after `step`; its training and validation rows."""
+    train = selected_rows(player.settings.data.train)
+    val = [row for part in player.settings.data.val for row in selected_rows(part)]
+    artefact = _artefact(player)
+    loaded = {"interface": artefact.to_json()} if artefact else {}
+    log.launch(_facts(player.config, train, val) | loaded, step=step)
+    return train, val
+
+
+def _artefact(player: Player) -> InterfaceArtefact | None:
+    """The Omega of an earlier run that this one starts with."""
+    initial = player.settings.interface.initial
+    return read_artefact(initial) if initial else None
+
+
+def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
+    """Play two steps that no checkpoint keeps; of the second the run has written only a part."""
+    for lost in (step, step + 1):
+        log.stage("train", step=lost, of=lost)
+        _train(lost, player, loop, log, rows)
+    log.stage("validate", step=lost, of=1)
+    log.validation(folder / "validation_log", lost, [player.play(rows[0], 0, lost, None, False)])
+    steps = RunFolder(folder).steps
+    steps.write_text(steps.read_text()[:-200])
 
 
 def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:

@@ -18,9 +18,10 @@ from env_service.environments.bfcl.faults import Fault, faults
 from env_service.environments.bfcl.settings import read_settings
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
+from seal.interface.cues import Omega
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
-from seal.records.trajectory import TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
@@ -43,25 +44,33 @@ def tasks() -> tuple[Task, ...]:
     return tuple(load_tasks()[name] for name in task_ids()["train"][::23])
 
 
-def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3) -> Path:
-    """Write a run of `steps` steps with `groups` prompts each, and validations before and after."""
+def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain: float = 0.0) -> Path:
+    """Write a run of `steps` steps with `groups` prompts each, and validations before and after.
+
+    gain: how much the share of rollouts without a fault grows until the last step.
+    """
     rng = random.Random(seed)
     (folder / "validation_log").mkdir(parents=True)
     log, loop = RunLog(folder), ClosedLoop(settings())
-    log.validation(folder / "validation_log", 0, validated(rng))
-    for step in range(1, steps + 1):
-        log.stage("train", step=step, of=steps)
-        play_step(log, loop, step, rng, groups)
-    log.stage("validate", step=steps, of=5)
-    log.validation(folder / "validation_log", steps, validated(rng))
+    for step in range(steps + 1):
+        if step:
+            log.stage("train", step=step, of=steps)
+            play_step(log, loop, step, rng, groups, 0.35 + gain * step / steps)
+        if step in (0, steps // 2, steps):
+            log.withdrawal(step, withdrawn(loop, step))
+        if step in (0, steps):
+            log.stage("validate", step=step, of=5)
+            log.validation(folder / "validation_log", step, validated(rng))
     return folder
 
 
-def play_step(log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, groups: int = 3) -> None:
-    """Play, weigh and log one training step."""
+def play_step(
+    log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, groups: int = 3, skill: float = 0.35
+) -> None:
+    """Play, weigh and log one training step; skill: the share of rollouts without a fault."""
     chosen = rng.sample(tasks(), groups)
     omega = loop.omega_to_send()
-    records = [record for task in chosen for record in rollouts(task, rng, omega)]
+    records = [record for task in chosen for record in rollouts(task, rng, omega, skill)]
     records[0] = replace(
         records[0], infra="engine_timeout", infra_message="no answer <b>within</b> 600 s", score=0.0, labels=(),
         diagnosis=(), evidence=(), turns_passed=0,
@@ -78,12 +87,16 @@ def play_step(log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, grou
     log.step(report.with_figures(seconds=seconds, seal_seconds=0.02, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 
 
-def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None) -> list[TrajectoryRecord]:
+def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None, skill: float) -> list[TrajectoryRecord]:
     """Eight rollouts of a task: some perfect, the others with a fault each."""
     found = list(faults(task, rng.randrange(1000)))
-    perfect = Fault("none", 0, [[parse_reference(call) for call in calls] for calls in task.reference])
-    chosen = [perfect if rng.random() < 0.35 else rng.choice(found) for _ in range(ROLLOUTS)]
+    chosen = [perfect(task) if rng.random() < skill else rng.choice(found) for _ in range(ROLLOUTS)]
     return [play(task, replace(fault, mode="compact"), sample, omega) for sample, fault in enumerate(chosen)]
+
+
+def perfect(task: Task) -> Fault:
+    """A run without a fault: the reference."""
+    return Fault("none", 0, [[parse_reference(call) for call in calls] for calls in task.reference])
 
 
 def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, split: str = "train") -> TrajectoryRecord:
@@ -121,6 +134,25 @@ def validated(rng: random.Random) -> list[TrajectoryRecord]:
         replace(play(task, replace(rng.choice(list(faults(task, 0))), mode="compact"), 0, None, "eval"), sampled=())
         for task in tasks()[:12]
     ]
+
+
+def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
+    """Tasks under Omega, without one of its cues, and in the plain interface; who lacks a cue fails more often."""
+    rng, sent = random.Random(step), loop.omega_to_send()
+    omega = Omega.from_json(sent)
+    records = []
+    for number, task in enumerate(tasks()[::4]):
+        cues = omega.for_category(task.category)
+        cue = cues[(number + step) % len(cues)] if cues else ""
+        for name, shown, chance in (
+            ("", sent, 0.8),
+            (cue, omega.without(cue, task.category).to_json(), 0.5),
+            (EVERY_CUE, None, 0.3),
+        ):
+            fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
+            split = "eval" if name == EVERY_CUE else "train"
+            records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))
+    return records
 
 
 def _advantages(records: list[TrajectoryRecord]) -> list[float]:

@@ -1,6 +1,7 @@
 """The viewer's answers agree with the logs, and it gives them only to whom it should."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seal.evaluation.withdrawal import lifts
 from seal.records.folder import RunFolder
+from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log, read_log
+from seal.report.run import read_run
 from seal.view.app import POLICY
 from seal.view.query import Filters, counts, trajectories
 from seal.view.runs import find_runs
@@ -165,6 +169,34 @@ def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played
         assert cue["events"] == [event for step in steps for event in step["events"] if event["cue"] == name]
         assert cue["text"] and cue["label"]
     assert viewed.omega()["other_wording"] is False
+
+
+def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
+    wanted = lifts(read_run(played).withdrawal)
+    shown = viewed.omega()["lifts"]
+    assert [row["cue"] for row in shown["rows"]] == [None, *(lift.cue for lift in wanted[1:])]
+    assert len(wanted) > 2 and wanted[0].cue == EVERY_CUE and shown["bad"] == 0
+    for row, lift in zip(shown["rows"], wanted, strict=True):
+        found = row["overall"]
+        assert (found["pairs"], found["lift"]) == (lift.overall.pairs, lift.overall.difference)
+        assert (found["low"], found["high"]) == (lift.overall.low, lift.overall.high)
+        assert found["with"] - found["without"] == pytest.approx(found["lift"])
+        assert [each["step"] for each in row["steps"]] == list(lift.steps)
+        assert row["steps"][-1]["lift"] == lift.last.difference
+    assert [each["step"] for each in shown["rows"][0]["steps"]] == [0, 3, 6]
+
+
+def test_lifts_follow_the_log_of_the_withdrawals(run):
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    before, signature = viewed.omega()["lifts"], viewed.listed()["signature"]
+    path = run / "seal_log/withdrawal/6.jsonl"
+    path.write_text("{\n" + path.read_text())
+    after = viewed.omega()["lifts"]
+    assert after == before | {"bad": 1} and viewed.listed()["signature"] != signature
+    path.unlink()
+    assert [each["step"] for each in viewed.omega()["lifts"]["rows"][0]["steps"]] == [0, 3]
+    shutil.rmtree(path.parent)
+    assert viewed.omega()["lifts"] is None
 
 
 def test_what_cannot_be_asked_for_is_refused_in_a_sentence(played):

@@ -14,6 +14,7 @@ from seal.training.log import RunLog
 from seal.view.app import make_app
 from seal.view.export import write_page
 from seal.view.runs import find_runs
+from seal.view.viewed import Viewed
 from tests.report.sample_run import write_run as write_older_run
 from tests.view.chromium import Page, chromium, find_chromium
 from tests.view.conftest import served
@@ -37,7 +38,7 @@ PAGES = {
     "trajectory": ("#/trajectory?key=train:4:5", "State after this turn"),
     "lost trajectory": ("#/trajectory?key=train:2:1", "Infrastructure failed this rollout"),
     "validation": ("#/trajectory?key=validation:0:1", "choose nothing from it"),
-    "cues": ("#/cues", "Ω over the steps"),
+    "cues": ("#/cues", "the whole interface"),
 }
 
 
@@ -188,6 +189,23 @@ def test_the_whole_trajectory_is_on_its_page(page, address, played):
     assert "log-prob -0.250, probability 0.779" in doubts
     command = page.run("[...document.querySelectorAll('.toolbar button')].map((each) => each.title)")
     assert f"seal view {played} --replay train:4:5" in command
+
+
+def test_the_page_of_omega_shows_what_each_cue_gives(page, address, run):
+    page.open(f"{address}/#/cues")
+    page.wait("document.querySelector('.lifts tbody tr')")
+    rows = page.run("[...document.querySelectorAll('.lifts tbody tr')].map((each) => each.innerText)")
+    whole, *cues = Viewed(find_runs([str(run)], Path())[0]).omega()["lifts"]["rows"]
+    assert rows[0].startswith("the whole interface") and f"+{100 * whole['overall']['lift']:.1f}" in rows[0]
+    assert [row.split()[0] for row in rows[1:]] == [each["cue"] for each in cues]
+    page.click(".lifts tbody a")
+    page.wait(f"location.hash.includes('cue={cues[0]['cue']}')")
+    page.wait("document.querySelector('.cue.chosen .lift')")
+    shutil.rmtree(run / "seal_log/withdrawal")
+    with served(make_app(find_runs([str(run)], Path()))) as other:
+        page.open(f"{other}/#/cues")
+        page.see("Not measured in this run")
+        assert not page.run("document.querySelectorAll('.lifts, .lift').length")
 
 
 def test_what_the_cues_added_is_marked(page, address, played):

@@ -2,17 +2,23 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.task_file import write_task_file
 from env_service.environments.bfcl.tools import Toolbox
 from seal.cli.view import app
 from seal.interface.cues import catalogue
+from seal.synthesis.grammar import Grammar
+from seal.synthesis.make import synthesise
 from seal.view.replay import replay
 from seal.view.replayer import Replayer
 from seal.view.state import compare, leaves
+from tests.support.played_run import SMALL, mixture_of
+from tests.support.played_run import write_run as write_mixed_run
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +85,58 @@ def test_what_cannot_be_replayed_says_so_and_the_next_line_can(lines):
         assert "why" in replayer.replay({"task_id": "multi_turn_base_0"}, 1)
         assert replayer.replay(lines[3], 1)["turns"]
     finally:
+        replayer.close()
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory) -> Path:
+    """A run on the benchmark's and on synthesised tasks, whose file lies beside it."""
+    folder = tmp_path_factory.mktemp("mixed")
+    write_task_file(synthesise(Grammar(), 12, 3, "train"), folder / "tasks.jsonl")
+    return write_mixed_run(folder / "run", *SMALL, *mixture_of(folder / "tasks.jsonl"), steps=2, validations=(0,))
+
+
+def synthesised(run: Path) -> tuple[str, dict]:
+    """The key and the line of a synthesised task's trajectory with several messages."""
+    for step in (1, 2):
+        for number, text in enumerate((run / f"seal_log/trajectories/{step}.jsonl").read_bytes().splitlines(), 1):
+            line = json.loads(text)
+            if line["task_id"].startswith("synth_") and line["calls"]:
+                return f"train:{step}:{number}", line
+    raise AssertionError("no synthesised task was played")
+
+
+def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    key, line = synthesised(mixed)
+    found = replay(line, line["step"], mixed / "seal_log/launches.jsonl")
+    assert [turn["other_results"] for turn in found["turns"]] == [[]] * len(line["labels"])
+    for turn, seen in zip(found["turns"], line["evidence"], strict=True):
+        assert turn["reference"] and len(turn["reference"]) == seen["expected_calls"]
+        assert all(row["equal"] for row in turn["state"]["rows"]) == seen["state_match"]
+    assert all(
+        (length is None) == (message["role"] == "assistant")
+        for length, message in zip(found["plain"], [*line["input"], *line["output"]], strict=True)
+    )
+    done = CliRunner().invoke(app, [str(mixed), "--replay", key])
+    assert done.exit_code == 0 and "Every result is the logged one." in done.output
+
+
+def test_a_synthesised_task_whose_file_has_gone_or_changed_says_so(mixed):
+    _, line = synthesised(mixed)
+    launches, file = mixed / "seal_log/launches.jsonl", mixed.parent / "tasks.jsonl"
+    kept = file.read_text()
+    replayer = Replayer()
+    try:
+        assert "no launches.jsonl" in replayer.replay(line, 1)["why"]
+        file.write_text(kept.replace(line["task_id"], "synth_train_base_000000000000"))
+        assert "is in none of the run's task files" in replayer.replay(line, 1, launches)["why"]
+        file.unlink()
+        assert f"the task file {file} is gone" in replayer.replay(line, 1, launches)["why"]
+        file.write_text(kept)
+        assert replayer.replay(line, 1, launches)["turns"]
+    finally:
+        file.write_text(kept)
         replayer.close()
 
 

@@ -4,6 +4,7 @@ import { url, useApi } from "../api.js";
 import { href } from "../route.js";
 import { number, percent, times, words } from "../text.js";
 import { Answer, Label, Missing, Note, Panel } from "../ui.jsx";
+import { LiftOf, Lifts } from "./lifts.jsx";
 import { CueBars } from "./overview.jsx";
 
 const KINDS = { schema: "in the system text: what the tools' documents imply", feedback: "in the answer to a failed action", guideline: "in the system text: one sentence of advice" };
@@ -18,17 +19,18 @@ const why = (figures) => {
   for (const [name, found] of Object.entries(rest)) parts.push(`${words(name)} ${Number.isInteger(found) ? found : number(found, 3)}`);
   return parts.join(", ");
 };
-export function Cues({ params, run, fresh }) {
+export function Cues({ params, run, fresh, theme }) {
   const state = useApi(url("omega", { run: run.name }), fresh);
   useEffect(() => {
     if (params.cue) document.getElementById(`cue-${params.cue}`)?.scrollIntoView({ block: "start" });
   }, [params.cue, state.value !== undefined]);
-  return <Answer state={state}>{(value) => <Shown value={value} run={run} params={params} />}</Answer>;
+  return <Answer state={state}>{(value) => <Shown value={value} run={run} params={params} theme={theme} />}</Answer>;
 }
 
 const fullName = (cue) => (cue.scope === "*" ? cue.name : `${cue.scope}/${cue.name}`);
 
-function Shown({ value, run, params }) {
+function Shown({ value, run, params, theme }) {
+  const sections = new Map(value.cues.map((cue) => [cue.name, fullName(cue)]));
   const changes = value.step.filter((_, at) => at > 0 && value.versions[at] !== value.versions[at - 1]).length;
   return (
     <>
@@ -36,6 +38,7 @@ function Shown({ value, run, params }) {
       <Panel wide title="Ω over the steps" note={value.step.length ? `${times(value.cues.length, "cue")}, Ω changed ${times(changes, "time")} between steps ${value.step[0]} and ${value.step.at(-1)}` : ""}>
         {value.cues.length ? <CueBars cues={Object.fromEntries(value.cues.map((cue) => [fullName(cue), cue.steps]))} first={value.step[0]} last={value.step.at(-1)} link={(name) => href("cues", { run: run.name, cue: name })} /> : <Missing>{value.step.length ? (value.versions.every((version) => version === null) ? "This run was played without an interface." : "No cue was active, and none came or went, at any logged step.") : "No training step is logged yet."}</Missing>}
       </Panel>
+      <Lifts lifts={value.lifts} theme={theme} link={(name) => (sections.has(name) ? href("cues", { run: run.name, cue: sections.get(name) }) : null)} />
       {value.cues.map((cue) => (
         <section class={`panel wide cue ${params.cue === fullName(cue) ? "chosen" : ""}`} id={`cue-${fullName(cue)}`}>
           <header>
@@ -67,7 +70,7 @@ function Shown({ value, run, params }) {
           ) : (
             <Missing>On since the first logged step: no event turned it on.</Missing>
           )}
-          {!cue.events.some((event) => "lift" in event.figures) && <p class="foot">Its lift is not recorded. Compare arms with and without it to measure what it does.</p>}
+          <LiftOf cue={cue} lifts={value.lifts} theme={theme} />
         </section>
       ))}
       {value.unused.length > 0 && (
