@@ -30,7 +30,7 @@ from seal.launch.recipe import require_valid
 from seal.net import is_loopback
 from seal.paths import HOME
 from seal.service import service_urls
-from seal.settings import SealSettings, task_files
+from seal.settings import EnvServiceSettings, SealSettings, task_files
 from seal.settings.data import Selection
 from seal.training.cluster import processors, uses_existing_cluster
 

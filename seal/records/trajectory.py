@@ -182,6 +182,8 @@ class TrajectoryRecord:
         """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
         data = asdict(self)
         messages = data.pop("messages")
+        if self.withdrawn is None:
+            del data["withdrawn"]
         if self.tokens_in is None:
             del data["tokens_in"]  # as in the lines of earlier versions, which certificates hold
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
