@@ -78,7 +78,7 @@ def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:
         selected_rows(Selection.read(selection))
 
 
-UNFILTERED = "seal.data.train={categories: [], prefix_turns: [], task_file: null}"
+UNFILTERED = "seal.data.train={task_file: null, mixture: [], limit: null}"
 """The quickstart's filters are for the benchmark's tasks."""
 
 
