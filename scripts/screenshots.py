@@ -1,4 +1,4 @@
-"""Pictures of the viewer for docs/viewer.md: ``python -m scripts.screenshots RUN [--out FOLDER]``; needs a Chromium."""
+"""Pictures of the viewer for its documentation page: ``make screenshots RUN=FOLDER``; needs a Chromium."""
 
 import argparse
 import io
@@ -24,7 +24,7 @@ _FAILED = (
 
 
 def main() -> None:
-    """Write overview, failures, one failed trajectory and cues, in both themes and widths."""
+    """Write the pictures of docs/viewer.md, or with --all those of every page, theme and width."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="the folder of a run")
     parser.add_argument("--out", type=Path, default=HOME / "docs" / "assets")
