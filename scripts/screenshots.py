@@ -66,7 +66,8 @@ def _take(page: Page, address: str, size: tuple[int, int], dark: bool, path: Pat
     page.wait("document.querySelector('main h1, main .panel, main .rows')", "the page")
     page.wait("!document.querySelector('[aria-busy=true]')", "the loaded page")
     page.screenshot(path)
-    Image.open(io.BytesIO(path.read_bytes())).convert("RGB").save(path, optimize=True)
+    picture = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
+    picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":
