@@ -83,7 +83,7 @@ notebook: .venv-docs/ready
 # Pictures of the viewer on experiments/quickstart, or on RUN=FOLDER; needs Chromium.
 RUN ?= experiments/quickstart
 screenshots: setup
-	$(PYTHON) -m scripts.screenshots $(RUN)
+	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/screenshots.py $(RUN)
 
 lock-docs:
 	$(PYTHON) -m uv pip compile requirements-docs.in --quiet --output-file requirements-docs.txt --python-version 3.11 \

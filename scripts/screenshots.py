@@ -1,4 +1,4 @@
-"""Pictures of the viewer for docs/viewer.md: ``python -m scripts.screenshots RUN [--out FOLDER]``; needs a Chromium."""
+"""Pictures of the viewer for its documentation page: ``make screenshots RUN=FOLDER``; needs a Chromium."""
 
 import argparse
 import io
@@ -15,8 +15,6 @@ from tests.view.chromium import Page, chromium, find_chromium
 from tests.view.conftest import served
 
 LARGE, PHONE = (1280, 860), (400, 860)
-COLOURS = 128
-"""Enough for flat areas and text, and a third of the bytes."""
 _FAILED = (
     "SELECT log, step, line FROM trajectory WHERE log = 'train' AND NOT passed AND infra IS NULL AND errors > 0 "
     "ORDER BY step DESC, calls LIMIT 1"
@@ -24,7 +22,7 @@ _FAILED = (
 
 
 def main() -> None:
-    """Write overview, failures, one failed trajectory and cues, in both themes and widths."""
+    """Write the pictures of docs/viewer.md, or with --all those of every page, theme and width."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="the folder of a run")
     parser.add_argument("--out", type=Path, default=HOME / "docs" / "assets")
@@ -48,7 +46,7 @@ def main() -> None:
                         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
-DOCS = {("overview", LARGE, False), ("cues", LARGE, False), ("trajectory", LARGE, True)}
+DOCS = {("cues", LARGE, False), ("trajectory", LARGE, True)}
 """Page, size and theme of the pictures that docs/viewer.md shows."""
 
 
@@ -69,7 +67,7 @@ def _take(page: Page, address: str, size: tuple[int, int], dark: bool, path: Pat
     page.wait("!document.querySelector('[aria-busy=true]')", "the loaded page")
     page.screenshot(path)
     picture = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":
