@@ -6,7 +6,7 @@ from functools import cached_property
 from statistics import fmean
 
 from seal.evaluation.statistics import PairedDifference, paired_difference
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
 
 Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""
@@ -69,7 +69,9 @@ def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
     """
     usable = [record for record in records if record.withdrawn is not None and record.infra is None]
     cues = dict.fromkeys(
-        record.withdrawn for record in sorted(usable, key=lambda record: record.step) if record.withdrawn
+        record.withdrawn
+        for record in sorted(usable, key=lambda record: record.step)
+        if record.withdrawn not in ("", NO_CUE)
     )
     ordered = sorted(cues, key=lambda cue: cue != EVERY_CUE)
     scenarios = {(record.step, *record.task): record.scenario for record in usable}

@@ -44,6 +44,9 @@ ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training).""
 EVERY_CUE = "*"
 """What a trajectory of a withdrawal went without if it had no interface."""
 
+NO_CUE = "-"
+"""The same, if there was no cue that it could have gone without."""
+
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 

@@ -11,7 +11,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
 from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.interface.cues import Omega
-from seal.records.trajectory import EVERY_CUE
+from seal.records.trajectory import EVERY_CUE, NO_CUE
 from seal.rollout.agent_loop import SEALAgentLoop
 
 OMEGA = "withdrawal_omega"
@@ -34,7 +34,7 @@ class WithdrawnLoop(SEALAgentLoop):
         omega, category = Omega.from_json(row[OMEGA]), row["extra_info"]["category"]
         cue = withdrawn_cue(omega, category, row)
         rest = omega.without(cue, category).to_json()
-        return await super().run(sampling_params, **row, training=True, omega=rest, withdrawn=cue)
+        return await super().run(sampling_params, **row, training=True, omega=rest, withdrawn=cue or NO_CUE)
 
 
 class PlainLoop(SEALAgentLoop):

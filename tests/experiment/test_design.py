@@ -21,7 +21,7 @@ FILE = """\
 name: x
 question: Which arm learns more?
 stopping: every run, once
-recipe: exp/quickstart.yaml
+recipe: exp/quickstart_long.yaml
 overrides: [trainer.total_training_steps=2]
 seeds: 0-2
 control: vanilla
@@ -76,7 +76,7 @@ def test_a_mistake_is_one_sentence(old, new, sentence):
         (
             "base@1",
             "miss_func@1",
-            "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base, base@1",
+            "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base@1",
         ),
         ("base@1", "base@1, step: 1", "validates at steps 0, 2: name one of them"),
     ],

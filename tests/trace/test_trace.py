@@ -26,6 +26,7 @@ SMALL = (
     "actor_rollout_ref.rollout.n=6",
     "seal.data.train={split: train, categories: [base], limit: 2, task_file: null, mixture: []}",
     "seal.data.val=[{split: train, limit: 1}]",
+    "actor_rollout_ref.rollout.val_kwargs={n: 1, temperature: 0.0, do_sample: false}",
 )
 
 
