@@ -42,7 +42,10 @@ def test_the_offline_engine_is_the_recipe_s(recipe):
     config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [])
     arguments = engine_arguments(config)
     assert arguments["dtype"] == config.actor_rollout_ref.rollout.dtype
-    assert arguments["max_model_len"] == 1536 and arguments["enable_prefix_caching"]
+    assert (
+        arguments["max_model_len"] == config.actor_rollout_ref.rollout.max_model_len
+        and arguments["enable_prefix_caching"]
+    )
     assert ("kv_cache_memory_bytes" in arguments) == (recipe == "quickstart")
     # vLLM checks the types: nothing of OmegaConf may reach it.
     assert json.loads(json.dumps(arguments)) == arguments

@@ -74,7 +74,7 @@ def test_the_label_of_a_turn(task_id, turn, messages, label):
 def test_feedback_reaches_the_policy_where_the_error_was():
     _, answers = play(BASE, 0, [CD, say("move", source="a"), say("mkdir", name="temp"), MKDIR, MV])
     assert "move is not an available tool. Tools: mv" in answers[1]
-    assert "mkdir: missing dir_name; name is not an argument of this tool. Error 2 in a row" in answers[2]
+    assert "Required: mkdir dir_name; name is not an argument of this tool. Error 2 in a row" in answers[2]
     assert answers[2].endswith("Correct it or go on. If no tool fits, answer in plain text.")
     assert "not an available tool" not in "".join(answers[3:])
 
