@@ -193,6 +193,10 @@ def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path, row: tup
         data = stream.read(stat.st_size - start)
     db.execute("BEGIN IMMEDIATE")
     try:
+        found = "SELECT id, inode, size, mtime, read, lines FROM file WHERE log = ? AND step = ?"
+        if db.execute(found, (log, step)).fetchone() != row:  # another process has just read this file
+            db.execute("COMMIT")
+            return stat.st_size
         if row and not appended:
             _forget(db, row[0])
         if row and appended:

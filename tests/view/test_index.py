@@ -8,6 +8,7 @@ import pytest
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.validation import read_log
+from seal.view import index
 from seal.view.index import INDEX_FILE, Index
 from seal.view.query import Filters, bad_lines, trajectories
 
@@ -130,3 +131,18 @@ def test_two_viewers_may_index_the_same_run(run):
     first, second = Index(RunFolder(run)), Index(RunFolder(run))
     assert first.update() and not second.update()
     assert len(rows(second)) == 6 * 24
+
+
+def test_a_file_that_another_viewer_reads_at_the_same_moment_is_indexed_once(run, monkeypatch):
+    other, read = Index(RunFolder(run)), index._read_file
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(index, "_read_file", read)
+        other.update()
+        return read(*arguments)
+
+    monkeypatch.setattr(index, "_read_file", overtaken)
+    mine = Index(RunFolder(run))
+    mine.update()
+    assert not mine.update() and not other.update()
+    assert len(rows(mine)) == 6 * 24
