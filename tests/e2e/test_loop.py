@@ -125,7 +125,7 @@ def test_a_run_that_chooses_its_prompts_chooses_the_same_after_a_resume(make_run
         played = {trajectory["task_id"] for trajectory in run.lines(f"seal_log/trajectories/{line['step']}.jsonl")}
         assert played == {each["task_id"] for each in line["drawn"]} and len(played) == 4
 
-    back = run.finish(options=("--resume", str(run.checkpoints / "global_step_1")))
+    back = run.finish(options=("--resume", str(run.checkpoints / "global_step_2")))
     assert back.returncode == 0, back.stdout
     assert deterministic(run.lines("seal_log/steps.jsonl")) == steps
     assert run.lines("seal_log/sampling.jsonl") == drawn
