@@ -62,7 +62,9 @@ def read(path: Path | str) -> Iterator[Record]:
                 match = _LINE.fullmatch(line)
                 kind = match and _KIND.match(match[2])
                 if match is None or kind is None:
-                    raise ValueError(f"{path} is not a certificate: line {number + 1} is no record (seal certify RUN).")
+                    raise ValueError(
+                        f"{path} is not a certificate: line {number + 1} is not a record (seal certify RUN)."
+                    )
                 stated = match[1].decode()
                 yield Record(number, kind[1].decode(), match[2], stated, _link(link, match[2]) == stated)
                 link = stated

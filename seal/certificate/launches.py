@@ -28,7 +28,7 @@ class Launch:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """Read a line of launches.jsonl; ValueError if it is none."""
+        """Read a line of launches.jsonl; ValueError if it is not one."""
         try:
             config = facts["config"]
             settings, initial = SealSettings.of(config), facts.get("interface")

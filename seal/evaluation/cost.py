@@ -61,7 +61,7 @@ class Devices:
 
     @classmethod
     def of(cls, run: RunFolder) -> Self:
-        """What the launches of a run say; nothing for a folder that is no run."""
+        """What the launches of a run say; nothing for a folder that is not a run."""
         if not run.launches.is_file():
             return cls()
         found, kind = [], ""

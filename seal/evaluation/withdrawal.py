@@ -52,7 +52,7 @@ class Lift:
         return self.at(self.last_step)
 
     def at(self, step: int) -> PairedDifference:
-        """At one validation; ValueError for a step that is none of `steps`."""
+        """At one validation; ValueError for a step that is not one of `steps`."""
         return self._over((step,))
 
     def _over(self, chosen: Sequence[int]) -> PairedDifference:

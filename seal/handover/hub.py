@@ -13,7 +13,7 @@ def require_push(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise ValueError(f"--push {name} is no name on the hub: write USER/NAME.") from None
+        raise ValueError(f"--push {name} is not a name on the hub: write USER/NAME.") from None
     if get_token() is None:
         raise ValueError("--push needs a token of the Hugging Face hub: set HF_TOKEN, or run `hf auth login`.")
     if constants.HF_HUB_OFFLINE:

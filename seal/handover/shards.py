@@ -50,7 +50,7 @@ def _load(path: Path) -> dict[str, Any]:
     # Mapped, so that a tensor takes memory only once it is read.
     loaded = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     if not isinstance(loaded, dict) or not all(isinstance(each, torch.Tensor) for each in loaded.values()):
-        raise ValueError(f"{path} is no file of weights: name another step.")
+        raise ValueError(f"{path} is not a file of weights: name another step.")
     return loaded
 
 

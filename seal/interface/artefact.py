@@ -52,9 +52,9 @@ class InterfaceArtefact:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Rebuild an artefact; ValueError, as the end of a sentence, if it is none or of another version."""
+        """Rebuild an artefact; ValueError, as the end of a sentence, if it is not one or has another version."""
         if not isinstance(value, Mapping) or "format" not in value:
-            raise ValueError(f"is no interface of a run: name the {FILE_NAME} that seal export wrote")
+            raise ValueError(f"is not the interface of a run: name the {FILE_NAME} that seal export wrote")
         if value["format"] != VERSION:
             raise ValueError(
                 f"has format {value['format']!r} and this SEAL reads format {VERSION}: export it with this version"

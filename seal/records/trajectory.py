@@ -204,7 +204,7 @@ class TrajectoryRecord:
 
     @classmethod
     def from_line(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild a record from the line that :meth:`line` made; ValidationError if it is none."""
+        """Rebuild a record from the line that :meth:`line` made; ValidationError if it is not one."""
         return cls(**_known(value))
 
 

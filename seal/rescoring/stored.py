@@ -93,7 +93,7 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
         in_run = named.parent.name == "trajectories" and named.parent.parent.name == "seal_log"
         run = RunFolder(named.parents[2] if in_run else named.parent.parent)
         if not named.stem.isdigit():
-            raise ValueError(f"{named} is no log: name a run, or one <step>.jsonl.")
+            raise ValueError(f"{named} is not a log: name a run, or one <step>.jsonl.")
         files, training = [(int(named.stem), named)], in_run
     else:
         run = RunFolder(named)

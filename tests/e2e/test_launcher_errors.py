@@ -48,7 +48,7 @@ def test_a_service_that_is_not_reachable():
     ],
 )
 def test_settings_that_cannot_work_are_named(override, named):
-    # With --with-bfcl a service that is not there is no error of its own.
+    # With --with-bfcl a service that is not there is not an error of its own.
     assert named in refused(f"env_service.env_url={free_url()}", override, with_bfcl=True)
 
 

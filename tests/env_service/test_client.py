@@ -1,4 +1,4 @@
-"""The blocking client that adapters use, on a running service and on what is none."""
+"""The blocking client that adapters use, on a running service and on what is not one."""
 
 import json
 import threading

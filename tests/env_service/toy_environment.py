@@ -66,7 +66,7 @@ class CounterEnvironment:
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> CounterEpisode:
         if not task_id.isdigit():
-            raise ValueError(f"task_id {task_id!r} is no number.")
+            raise ValueError(f"task_id {task_id!r} is not a number.")
         return CounterEpisode(int(task_id), guard)
 
     def prepare(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import pytest
 
 from env_service.environments import registry
 
-# The environments beside this file are plain modules: the folder is no package.
+# The environments beside this file are plain modules: the folder is not a package.
 sys.path.insert(0, str(Path(__file__).parent))
 
 

@@ -59,7 +59,7 @@ class Bfcl:
                 self.items[question].append((category, number, names, right))
 
     def answer(self, prompt: str) -> Any:
-        """The text that answers a prompt, or a response that is none."""
+        """The text that answers a prompt, or a response that is not an answer."""
         question = re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", prompt, re.DOTALL)[-1]
         offered = set(re.findall(r'"name": "([^"]+)", "description"', prompt))
         for category, number, names, right in self.items.get(question, ()):

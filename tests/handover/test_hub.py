@@ -104,5 +104,5 @@ def test_without_a_token_nothing_is_exported(run, tmp_path, monkeypatch, capsys)
     assert execute(load("export"), arguments, "seal export") == 2
     err = capsys.readouterr().err
     assert "--push needs a token" in err and err.count("\n") == 1 and not out.exists()
-    with pytest.raises(ValueError, match="is no name on the hub"):
+    with pytest.raises(ValueError, match="is not a name on the hub"):
         require_push("a/b/c d")

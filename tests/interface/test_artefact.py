@@ -31,8 +31,8 @@ def test_another_wording_is_said():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([1], "is no interface of a run"),
-        ({"version": 1, "cues": {}}, "is no interface of a run"),
+        ([1], "is not the interface of a run"),
+        ({"version": 1, "cues": {}}, "is not the interface of a run"),
         (artefact().to_json() | {"format": 2}, "has format 2 and this SEAL reads format 1"),
         (artefact().to_json() | {"extra": 2}, "unknown key 'extra'"),
         ({k: v for k, v in artefact().to_json().items() if k != "taxonomy"}, "missing or unknown key 'taxonomy'"),

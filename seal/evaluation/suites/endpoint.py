@@ -41,7 +41,7 @@ class Served:
         asyncio.run(self._check())
 
     def require_listing(self) -> None:
-        """EndpointRefused unless ``/models`` answers anyone with 200, on which the tool of bfcl-v4 waits for ever."""
+        """EndpointRefused unless ``/models`` answers anyone with 200: else the tool of bfcl-v4 waits without end."""
         url = f"{self.base_url.rstrip('/')}/models"
         if not is_healthy(url):
             raise EndpointRefused(f"{url} must answer 200, also without a key: the official tool waits for that.")

@@ -3,7 +3,7 @@
 A simulation that raised is marked `skipped` and rewarded 0; why is only in the program's
 output. What the agent itself caused (text where only calls are allowed, unreadable
 arguments, a dialogue beyond its context) stays its failure; a failure of the simulated user
-or of an endpoint is no verdict on the agent.
+or of an endpoint is not a verdict on the agent.
 """
 
 import json
