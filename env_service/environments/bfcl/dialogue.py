@@ -9,7 +9,6 @@ and a cut message ends the episode (paper, section 3.3).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,12 +32,10 @@ from env_service.environments.bfcl.verifier import (
     shares_state,
     verdict,
 )
+from env_service.environments.leak_watch import LeakWatch
 from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.interface.feedback import observe_feedback
-from seal.interface.guard import InterfaceLeak
 from seal.interface.observation import observe_reveal, observe_start
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -70,7 +67,7 @@ class BfclEpisode:
         self._format = get_format(settings.tool_prompt_mode)
         self._wording = self._format.cue_wording
         watched = settings.leak_guard and self._omega is not None
-        self._leak_guard = episode_guard(task, self._wording) if watched else None
+        self._watch = LeakWatch(task.id, episode_guard(task, self._wording) if watched else None)
         self._toolbox = Toolbox(task)
         self._results: list[str] = []
         self._turns = [_Turn()]
@@ -86,10 +83,10 @@ class BfclEpisode:
         """System and first user message, and what identifies the episode."""
         tools = self._visible
         content, user = self._format.system(self._task, tools), self._format.user(self._task, 0)
-        self._saw(user)
+        self._watch.saw(user)
         if self._omega is not None:
             augmented = observe_start(content, tools, self._omega, self._task.category, self._wording)
-            content = self._guarded(content, augmented)
+            content = self._watch.checked(content, augmented)
         state = [{"role": "system", "content": content}, {"role": "user", "content": user}]
         omega = None
         if self._omega is not None:
@@ -113,13 +110,12 @@ class BfclEpisode:
         """Take one assistant message; Refusal when the episode has ended."""
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
-        self._saw(content)
+        self._watch.saw(content)
         if truncated and not (self._official and content):  # officially, only a full context gives no text at all
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._format.parse(content)
-        if self._leak_guard is not None:
-            self._leak_guard.saw_calls(parsed.calls)
+        self._watch.saw_calls(parsed.calls)
         mode = self._parse_errors
         if parsed.refusals and mode == "end_episode":
             self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
@@ -194,22 +190,6 @@ class BfclEpisode:
             self._blames = blames
         return blames
 
-    # --- the guard of the interface -----------------------------------------------
-
-    def _saw(self, text: str) -> None:
-        if self._leak_guard is not None:
-            self._leak_guard.saw(text)
-
-    def _guarded(self, plain: str, augmented: str) -> str:
-        if self._leak_guard is not None:
-            try:
-                suspected = self._leak_guard.check(plain, augmented)
-            except InterfaceLeak as leak:
-                raise Refusal(f"interface leak in {self._task.id}: {leak}") from leak
-            for leak in suspected:
-                _log.warning("suspected interface leak in %s: %r in %r", self._task.id, leak.secret, leak.added)
-        return augmented
-
     # --- one action ---------------------------------------------------------------
 
     @property
@@ -258,7 +238,7 @@ class BfclEpisode:
             plain = messages[-1]["content"]
             history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
             augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
-            messages[-1] = {**messages[-1], "content": self._guarded(plain, augmented)}
+            messages[-1] = {**messages[-1], "content": self._watch.checked(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
     def _call(self, call: Call, available: bool) -> CallEvidence:
@@ -292,13 +272,12 @@ class BfclEpisode:
         if self._index in self._task.withheld:
             self._show_tools()
         content = self._format.user(self._task, self._index)
-        self._saw(content)
+        self._watch.saw(content)
         if self._omega is not None and self._index in self._task.withheld:
             revealed = revealed_tools(self._task, self._index)
-            if self._leak_guard is not None:
-                self._leak_guard.reveal(revealed)
+            self._watch.reveal(revealed)
             augmented = observe_reveal(content, revealed, self._omega, self._task.category, self._wording)
-            content = self._guarded(content, augmented)
+            content = self._watch.checked(content, augmented)
         return self._answer([_message("user", content)], None)
 
     def _end(self, stop: Stop) -> Step:

@@ -18,10 +18,11 @@ from env_service.environments.bfcl.catalog import (
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.leaks import task_secrets
-from env_service.environments.bfcl.settings import EVALUATION_SPLITS, read_settings
+from env_service.environments.bfcl.settings import read_settings
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import WRITES, parse_reference
 from env_service.environments.bfcl.verifier import reference
+from env_service.environments.interface import EVALUATION_SPLITS
 from seal.interface.secrets import Secrets
 
 MADE = "synth"

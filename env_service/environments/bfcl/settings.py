@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.release import omega_of_release
+from env_service.environments.interface import ParseErrors, parse_errors, permitted
 from seal.diagnosis.rules import rules
-from seal.interface.cues import Omega, catalogue
-
-EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
-
-ParseErrors = Literal["end_turn", "feedback", "end_episode"]
-"""What an unreadable call does: ends the user turn (as the official runner), is
-answered with what is wrong, or ends the episode."""
+from seal.interface.cues import Omega
 
 
 class Settings(BaseModel):
@@ -55,11 +50,7 @@ class Settings(BaseModel):
         """By default feedback while a cue gives feedback to tasks of this category, else the official end of turn."""
         if self.terminate_on_parse_error:
             return "end_episode"
-        omega = self.interface()
-        gives_feedback = omega is not None and any(
-            catalogue()[cue].kind == "feedback" for cue in omega.for_category(category)
-        )
-        return self.parse_errors or ("feedback" if gives_feedback else "end_turn")
+        return self.parse_errors or parse_errors(self.interface(), category)
 
     def interface(self) -> Omega | None:
         """Omega as sent, or as a release client's blocks ask for it.
@@ -68,10 +59,7 @@ class Settings(BaseModel):
         """
         blocks = {"observation_lite": self.observation_lite, "tool_feedback_evolution": self.tool_feedback_evolution}
         asked = omega_of_release(blocks)
-        evaluated = self.split.lower() in EVALUATION_SPLITS
-        if evaluated and (self.omega is not None or asked is not None):
-            raise ValueError(f"params: split {self.split!r} is evaluated without an interface; leave omega out.")
-        return asked if self.omega is None else Omega.from_json(self.omega)
+        return permitted(asked if self.omega is None else self.omega, self.split)
 
 
 def read_settings(params: dict[str, Any]) -> Settings:

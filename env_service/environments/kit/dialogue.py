@@ -7,7 +7,6 @@ evidence goes through the same rules (paper, section 3.2).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,17 +18,16 @@ from env_service.environments.kit.formats import get_format
 from env_service.environments.kit.report import assessment, blames
 from env_service.environments.kit.settings import Settings
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask
+from env_service.environments.leak_watch import LeakWatch
 from seal.categories import qualified
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
 from seal.diagnosis.schema import violations
 from seal.interface.feedback import observe_feedback
-from seal.interface.guard import InterfaceLeak, LeakGuard
+from seal.interface.guard import LeakGuard
 from seal.interface.observation import observe_start
 
 if TYPE_CHECKING:
     from env_service.environments.kit.environment import ToolEnvironment
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -70,7 +68,8 @@ class ToolEpisode:
         self._world = environment.world(task)
         watched = settings.leak_guard and self._omega is not None
         secrets = environment.secrets(task.id) if watched else None
-        self._leak_guard = LeakGuard(secrets, self._tools, self._format.cue_wording) if secrets else None
+        leak_guard = LeakGuard(secrets, self._tools, self._format.cue_wording) if secrets else None
+        self._watch = LeakWatch(task.id, leak_guard)
         self._turns = [_Turn()]
         self._pending_feedback = False
         self._ended = False
@@ -82,12 +81,12 @@ class ToolEpisode:
         """System and first user message, and what identifies the episode."""
         instructions = self._environment.instructions(self._task, self._format.cue_wording.compact)
         content, user = self._format.system(instructions, self._tools), self._task.users[0]
-        self._saw(user)
+        self._watch.saw(user)
         omega = None
         if self._omega is not None:
             wording = self._format.cue_wording
             augmented = observe_start(content, self._tools, self._omega, self._category, wording)
-            content = self._guarded(content, augmented)
+            content = self._watch.checked(content, augmented)
             omega = {"version": self._omega.version, "digest": self._omega.digest}
         info = {
             "task_id": self._task.id,
@@ -106,13 +105,12 @@ class ToolEpisode:
         """Take one assistant message; Refusal when the episode has ended."""
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
-        self._saw(content)
+        self._watch.saw(content)
         if truncated:
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._format.parse(content, self._documents)
-        if self._leak_guard is not None:
-            self._leak_guard.saw_calls(parsed.calls)
+        self._watch.saw_calls(parsed.calls)
         if parsed.refusals and self._parse_errors == "end_episode":
             self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
             return self._end("parse_error")
@@ -208,7 +206,7 @@ class ToolEpisode:
             history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
             wording = self._format.cue_wording
             augmented = observe_feedback(content, shown, history, self._tools, self._omega, self._category, wording)
-            content = self._guarded(content, augmented)
+            content = self._watch.checked(content, augmented)
         return self._answer(content, shown)
 
     def _call(self, call: Call) -> CallEvidence:
@@ -235,7 +233,7 @@ class ToolEpisode:
         self._close("answered")
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
         content = self._task.users[self._index]
-        self._saw(content)
+        self._watch.saw(content)
         return self._answer(content, None)
 
     def _close(self, stop: Stop) -> None:
@@ -273,19 +271,3 @@ class ToolEpisode:
         }
         state: list[Message] = [{"role": "user", "content": content, "tool_calls": []}]
         return {"state": state, "reward": float(self._valid), "is_terminated": self._ended, "info": info}
-
-    # --- the guard of the interface -----------------------------------------------
-
-    def _saw(self, text: str) -> None:
-        if self._leak_guard is not None:
-            self._leak_guard.saw(text)
-
-    def _guarded(self, plain: str, augmented: str) -> str:
-        if self._leak_guard is not None:
-            try:
-                suspected = self._leak_guard.check(plain, augmented)
-            except InterfaceLeak as leak:
-                raise Refusal(f"interface leak in {self._task.id}: {leak}") from leak
-            for leak in suspected:
-                _log.warning("suspected interface leak in %s: %r in %r", self._task.id, leak.secret, leak.added)
-        return augmented

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from env_service.environments.base import Call, Document, Guard, Json, Split, TaskFacts
+from env_service.environments.interface import EVALUATION_SPLITS
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.formats import FORMATS, get_format
-from env_service.environments.kit.settings import EVALUATION_SPLITS, read_settings
+from env_service.environments.kit.settings import read_settings
 from env_service.environments.kit.tasks import ToolTask, World
 from seal.interface.secrets import Secrets, reference_secrets
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from env_service.environments.interface import ParseErrors, parse_errors, permitted
 from env_service.environments.kit.formats import get_format
 from seal.diagnosis.rules import rules
-from seal.interface.cues import Omega, catalogue
-
-EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
-
-ParseErrors = Literal["end_turn", "feedback", "end_episode"]
-"""What an unreadable call does: ends the user turn, is answered with what is wrong, or ends the episode."""
+from seal.interface.cues import Omega
 
 
 class Settings(BaseModel):
@@ -34,16 +30,11 @@ class Settings(BaseModel):
 
     def interface(self) -> Omega | None:
         """Omega as sent; ValueError names the key at fault, or the split that must run without one."""
-        if self.omega is None:
-            return None
-        if self.split.lower() in EVALUATION_SPLITS:
-            raise ValueError(f"params: split {self.split!r} is evaluated without an interface; leave omega out.")
-        return Omega.from_json(self.omega)
+        return permitted(self.omega, self.split)
 
     def on_parse_error(self, omega: Omega | None, category: str) -> ParseErrors:
         """By default feedback while a cue gives feedback to tasks of this category, else the end of the turn."""
-        gives = omega is not None and any(catalogue()[cue].kind == "feedback" for cue in omega.for_category(category))
-        return self.parse_errors or ("feedback" if gives else "end_turn")
+        return self.parse_errors or parse_errors(omega, category)
 
 
 def read_settings(params: Mapping[str, Any], formats: tuple[str, ...]) -> Settings:
