@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from bfcl_perturbations import reference_calls, texts
 
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.client import DEFAULT_URL, ServiceClient, ServiceError, choose
+from tests.support.loopback import Loopback
 
 TASK = "multi_turn_base_0"
 
@@ -37,7 +38,7 @@ def answering(status: int, body: bytes, delay_s: float = 0.0) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Loopback(Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

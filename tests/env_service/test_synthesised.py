@@ -16,7 +16,6 @@ import bfcl_official as official
 import pytest
 from bfcl_perturbations import reference_calls, texts, with_faults
 from bfcl_play import play_all
-from conftest import ROOT
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task
@@ -26,6 +25,7 @@ from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.splits import LEVELS
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
+from seal.paths import HOME
 from seal.synthesis.grammar import Grammar
 from seal.synthesis.make import synthesise
 
@@ -133,7 +133,7 @@ def test_a_bad_file_ends_the_start_with_a_sentence(tmp_path, content, sentence) 
     if content is not None:
         path.write_text(content)
     command = [sys.executable, "-m", "seal.cli", "serve", "--port", "0", "--workers", "1", "--task-files", str(path)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120)
     assert ended.returncode != 0
     assert sentence in ended.stderr
 

@@ -3,13 +3,14 @@
 import asyncio
 import json
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Thread
 
 import pytest
 
 from seal.chat import ContextExceeded, EndpointFault, EndpointRefused, Sampling
 from seal.evaluation.endpoint import ChatEndpoint
+from tests.support.loopback import Loopback
 
 
 def answer(finish="stop", **message):
@@ -36,7 +37,7 @@ def answering(answers):
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Loopback(Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/v1", got
         server.shutdown()

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 import requests
@@ -13,6 +13,7 @@ from env_service.environments.bfcl.catalog import load_tasks
 from seal.rollout import episode
 from seal.training.group import mark_groups
 from seal.training.stop import InfrastructureFailure, check_infrastructure
+from tests.support.loopback import Loopback
 from tests.support.rollout_play import (
     ScriptedEngine,
     ServiceProcess,
@@ -107,7 +108,7 @@ class Fault:
                 return None
 
         self.over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = Loopback(Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -2,13 +2,14 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from huggingface_hub import constants, hf_api
 
 from seal.cli.main import execute, load
 from seal.handover.hub import push, require_push
+from tests.support.loopback import Loopback
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -49,7 +50,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server = Loopback(Hub)
     server.asked, server.private, server.status = [], None, 200
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -15,6 +15,7 @@ from seal.launch.devices import Torch
 from seal.launch.doctor import examine
 from seal.paths import HOME
 from tests.support.launches import free_url
+from tests.support.loopback import Loopback
 from tests.support.recipes import composed
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
@@ -115,7 +116,7 @@ def services(*urls: str):
 
 
 def test_each_service_address_is_examined():
-    server = HTTPServer(("127.0.0.1", 0), Answer)
+    server = Loopback(Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

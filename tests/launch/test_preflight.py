@@ -2,7 +2,7 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from seal.synthesis.grammar import Grammar
 from seal.synthesis.make import synthesise
 from seal.training.cluster import SIZES, prepare
 from tests.support.launches import free_url
+from tests.support.loopback import Loopback
 from tests.support.recipes import composed
 from tests.support.stub_server import service_that_answers
 
@@ -112,7 +113,7 @@ def hub(tmp_path, monkeypatch):
         def log_message(self, *_):
             return None
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = Loopback(Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     use_hub(monkeypatch, f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import requests
 from seal.interface.cues import Omega
 from seal.net import free_port
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from tests.support.loopback import Loopback
 
 HOME = Path(__file__).resolve().parents[2]
 TASK = "multi_turn_base_0"
@@ -62,7 +63,7 @@ def failing_server():
         def log_message(self, *_):
             return None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Loopback(Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", answers, seen
     server.shutdown()

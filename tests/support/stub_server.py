@@ -4,8 +4,10 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback import Loopback
 
 
 @contextmanager
@@ -23,7 +25,7 @@ def answering(answers: Mapping[str, Any], otherwise: str | None = None) -> Itera
         def log_message(self, *_):
             return None
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = Loopback(Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

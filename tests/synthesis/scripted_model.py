@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.support.loopback import Loopback
 
 MODEL = "scripted"
 
@@ -88,7 +90,7 @@ def answering(script: Script, delay_s: float = 0.0) -> Iterator[Endpoint]:
         def log_message(self, *_):
             return None
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Loopback(Handler) as server:
         server.daemon_threads = True
         server.block_on_close = False
         endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}/v1")

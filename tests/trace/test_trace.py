@@ -4,7 +4,7 @@ import base64
 import json
 import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -18,6 +18,7 @@ from seal.records.validation import read_log
 from seal.trace.export import traces
 from seal.trace.otlp import traces_data
 from seal.trace.spans import spans
+from tests.support.loopback import Loopback
 from tests.support.played_run import write_run
 
 SMALL = (
@@ -126,7 +127,7 @@ def test_the_command_writes_lines_and_sends_requests(run, tmp_path):
     out, runner = tmp_path / "t.jsonl", CliRunner()
     assert runner.invoke(app, [str(run), "--out", str(out)]).exit_code == 0
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n")[:-1]]
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    server = Loopback(Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
