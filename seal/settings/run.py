@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, follows
 from seal.settings.data import DataSettings
@@ -41,6 +41,9 @@ class SealSettings(Settings):
     """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_mean_tolerance: NonNegative | None = None
     """The same for the mean difference, which bf16 leaves small."""
+    logprob_check_every: Count = 1
+    """Only each so many steps the actor scores the rollouts before its update; in between, the engine's log-probs are
+    PPO's old ones. More than 1 needs `seal.logprob_tolerance`."""
     infra_limit: NonZeroShare = 0.2
     """The share of a step's trajectories that infrastructure failures may take before the run ends."""
     step_deadline_s: Positive = 7200
@@ -70,12 +73,24 @@ class SealSettings(Settings):
     data: DataSettings = DataSettings()
     """Which tasks a run trains and validates on."""
 
+    @model_validator(mode="after")
+    def _engine_is_trusted_within_a_bound(self) -> Self:
+        if self.logprob_check_every > 1 and self.logprob_tolerance is None:
+            raise ValueError(
+                "seal.logprob_check_every above 1 needs a bound: set seal.logprob_tolerance, or leave it at 1"
+            )
+        return self
+
     @field_validator("process_env", mode="before")
     @classmethod
     def _as_texts(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         return {name: str(item) if isinstance(item, int | float) else item for name, item in value.items()}
+
+    def checks_logprobs(self, step: int) -> bool:
+        """Whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals."""
+        return (step - 1) % self.logprob_check_every == 0
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:

@@ -55,11 +55,14 @@ class StepBatch:
         groups = mark_groups(data.pop("uid").tolist(), records)
         return cls(batch.partition_id, tuple(keys), tuple(records), tuple(groups))
 
-    def with_tokens(self) -> Self:
-        """Return the batch with the tensors that verl has computed for its tokens."""
+    def with_tokens(self, scored_by_actor: bool = True) -> Self:
+        """Return the batch with the tensors that verl has computed for its tokens.
+
+        scored_by_actor: whether the old log-probs are the actor's; the engine's own are not compared with themselves.
+        """
         fields = ["advantages", "response_mask", "rollout_log_probs", "old_log_probs"]
         data = tq.kv_batch_get(keys=list(self.keys), partition_id=self.partition, select_fields=fields)
-        compared = "rollout_log_probs" in data and "old_log_probs" in data
+        compared = scored_by_actor and "rollout_log_probs" in data and "old_log_probs" in data
         return replace(
             self,
             advantages=data["advantages"].unbind(),

@@ -67,6 +67,7 @@ class SEALTrainer(PPOTrainerSync):
         )
         self._saved_step = 0
         self._choice: PromptChoice | None = None
+        self._scored_by_actor = True
         self._validation_folder = config.trainer.validation_data_dir
         use_extension_points(config)
         super().__init__(config)
@@ -100,6 +101,17 @@ class SEALTrainer(PPOTrainerSync):
 
     # --------------------------------------------------------------- advantages
 
+    def _compute_old_log_prob(self, batch, metrics: dict):
+        """PPO's old log-probs: the actor's in steps that check the engine, and the engine's own in the others."""
+        correction = self.config.algorithm.rollout_correction
+        chosen = correction.bypass_mode
+        correction.bypass_mode = chosen or not self._settings.checks_logprobs(self.global_steps)
+        self._scored_by_actor = not correction.bypass_mode
+        try:
+            return super()._compute_old_log_prob(batch, metrics)
+        finally:
+            correction.bypass_mode = chosen
+
     def _compute_advantage(self, batch, metrics: dict):
         """A~_j = w_j A_j (method, section 4), then C_t, rho_{t+1} and Omega_{t+1}."""
         started = time.perf_counter()
@@ -109,7 +121,7 @@ class SEALTrainer(PPOTrainerSync):
         before_verl = time.perf_counter()
         batch = super()._compute_advantage(batch, metrics)
         after_verl = time.perf_counter()
-        step = step.with_tokens()
+        step = step.with_tokens(self._scored_by_actor)
         differences = step.compare_logprobs(self.global_steps, self._settings)
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
         if self._choice is not None:

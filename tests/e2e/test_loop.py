@@ -89,9 +89,11 @@ def deterministic(steps):
 
 
 @pytest.mark.slow
-def test_a_named_checkpoint_and_a_record_run_the_same_again(make_run):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_named_checkpoint_and_a_record_run_the_same_again(make_run, processes):
     settings = ("trainer.total_training_steps=2", "trainer.val_before_train=false", "trainer.test_freq=-1")
-    run = make_run(*SMALL, *settings, loggers=None)
+    several = (f"trainer.n_gpus_per_node={processes}", f"seal.logprob_check_every={processes}")
+    run = make_run(*SMALL, *settings, *several, loggers=None)
     done = run.finish()
     assert done.returncode == 0, done.stdout
     steps, drawn = deterministic(run.lines("seal_log/steps.jsonl")), weights_drawn(run)

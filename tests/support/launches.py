@@ -77,8 +77,10 @@ def one_error(done: subprocess.CompletedProcess) -> str:
 SHORT = (
     "seal.data.train={categories: [base], prefix_turns: [1], mixture: [], limit: null}",
     "actor_rollout_ref.rollout.val_kwargs={n: 1, temperature: 0.0, do_sample: false}",
+    "trainer.n_gpus_per_node=1",
+    "seal.logprob_check_every=1",
 )
-"""The short tasks of the quickstart's band, validated once and greedily."""
+"""The short tasks of the quickstart's band, validated once and greedily; one process that checks every step."""
 
 
 @dataclass

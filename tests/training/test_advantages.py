@@ -1,5 +1,6 @@
 """A step's advantages through verl's GRPO and a real TransferQueue: what is weighed, and what stands apart."""
 
+import math
 from uuid import uuid4
 
 import pytest
@@ -179,13 +180,26 @@ def test_a_log_prob_that_is_no_number_ends_the_step(step):
 
 
 def test_the_mean_difference_has_a_limit_of_its_own(step):
-    limits = ("seal.logprob_tolerance=null", "seal.logprob_mean_tolerance=0.01")
+    limits = ("seal.logprob_check_every=1", "seal.logprob_tolerance=null", "seal.logprob_mean_tolerance=0.01")
     played, metrics = step(*limits, noise={"a_0_0": [0.1, 0.0, 9.0, 0.0]}), {}
     played.trainer._compute_advantage(played.batch, metrics)
     assert metrics["seal/logp_diff_mean"] == pytest.approx(0.1 / 20, rel=0.01)
     played = step(*limits, noise={"a_0_0": [0.4, 0.0, 0.0, 0.0]})
     with pytest.raises(RuntimeError, match="logprob_mean_tolerance"):
         played.trainer._compute_advantage(played.batch, {})
+
+
+def test_between_two_checks_the_engines_log_probs_are_the_old_ones_and_are_not_compared(step):
+    played, metrics = step("seal.logprob_check_every=4", noise={"b_3_0": [0.0, 0.0, -0.5]}), {}
+    played.trainer.global_steps = 4
+    played.trainer._compute_old_log_prob(played.batch, {})
+    sampled, old = played.field("rollout_log_probs"), played.field("old_log_probs")
+    assert all(torch.equal(sampled[key], old[key]) for key in played.keys)
+    played.trainer._compute_advantage(played.batch, metrics)
+    assert math.isnan(metrics["seal/logp_diff_max"])
+    played.trainer.global_steps = 5
+    with pytest.raises(AttributeError, match="actor_rollout_wg"):  # the actor, of which this test has none, is asked
+        played.trainer._compute_old_log_prob(played.batch, {})
 
 
 def test_what_infrastructure_lost_is_in_no_figure_of_a_validation(step, tmp_path):
