@@ -44,6 +44,10 @@ class EndpointRefused(RuntimeError):
     """The endpoint will refuse every request; the text says what to change."""
 
 
+_TOO_LONG = (("context", "length"), ("max_tokens", "max_model_len"))
+"""What endpoints write when a dialogue, or vLLM when the limit of one message, does not fit the model's context."""
+
+
 class ContextExceeded(RuntimeError):
     """The dialogue does not fit the model's context."""
 
@@ -190,7 +194,7 @@ class ChatClient:
         status, text = error.status_code, error.response.text
         if status >= 500 or status in RETRIED:
             return EndpointFault(f"endpoint_{status}", f"{self._url} answered {status}: {text[:200]}")
-        if status in (400, 413, 422) and "context" in text.lower() and "length" in text.lower():
+        if status in (400, 413, 422) and any(all(word in text.lower() for word in words) for words in _TOO_LONG):
             return ContextExceeded(text[:200])
         return EndpointRefused(
             f"{self._url} refused the request with {status} ({text[:200]}): check --base-url, --model and "

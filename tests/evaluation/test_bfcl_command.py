@@ -175,14 +175,14 @@ def story(line):
 
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_resume(service_url, start_endpoint, tmp_path):
-    with start_endpoint("--delay", "0.3") as endpoint:
+    with start_endpoint("--delay", "3") as endpoint:
         arguments = command(endpoint, service_url, tmp_path / "out", "--limit", "4")
         running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not json.load(urllib.request.urlopen(f"{endpoint}/served"))["requests"]:
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=30)
+        _, said = running.communicate(timeout=120)
     assert running.returncode == 130
     assert "the same command resumes" in said
 

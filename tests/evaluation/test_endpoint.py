@@ -118,6 +118,13 @@ def test_a_dialogue_beyond_the_context_is_told_apart():
         reply_to((400, '{"error": {"message": "maximum context length is 100 tokens"}}'))
 
 
+def test_a_message_limit_beyond_the_context_of_a_small_model_is_left_out():
+    refusal = (400, '{"error": {"message": "max_tokens=4096 cannot be greater than max_model_len=2048."}}')
+    with answering([refusal, (200, answer(content="hello"))]) as (url, got):
+        assert asyncio.run(ask(url)).text == "hello"
+    assert ["max_tokens" in body for _, body in got] == [True, False]
+
+
 def test_an_endpoint_that_is_gone_is_unreachable():
     with answering([]) as (url, _):
         pass

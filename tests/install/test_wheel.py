@@ -74,5 +74,5 @@ def test_the_service_plays_an_episode_without_engines(installed: Environment, tm
         for task, messages in script().items():
             client.create(task, task)
             *_, last = [client.step(task, message) for message in messages]
-            assert last.is_terminated and client.evaluate(task)["valid"]
+            assert last["is_terminated"] and client.evaluate(task)["valid"]
             assert client.release(task)
