@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test test-slow test-recipes test-faults test-viewer lint lock lock-docs
+.PHONY: setup quickstart quickstart-long policy test-bed test test-slow test-recipes test-faults test-viewer lint lock lock-docs
 .PHONY: docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
@@ -20,6 +20,10 @@ quickstart-long: setup
 
 policy: setup
 	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
+
+# The tasks that this policy passes sometimes, and held-out ones.
+test-bed: setup
+	$(PYTHON) scripts/test_bed.py
 
 # import-linter checks that no floor imports a higher one: .importlinter.
 # Each worker takes whole files, in order, so that module fixtures are made once and the training run of tests/e2e starts

@@ -40,15 +40,15 @@ def make(
     size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
     vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 3072,
     context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
-    tasks: Annotated[int, _data("Synthesised tasks.")] = 18_000,
+    tasks: Annotated[int, _data("Synthesised tasks.")] = 36_000,
     variants: Annotated[
         str, _data("Verified variants per benchmark task, as base=25,miss_func=8; other categories are not used.")
     ] = "base=20,miss_func=4,miss_param=4",
     first_turn_share: Annotated[float, _data("Share of those that ends after the first turn.")] = 0.4,
-    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.45,
+    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.55,
     slip_share: Annotated[float, _data("Share of those with a mistake that is corrected.")] = 0.35,
     renamed_share: Annotated[float, _data("Share of those with a schema cue whose arguments are renamed.")] = 0.5,
-    tokens: Annotated[float, _training("Budget, padding included.")] = 9e6,
+    tokens: Annotated[float, _training("Budget, padding included.")] = 18e6,
     batch_tokens: Annotated[int, _training("Tokens per step.")] = 1600,
     muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.015,
     adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.008,

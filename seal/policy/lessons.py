@@ -36,6 +36,8 @@ _RENAMED_TOOLS = 0.8
 _RENAMED_WHEN_READING = 0.9
 _TOLD_BY_ERROR, _WITH_FEEDBACK, _ALL_WRONG = 0.3, 0.6, 0.5
 _OTHER_TOOLS = (3, 7)
+_ACTIVE = (0.15, 0.3, 0.6, 1.0)
+"""Shares of the cues that are active: in a run all at first, later those of the labels that remain."""
 
 Message = Mapping[str, str]
 
@@ -50,7 +52,7 @@ class LessonSettings:
     cue in which most tools' arguments are renamed.
     """
 
-    cue_share: float = 0.45
+    cue_share: float = 0.55
     slip_share: float = 0.35
     plain_slip_share: float = 0.1
     renamed_share: float = 0.5
@@ -90,7 +92,7 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
         return _told_by_an_error(task, calls, cued, rng)
     if not cued and rng.random() >= settings.cue_share:
         return _with_slip(task, calls, None, settings.plain_slip_share, rng)
-    names = set(random_omega(rng).for_category(task.category))
+    names = _cues(task, rng)
     if cued:
         names.add("schema_required")
     omega = Omega.of({EVERYWHERE: sorted(names)})
@@ -100,6 +102,10 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
     if cued <= renaming.names.keys():
         return play(task, calls, omega, renaming=renaming)
     return None
+
+
+def _cues(task: Task, rng: random.Random) -> set[str]:
+    return set(random_omega(rng, rng.choice(_ACTIVE)).for_category(task.category))
 
 
 def few_tools(task: Task, rng: random.Random) -> Task:
@@ -152,7 +158,7 @@ def _told_by_an_error(task: Task, calls: Calls, cued: set[str], rng: random.Rand
     turn, index = next((t, i) for t, made in enumerate(calls) for i, call in enumerate(made) if call[0] == tool)
     omega = None
     if rng.random() < _WITH_FEEDBACK:
-        names = set(random_omega(rng).for_category(task.category)) - {"schema_required"} | {"feedback_error"}
+        names = _cues(task, rng) - {"schema_required"} | {"feedback_error"}
         omega = Omega.of({EVERYWHERE: sorted(names)})
     arguments = calls[turn][index][1]
     guessed = Renaming.draw([tool], rng).arguments(tool, arguments)  # as by a policy that knows none of the names

@@ -20,7 +20,7 @@ class SyntheticSettings:
     requests. reading_share: share of the tasks of which single calls under a schema cue are made, too.
     """
 
-    count: int = 18_000
+    count: int = 36_000
     direct_share: float = 0.4
     reading_share: float = 0.3
     turns: tuple[tuple[int, float], ...] = field(default=((1, 0.3), (2, 0.38), (3, 0.32)))

@@ -50,7 +50,7 @@ class WarmStartSettings:
     first.
     """
 
-    tokens: int = 9_000_000
+    tokens: int = 18_000_000
     batch_tokens: int = 1_600
     muon_lr: float = 0.015
     adam_lr: float = 0.008
