@@ -1,4 +1,4 @@
-"""`seal evaluate bfcl-v4` and `tau2`: official suites, in environments of their own."""
+"""`seal evaluate bfcl-v4`, `tau2` and `agentdojo`: official suites, in environments of their own."""
 
 from __future__ import annotations
 
@@ -129,6 +129,47 @@ def tau2(
             temperatures = {"temperature": temperature, "user_temperature": user_temperature, "seed": seed}
             how = {"concurrency": concurrency, "timeout_s": timeout, "envs": envs, "attempts": tries, **temperatures}
             evaluate(Tau2(served, folder, user, names, trials, limit, **how), printing(console), on_progress)
+        failed = show_results(folder, console)
+    raise typer.Exit(FAILED if failed else 0)
+
+
+@app.command("agentdojo", cls=ListCommand)
+def agentdojo(
+    base_url: BaseUrl = None,
+    model: Model = None,
+    checkpoint: Checkpoint = None,
+    serve_args: ServeArgs = "",
+    suites: Annotated[list[str] | None, of_tasks("Of workspace, travel, banking, slack (default: all four).")] = None,
+    limit: Annotated[int | None, of_tasks("At most this many tasks of each suite.", least=1)] = None,
+    trials: Annotated[int, of_tasks("Attempts at each task (pass^k).", least=1)] = 1,
+    temperature: Annotated[float, of_how("Always sent; the package leaves out a 0.")] = 0.0,
+    seed: Annotated[int, of_how("Of the first trial; the next ones count up.")] = 0,
+    concurrency: Concurrency = 8,
+    timeout: Annotated[float, of_how("Seconds for one request.")] = 600.0,
+    attempts: Rounds = 3,
+    wait: Wait = 120.0,
+    stall: Stall = 3600.0,
+    deadline: Deadline = 86400.0,
+    envs: Envs = None,
+    out: Annotated[Path | None, of_how("Results (default: experiments/agentdojo_MODEL).")] = None,
+) -> None:
+    """Evaluate a model on AgentDojo's user tasks without attacks. The endpoint must read tool calls itself.
+
+    Exits with 1 if attempts have no verdict for technical reasons.
+    """
+    with one_sentence("seal evaluate agentdojo"):
+        from seal.evaluation.suites.agentdojo.run import AgentDojo, evaluate
+        from seal.evaluation.suites.agentdojo.tasks import SUITES
+        from seal.evaluation.suites.endpoint import Model as Evaluated
+
+        chosen = Evaluated.named(model, base_url, checkpoint, serve_args)
+        folder = out or default_folder("agentdojo", chosen.name)
+        console, tries = plain_console(), attempts_of(attempts, wait, stall, deadline)
+        with chosen.served(folder / "vllm.log") as served, progress_bar("agentdojo", console) as on_progress:
+            how = {"temperature": temperature, "seed": seed, "concurrency": concurrency, "timeout_s": timeout}
+            names = tuple(dict.fromkeys(suites or SUITES))
+            suite = AgentDojo(served, folder, names, trials, limit, envs=envs, attempts=tries, **how)
+            evaluate(suite, printing(console), on_progress)
         failed = show_results(folder, console)
     raise typer.Exit(FAILED if failed else 0)
 
