@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 import httpx
 from omegaconf import DictConfig
+from pydantic import ValidationError
 
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import DEFAULT, get_environment
-from env_service.protocol import PROTOCOL
+from env_service.protocol import PROTOCOL, Problem
 from seal.errors import LaunchError
 from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
@@ -102,10 +103,10 @@ def require_agreement(url: str, version: Mapping[str, Any]) -> None:
         )
 
 
-def require_environments(urls: Sequence[str], names: Sequence[str]) -> None:
-    """LaunchError if a running service plays one of these environments with other data than this checkout's.
+def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: str = FIX) -> None:
+    """LaunchError if a running service cannot play one of these environments, or has other data than this checkout's.
 
-    The benchmark is left to :func:`require_agreement`.
+    The benchmark is left to :func:`require_agreement`. otherwise: what can be done about it.
     """
     for name in names:
         if name == DEFAULT:
@@ -115,13 +116,25 @@ def require_environments(urls: Sequence[str], names: Sequence[str]) -> None:
             try:
                 found = environment_version(url, name)
             except httpx.HTTPError as error:
-                raise LaunchError(f"The environment service at {url} cannot play {name} ({error}): {FIX}.") from error
+                raise LaunchError(
+                    f"The environment service at {url} cannot play {name} ({_reason(error)}): {otherwise}."
+                ) from error
             for key, value in own.items():
                 if found.get(key) != value:
                     raise LaunchError(
                         f"The environment service at {url} plays {name} with {key} {str(found.get(key))[:12]}, and "
-                        f"here it is {str(value)[:12]}: {FIX} with the same package."
+                        f"here it is {str(value)[:12]}: {otherwise} with the same package."
                     )
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    """The service's own sentence about a refusal; what the client says if there is none."""
+    if not isinstance(error, httpx.HTTPStatusError):
+        return str(error)
+    try:
+        return Problem.model_validate_json(error.response.content).detail.rstrip(".")
+    except ValidationError:
+        return str(error)
 
 
 def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from seal.cli.commands import ListCommand, one_sentence, option
+from seal.cli.evaluate_options import FAILED, BaseUrl, Checkpoint, Model, ServeArgs, default_folder, of_how, of_tasks
+from seal.cli.evaluate_paper import app as paper
+from seal.cli.evaluate_play import play, show_outcome
+from seal.cli.evaluate_solo import app as solo
 from seal.cli.evaluate_suites import app as suites
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
-    from seal.evaluation.benchmark import Evaluation, Outcome
-    from seal.evaluation.journal import Journal
-    from seal.records.trajectory import TrajectoryRecord
+    from seal.evaluation.benchmark import Outcome
 
-FAILED = 1
 SERVICE = EnvServiceSettings()
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
@@ -34,38 +32,35 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(suites)
-
-
-_model = partial(option, panel="The model")
-_tasks = partial(option, panel="The tasks")
-_how = partial(option, panel="How")
+app.add_typer(solo)
+app.add_typer(paper)
 
 
 @app.command(cls=ListCommand)
 def bfcl(
-    base_url: Annotated[str | None, _model("An OpenAI-compatible endpoint (http://host:port/v1).")] = None,
-    model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
-    checkpoint: Annotated[Path | None, _model("An HF folder, served here by vLLM.")] = None,
-    serve_args: Annotated[str, _model("More options of vllm serve, as one string.")] = "",
-    tasks: Annotated[list[str] | None, _tasks(TASKS, "FILE...")] = None,
-    split: Annotated[Literal["eval", "train", "all"], _tasks("Side of the benchmark.")] = "eval",
-    scheme: Annotated[str, _tasks("How the sides are split: scenario or released_ids.")] = "scenario",
-    categories: Annotated[list[str] | None, _tasks("Only these categories.")] = None,
-    prefix_turns: Annotated[list[int] | None, _tasks("Only the first k user turns, for each k.")] = None,
-    task_file: Annotated[str | None, _tasks("A list of task ids.")] = None,
-    limit: Annotated[int | None, _tasks("At most this many tasks of each category.")] = None,
-    samples: Annotated[int, _tasks("Rollouts per task (avg@k, pass@k).")] = 1,
-    prompt_mode: Annotated[str, _how("Prompt and parser.")] = SERVICE.prompt_mode,
-    temperature: Annotated[float | None, _how("Default: 0, or 1 with several samples.")] = None,
-    top_p: Annotated[float, _how("Share of the probability that is sampled from.")] = 1.0,
-    max_tokens: Annotated[int, _how("Of one assistant message, or what the context leaves.")] = 4096,
-    max_steps: Annotated[int, _how("Messages with calls per user turn, like the official tool.")] = 20,
-    seed: Annotated[int, _how("Of the samples.")] = 0,
-    concurrency: Annotated[int, _how("Rollouts at once.")] = 32,
-    timeout: Annotated[float, _how("Seconds for one request.")] = 600.0,
-    deadline: Annotated[float, _how("Seconds for one rollout.")] = 1800.0,
-    env_url: Annotated[str, _how("The service; started here if nothing answers.")] = SERVICE.env_url,
-    out: Annotated[Path | None, _how("Results (default: experiments/eval_MODEL).")] = None,
+    base_url: BaseUrl = None,
+    model: Model = None,
+    checkpoint: Checkpoint = None,
+    serve_args: ServeArgs = "",
+    tasks: Annotated[list[str] | None, of_tasks(TASKS, "FILE...")] = None,
+    split: Annotated[Literal["eval", "train", "all"], of_tasks("Side of the benchmark.")] = "eval",
+    scheme: Annotated[str, of_tasks("How the sides are split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, of_tasks("Only these categories.")] = None,
+    prefix_turns: Annotated[list[int] | None, of_tasks("Only the first k user turns, for each k.")] = None,
+    task_file: Annotated[str | None, of_tasks("A list of task ids.")] = None,
+    limit: Annotated[int | None, of_tasks("At most this many tasks of each category.")] = None,
+    samples: Annotated[int, of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
+    prompt_mode: Annotated[str, of_how("Prompt and parser.")] = SERVICE.prompt_mode,
+    temperature: Annotated[float | None, of_how("Default: 0, or 1 with several samples.")] = None,
+    top_p: Annotated[float, of_how("Share of the probability that is sampled from.")] = 1.0,
+    max_tokens: Annotated[int, of_how("Of one assistant message, or what the context leaves.")] = 4096,
+    max_steps: Annotated[int, of_how("Messages with calls per user turn, like the official tool.")] = 20,
+    seed: Annotated[int, of_how("Of the samples.")] = 0,
+    concurrency: Annotated[int, of_how("Rollouts at once.")] = 32,
+    timeout: Annotated[float, of_how("Seconds for one request.")] = 600.0,
+    deadline: Annotated[float, of_how("Seconds for one rollout.")] = 1800.0,
+    env_url: Annotated[str, of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
+    out: Annotated[Path | None, of_how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
     """Evaluate a model on the benchmark, or on the synthesised tasks of --tasks.
 
@@ -86,7 +81,7 @@ def bfcl(
         evaluation = Evaluation(
             rows=select(split, tasks or (), scheme=scheme, **chosen),
             model=name,
-            out=out or Path("experiments") / ("eval_" + re.sub(r"[^\w.-]+", "_", name)),
+            out=out or default_folder("eval", name),
             base_url=base_url,
             checkpoint=checkpoint,
             serve_args=serve_args,
@@ -155,33 +150,8 @@ def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskR
     return tuple(dict.fromkeys(rows))
 
 
-def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
-    """Run an evaluation under a progress bar."""
-    from seal.evaluation.benchmark import evaluate
-
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    passed = failed = 0
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
-
-        def on_start(journal: Journal) -> None:
-            nonlocal passed
-            passed = sum(bool(line["score"]) for line in journal.lines.values())
-            progress.update(bar, completed=len(journal.finished()))
-
-        def on_rollout(record: TrajectoryRecord) -> None:
-            nonlocal passed, failed
-            passed += bool(record.score)
-            failed += record.infra is not None
-            lost = f", {failed} failed" if failed else ""
-            progress.update(bar, advance=1, description=f"{title}: {passed} passed{lost}")
-
-        return evaluate(evaluation, on_start, on_rollout)
-
-
 def _show(outcome: Outcome, title: str, console: Console) -> None:
     from seal.data.suspected import load_suspected
-    from seal.evaluation.reach import Ledger, cost_table, spent_record
     from seal.evaluation.summary import summarise, suspected_tasks
     from seal.evaluation.tables import summary_table
     from seal.records.validation import read_log
@@ -190,12 +160,4 @@ def _show(outcome: Outcome, title: str, console: Console) -> None:
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
-    if cost := cost_table([spent_record(each, None) for each in Ledger(outcome.log.parents[1], log).spent()]):
-        console.print(cost)
-    console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before; log: {outcome.log}")
-    if outcome.failed:
-        console.print(
-            f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "
-            "plays them again.",
-            style="bold red",
-        )
+    show_outcome(outcome, console)

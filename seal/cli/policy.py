@@ -17,8 +17,10 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from seal.cli.commands import option
-from seal.cli.evaluate import FAILED, one_sentence, play, select
+from seal.cli.commands import one_sentence, option
+from seal.cli.evaluate import select
+from seal.cli.evaluate_options import FAILED
+from seal.cli.evaluate_play import play
 
 SIDES = {"train": "train", "evaluation": "eval"}
 LONGEST_MESSAGE = 128

@@ -38,8 +38,8 @@ class Evaluation:
     Either base_url (an OpenAI-compatible endpoint that serves `model`) or
     checkpoint (an HF folder, served here by vLLM with the options in serve_args).
     samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
-    at once. out: the folder of the results. task_files: those from which synthesised tasks
-    among the rows are.
+    at once. out: the folder of the results. rows: at least one, all of one environment.
+    task_files: those from which synthesised tasks among the rows are.
     """
 
     rows: Sequence[TaskRow]
@@ -61,9 +61,19 @@ class Evaluation:
             raise ValueError("Give either --base-url (with --model) or --checkpoint.")
         if min(self.samples, self.concurrency) < 1:
             raise ValueError("--samples and --concurrency must be at least 1.")
+        if len({row.environment for row in self.rows}) != 1:
+            raise ValueError("An evaluation plays tasks of one environment, and at least one task.")
 
-    def recorded(self, service: Mapping[str, str]) -> dict[str, Any]:
-        """What results depend on; an evaluation is resumed only with the same values."""
+    @property
+    def environment(self) -> str:
+        """The environment of the tasks."""
+        return self.rows[0].environment
+
+    def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:
+        """What results depend on; an evaluation is resumed only with the same values.
+
+        versions: of the environment's data and packages, as the service has them.
+        """
         return {
             "model": self.model if self.base_url else str(self.checkpoint.resolve()),
             "prompt_mode": self.episode.prompt_mode,
@@ -73,8 +83,7 @@ class Evaluation:
             "samples": self.samples,
             "tasks": len(self.rows),
             "tasks_sha256": json_hash([[row.task_id, row.turns] for row in self.rows]),
-            "data_hash": service["data_hash"],
-            "bfcl_eval": service["bfcl_eval"],
+            **versions,
             **self.episode.params,
         }
 
@@ -99,10 +108,10 @@ def evaluate(
     """
     out = evaluation.out
     with ExitStack() as stack:
-        service, version = stack.enter_context(
-            environment_service(evaluation.env_url, out / "service.log", evaluation.task_files)
+        service, versions = stack.enter_context(
+            environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )
-        journal = Journal(out, evaluation.recorded(version))
+        journal = Journal(out, evaluation.recorded(versions))
         on_start(journal)
         base_url = evaluation.base_url or stack.enter_context(
             served_checkpoint(evaluation.checkpoint, evaluation.model, evaluation.serve_args, out / "vllm.log")
@@ -131,7 +140,7 @@ async def _play_all(
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
     endpoint = ChatEndpoint(base_url, evaluation.model, evaluation.sampling, evaluation.timeout_s)
-    client = EnvironmentClient(evaluation.env_url, "bfcl", evaluation.timeout_s, ATTEMPTS)
+    client = EnvironmentClient(evaluation.env_url, evaluation.environment, evaluation.timeout_s, ATTEMPTS)
     services = Services([client], RESTART_WAIT_S)
     gate = asyncio.Semaphore(evaluation.concurrency)
 

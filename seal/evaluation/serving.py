@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
+from env_service.environments.registry import get_environment
+from seal.categories import BENCHMARK
 from seal.net import free_port
 from seal.processes import start, stop_tree
 from seal.rollout.service_probe import is_healthy
-from seal.service import Service, last_output, require_service, require_tasks
+from seal.service import Service, last_output, require_environments, require_service, require_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +39,24 @@ OTHERWISE = "name a free port with --env-url, at which one is started"
 
 @contextmanager
 def environment_service(
-    url: str, log: Path, task_files: Sequence[str] = ()
+    url: str, log: Path, task_files: Sequence[str] = (), environment: str = BENCHMARK
 ) -> Iterator[tuple[Service, dict[str, str]]]:
-    """The service at `url` and its version answer; starts the built-in service, until the end, if nothing answers.
+    """The service at `url`, and the versions of an environment's data and packages there.
 
-    task_files: files of synthesised tasks, which a service that runs must serve.
+    Starts the built-in service, until the end, if nothing answers. task_files: files of
+    synthesised tasks, which a service that runs must serve. LaunchError if it does not, or
+    cannot play the environment.
     """
     service = Service(url, log, task_files)
     try:
         service.start()
         version = require_service(url)
         require_tasks([url], task_files, OTHERWISE)
-        yield service, version
+        if environment == BENCHMARK:
+            yield service, {name: version[name] for name in ("data_hash", "bfcl_eval")}
+        else:
+            require_environments([url], [environment], OTHERWISE)
+            yield service, dict(get_environment(environment).version())
     finally:
         service.stop()
 

@@ -71,18 +71,24 @@ class ItemRecord:
         return cls(**{name: found for name, found in value.items() if name != "format"})
 
     @classmethod
-    def of_trajectory(cls, record: TrajectoryRecord) -> Self:
-        """A rollout of a multi-turn task as an attempt at an item of the suite `bfcl`."""
+    def of_trajectory(
+        cls, record: TrajectoryRecord, suite: str = "bfcl", category: str | None = None, cluster: str | None = None
+    ) -> Self:
+        """A rollout of a task as an attempt at an item of a suite that our service plays.
+
+        category: the record's own by default. cluster: its scenario by default.
+        """
         return cls(
-            suite="bfcl",
-            category=record.data_source,
+            suite=suite,
+            category=category or record.data_source,
             item=record.task_id,
             sample=record.sample,
             score=record.score,
-            cluster=f"scenario_{record.scenario}",
+            cluster=cluster or f"scenario_{record.scenario}",
             stop=record.stop,
             infra=record.infra,
             infra_message=record.infra_message,
+            input_tokens=record.tokens_in or 0,
             output_tokens=record.tokens,
             seconds=record.seconds,
         )

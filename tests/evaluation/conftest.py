@@ -26,9 +26,9 @@ def service_url(tmp_path_factory):
 
 
 @contextmanager
-def _endpoint(*options):
+def _endpoint(*options, script=ENDPOINT):
     port = free_port()
-    process = subprocess.Popen([sys.executable, ENDPOINT, str(port), *options])
+    process = subprocess.Popen([sys.executable, script, str(port), *options])
     try:
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:
@@ -53,7 +53,7 @@ def endpoint():
 
 @pytest.fixture(scope="session")
 def start_endpoint():
-    """A context manager that starts a scripted endpoint with options of its own."""
+    """A context manager that starts a scripted endpoint with options of its own, or another script's."""
     return _endpoint
 
 
