@@ -24,6 +24,7 @@ from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.report.example import learnt_example
 from seal.report.picture import draw
+from seal.report.practice import practice
 from seal.report.run import Quarters, Run, ranges, read_run
 from seal.report.sampling import sampling_table
 
@@ -135,6 +136,11 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
     made = table("Training", ["what", *spans, "change"])
     means = (str(mean or "-") for mean in quarters.rewards)
     made.add_row("mean reward ± standard error", *means, str(run.reward_change or "-"), style="bold")
+    practised = practice(run.folder)
+    if practised is not None:
+        change = practised.change
+        what = f"the same {practised.tasks} tasks, first and last time"
+        made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
     weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
     if all(weights):
         first, last = (statistics.fmean(w.mean for w in part) for part in weights)
