@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.errors import LaunchError
+from seal.evaluation.heldout import not_held_out
 from seal.interface.cues import Omega
 from seal.interface.evolve import evolve
 from seal.launch import preflight
@@ -52,6 +54,18 @@ def test_an_environment_is_selected_by_its_name(tmp_path: Path) -> None:
     assert not {row.scenario for row in rows} & {row.scenario for row in held}
     write_rows(rows, tmp_path / "rows.parquet")
     assert read_rows(tmp_path / "rows.parquet") == rows
+
+
+def test_a_validated_task_of_another_environment_that_is_trained_on_is_told(tmp_path: Path) -> None:
+    assert not_held_out(tmp_path, [record("sound/say", 1.0)]) is None
+    (tmp_path / "data").mkdir()
+    rows = selected_rows(Selection.read({"environment": "sound"}))
+    write_rows((*rows, TaskRow("multi_turn_base_0", "base", 0, "train")), tmp_path / "data" / "train.parquet")
+    bfcl = [replace(record("miss_func", 0.0), task_id=f"multi_turn_miss_func_{number}") for number in (0, 1)]
+    elsewhere = replace(record("sound/say", 1.0), task_id="dogwood")
+    assert not_held_out(tmp_path, [bfcl[1], elsewhere]) is None
+    told = not_held_out(tmp_path, [*bfcl, elsewhere, record("sound/say", 1.0)])
+    assert told is not None and told.startswith("NOT HELD OUT: of 4 validated tasks 2 are trained on")
 
 
 def test_a_mixture_takes_environments_in_the_proportion_of_their_weights() -> None:
