@@ -18,8 +18,13 @@ from verifiers.v1.episode import Episode
 from seal.client import ServiceClient, ServiceError
 
 URL = os.environ["SEAL_URL"]
-SCRIPT: Mapping[str, list[str]] = json.loads(Path(os.environ["SEAL_SCRIPT"]).read_text())
-"""What a perfect model writes, by task."""
+SCRIPT: Mapping[str, list[str]] = {
+    task: messages
+    for task, messages in json.loads(Path(os.environ["SEAL_SCRIPT"]).read_text()).items()
+    if "_miss_param_" not in task
+}
+"""What a perfect model writes, by task. The endpoint knows a task by how it opens, and one with a missing parameter may
+open like its complete variant."""
 
 
 def openings(scripts: Mapping[str, list[str]]) -> dict[tuple[str, str], list[str]]:
@@ -30,7 +35,7 @@ def openings(scripts: Mapping[str, list[str]]) -> dict[tuple[str, str], list[str
             name = uuid.uuid4().hex
             system, user = client.create(task, name, {"split": "train"})["state"]
             client.release(name)
-            found[system.content, user.content] = messages
+            found[system["content"], user["content"]] = messages
     return found
 
 
