@@ -18,7 +18,7 @@ class LeakWatch:
         self._guard = guard
 
     def saw(self, text: str) -> None:
-        """Note what stands in the dialogue without an interface."""
+        """Note what the dialogue shows without an interface."""
         if self._guard is not None:
             self._guard.saw(text)
 

@@ -32,7 +32,7 @@ Slots = Mapping[str, Slot]
 
 @dataclass(frozen=True)
 class PathCall:
-    """One call; succeeded is False for the natural call that fails first and is no part of the reference."""
+    """One call; succeeded is False for the natural call that fails first and does not belong to the reference."""
 
     name: str
     arguments: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The tutorial's code runs as it stands in the docs: it conforms, its tests pass, its recipe selects its tasks."""
+"""The tutorial's code runs exactly as the docs print it: it conforms, its tests pass, its recipe selects its tasks."""
 
 from __future__ import annotations
 

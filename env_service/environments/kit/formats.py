@@ -35,7 +35,7 @@ class Hermes:
         )
 
     def parse(self, text: str, tools: Collection[str]) -> Parsed:
-        """Read an assistant message; thoughts before </think> are no part of it."""
+        """Read an assistant message; thoughts before </think> do not belong to it."""
         return read_blocks(text.split("</think>")[-1], lambda body: stray_call(body, tools))
 
     def results(self, texts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from env_service.environments.bfcl.catalog import load_tasks
 
 RUN = 8
-"""So many words in a row are no coincidence; a shorter message must be the same as a whole."""
+"""So many words in a row are not a coincidence; a shorter message must be the same as a whole."""
 
 _WORD = re.compile(r"\w+")
 

@@ -34,7 +34,7 @@ class UnreadableCall(Exception):
 
 
 class ProtocolFault(Exception):
-    """The endpoint's answer is no chat completion."""
+    """The endpoint's answer is not a chat completion."""
 
 
 class Endpoint:
@@ -113,7 +113,7 @@ def main(plan: Mapping[str, Any]) -> None:
         running = {pool.submit(play, client, plan, *attempt): attempt for attempt in plan["attempts"]}
         for future in as_completed(running):
             error = future.exception()
-            # What the package itself raises is no verdict; the other attempts go on.
+            # An exception of the package itself gives no verdict; the other attempts go on.
             found = future.result() if error is None else {"infra": "package_error", "message": repr(error)}
             suite, task, sample = running[future]
             found["message"] = found["message"][:300]

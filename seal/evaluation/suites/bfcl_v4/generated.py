@@ -1,6 +1,6 @@
 """What the official tool has generated so far, kept so that no interruption loses it.
 
-The tool's own files are no safe place: with chosen items it rewrites them after every answer,
+The tool's own files are not safe: with chosen items it rewrites them after every answer,
 and it counts a technical failure as an answer. So answers are copied into
 ``generated.jsonl`` as they come, and the tool's files are made from it before the tool runs.
 """

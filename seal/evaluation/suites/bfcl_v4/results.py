@@ -1,4 +1,4 @@
-"""The official tool's files: what it generated, what it scored, and which entries are no answers at all.
+"""The official tool's files: what it generated, what it scored, and which entries are not answers at all.
 
 The tool writes "Error during inference" as the answer of an item whose generation raised,
 and scores it as wrong. Two kinds of such errors are the model's: a dialogue that exceeds its
