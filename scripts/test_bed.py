@@ -2,7 +2,7 @@
 
     python scripts/test_bed.py --policy data/quickstart_policy --out data
 
-Writes test_bed/{train,held_out,probe}.jsonl and quickstart_band.json. Candidates are synthesised tasks of the level
+Writes test_bed/{train,held_out,evidence,probe}.jsonl and quickstart_band.json. Candidates are synthesised tasks of the level
 `train` and first turns of the benchmark's training scenarios; the policy plays each six times at T = 1, in training
 episodes with schema and feedback cues. The held-out tasks and those of the probe follow from the seeds alone.
 """
@@ -43,6 +43,8 @@ ORDINARY, CUED_ONES = 120, 80
 """How many tasks of the band are trained on: those without and with a tool whose arguments only a cue tells."""
 HELD_OUT, HELD_OUT_CUED = 40, 16
 """Of each held-out level, and how many of these need such a tool."""
+EVIDENCE, EVIDENCE_CUED = 160, 40
+"""Further held-out tasks with new words, so that an experiment finds small differences."""
 PROBE, PROBE_CUED = 48, 24
 BASE = "base"
 
@@ -122,6 +124,7 @@ def main(
     levels = (mixed(HELD_OUT, 22, level, HELD_OUT_CUED, BASE) for level in ("values", "phrases", "paths"))
     write_task_file(train, out / "test_bed" / "train.jsonl")
     write_task_file(list(chain.from_iterable(levels)), out / "test_bed" / "held_out.jsonl")
+    write_task_file(mixed(EVIDENCE, 25, "values", EVIDENCE_CUED, BASE), out / "test_bed" / "evidence.jsonl")
     probe = [task for task in mixed(PROBE, 23, "train", PROBE_CUED) if task.id not in trained]
     write_task_file(probe, out / "test_bed" / "probe.jsonl")
     found = {

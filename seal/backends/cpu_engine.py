@@ -3,9 +3,11 @@
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
+from seal.backends import packed_attention
 from seal.backends.patches import gloo_process_group, without_cpu_offload
 
 gloo_process_group()
+packed_attention.register()
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")

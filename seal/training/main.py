@@ -9,7 +9,7 @@ import argparse
 import logging
 import sys
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from seal import exits
 from seal.text import first_line
@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     from seal.training.liveness import TRAINER, Liveness
 
     cluster.prepare(config)
+    drop_idle_reference(config)
     auto_set_device(config)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     liveness = Liveness()
@@ -71,6 +72,13 @@ def main(argv: list[str] | None = None) -> int:
         logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
+
+
+def drop_idle_reference(config: DictConfig) -> None:
+    """Let verl start no reference policy for a KL term whose coefficient is 0; config is changed in place."""
+    actor = config.actor_rollout_ref.actor
+    if actor.use_kl_loss and actor.kl_loss_coef == 0:
+        actor.use_kl_loss = False
 
 
 def root_cause(error: BaseException) -> BaseException:

@@ -1,0 +1,47 @@
+"""Attention over packed dialogues on a CPU: `attn_implementation: packed_sdpa`.
+
+verl packs dialogues of different lengths into one row; their positions start again at 0. With `sdpa`
+transformers builds a mask for the whole row and torch computes all pairs of its tokens. Here each dialogue
+is one causal call, which costs as much as it has pairs itself and needs no mask.
+"""
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+NAME = "packed_sdpa"
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    position_ids: torch.Tensor,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Causal attention of each dialogue of a packed row to itself.
+
+    query: (1, H, n, d); key, value: (1, H_kv, n, d), where H_kv divides H; position_ids: (1, n), 0 at each dialogue's
+    first token. Returns (1, n, H, d), and None for the attention weights. ValueError for a padded batch.
+    """
+    if query.shape[0] != 1 or attention_mask is not None:
+        raise ValueError(f"{NAME} takes packed rows: set actor_rollout_ref.model.use_remove_padding=true.")
+    starts = torch.nonzero(position_ids[0] == 0).flatten().tolist()
+    lengths = [end - start for start, end in zip(starts, [*starts[1:], query.shape[2]], strict=True)]
+    # `split` and `cat` are each other's gradients; slices would each add a zero tensor of the whole row.
+    rows = zip(*(each.split(lengths, dim=2) for each in (query, key, value)), strict=True)
+    outputs = [
+        scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scaling, enable_gqa=True)
+        for q, k, v in rows
+    ]
+    return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+def register() -> None:
+    """Make the implementation known to transformers in this process."""
+    AttentionInterface.register(NAME, packed_attention)
