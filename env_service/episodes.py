@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from env_service import protocol
+from env_service.delay import Delay
 from env_service.encoding import encode
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
@@ -48,6 +49,7 @@ class Episodes:
         self._settings = settings
         self._pool = pool
         self._metrics = metrics
+        self._delay = Delay(settings.delay_seconds, settings.delay_spread)
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
@@ -122,6 +124,7 @@ class Episodes:
                 self._metrics.episodes.labels("finished").inc()
             if step_id is not None:
                 entry.last_step = (step_id, content, answer.body)
+            await asyncio.sleep(self._delay.seconds(entry.history.id, str(len(entry.history.steps))))
             return _success(answer.body)
 
     async def evaluate(self, request: protocol.EvaluateRequest) -> bytes:

@@ -133,7 +133,16 @@ def _engines(config: DictConfig) -> None:
     found = OmegaConf.select(config, key)
     if found != only:
         raise LaunchError(f"{key}={found}: rollouts and their checks only support vLLM, so it must be {only}.")
-    if SealSettings.of(config).sampling.mode == "gradient" and config.trainer.v1.sampler.sync_refill_failed_groups:
+    mode, modes = config.trainer.v1.trainer_mode, ("seal", "seal_async")
+    if mode not in modes:
+        raise LaunchError(f"trainer.v1.trainer_mode={mode} has no part of SEAL: choose one of {', '.join(modes)}.")
+    chosen = SealSettings.of(config).sampling.mode == "gradient"
+    if chosen and mode != "seal":
+        raise LaunchError(
+            "seal.sampling.mode=gradient draws all prompts of a step at once: set trainer.v1.trainer_mode=seal, or "
+            "seal.sampling.mode=uniform."
+        )
+    if chosen and config.trainer.v1.sampler.sync_refill_failed_groups:
         raise LaunchError(
             "seal.sampling.mode=gradient draws all prompts of a step at once: set "
             "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."

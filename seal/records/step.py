@@ -99,7 +99,8 @@ class StepRecord:
     requests, absent if unknown) and `out` (sampled); empty in earlier logs. w: the weights
     of the trajectories that count. omega is None if none was sent. seconds: wall
     time by stage; seal_seconds: SEAL's own part of it in the trainer. environments:
-    figures by environment, empty for a step with a single one.
+    figures by environment, empty for a step with a single one. staleness: by how many
+    updates the oldest weights that sampled a trajectory lag behind those that it trains.
     """
 
     step: int
@@ -125,6 +126,7 @@ class StepRecord:
     episodes_rebuilt: int = 0
     infra: dict[str, int] = field(default_factory=dict)
     environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
+    staleness: Range | None = None
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
@@ -189,6 +191,7 @@ class StepRecord:
             "stop": self.stops,
             "tokens": self.tokens,
             "w": asdict(self.w) if self.w else {},
+            "staleness": asdict(self.staleness) if self.staleness else {},
             "label_share": self.label_shares,
             "rho": self.rho,
             "infra": self.infra,

@@ -81,7 +81,9 @@ class TrajectoryRecord:
     natural log-prob) of each sampled token, by assistant message; empty unless the
     recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
     it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the
-    prompts of all its requests, None if the log does not say (see `prompted`).
+    prompts of all its requests, None if the log does not say (see `prompted`). Of a
+    training trajectory: drawn is the step that drew its prompt and gave it its Omega,
+    weights are the oldest and the newest step whose weights sampled it (0: the start).
     """
 
     task_id: str
@@ -125,6 +127,8 @@ class TrajectoryRecord:
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
     withdrawn: str | None = None
     tokens_in: int | None = None
+    drawn: int | None = None
+    weights: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:

@@ -216,7 +216,8 @@ class SEALAgentLoop(AgentLoopBase):
         dialogue.sampled.append(message)
         dialogue.spans.append((turn, start, len(dialogue.mask)))
         dialogue.received()
-        dialogue.weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
+        found = (output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps"))
+        dialogue.weight_versions += [int(version or 0) for version in found]
         return message.ids
 
     def _drift(self, dialogue: Dialogue) -> int | None:
@@ -296,6 +297,8 @@ class SEALAgentLoop(AgentLoopBase):
             times=tuple(dialogue.times),
             sampled=self._sampled(dialogue) if self.settings.log_tokens else (),
             withdrawn=row.get("withdrawn"),
+            drawn=int(row["global_steps"]) if row.get("training") else None,
+            weights=_ends(dialogue.weight_versions) if row.get("training") else None,
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:
@@ -307,6 +310,10 @@ class SEALAgentLoop(AgentLoopBase):
             )
             for message in dialogue.sampled
         )
+
+
+def _ends(versions: list[int]) -> tuple[int, int] | None:
+    return (min(versions), max(versions)) if versions else None
 
 
 def _place(row: Mapping[str, Any]) -> str:

@@ -106,20 +106,24 @@ class StepBatch:
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; nan: not compared.
 
-        The engine and the actor hold the same weights here, so that a difference is
-        numerical noise, unless the weight sync failed.
+        Compared are trajectories that the weights of the step before sampled. The engine
+        and the actor hold the same weights for them, so that a difference is numerical
+        noise, unless the weight sync failed.
         Raises RuntimeError beyond `seal.logprob_tolerance` or `seal.logprob_mean_tolerance`
         (None sets no limit), and for a difference that is not finite: the engine then
         does not run the weights that are being trained, and no gradient means anything.
         """
         if not self.rollout_logprobs:
             return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}
-        differences = torch.cat(
-            [
-                (rollout - actor)[mask].abs().float().cpu()
-                for rollout, actor, mask in zip(self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
-            ]
-        )
+        rows = zip(self.records, self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
+        fresh = [
+            (rollout - actor)[mask].abs().float().cpu()
+            for record, rollout, actor, mask in rows
+            if record.weights in (None, (step - 1, step - 1))
+        ]
+        if not fresh:
+            return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}
+        differences = torch.cat(fresh)
         if not len(differences):
             return {"logp_diff_max": 0.0, "logp_diff_mean": 0.0}
         largest, mean = differences.max().item(), differences.mean().item()

@@ -88,9 +88,9 @@ class ClosedLoop:
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
         diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
-        self._observed = self._observed.updated(step, _trajectories(rows, diagnosed))
+        self._observed = _counted(self._observed, step, rows, diagnosed)
         labels = self._source.relabel(diagnosed, step, self._observed.recent())
-        self._profile = self._profile.updated(step, _trajectories(rows, labels))
+        self._profile = _counted(self._profile, step, rows, labels)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
         weighed = self._weigh(rows, labels, row_signs, step)
@@ -111,6 +111,7 @@ class ClosedLoop:
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
+            staleness=Range.of([step - 1 - row.weights[0] for row in rows if row.weights]),
             events=tuple(events),
         )
         report = StepReport(record, self._profile.to_json(), self.omega_to_send())
@@ -152,6 +153,22 @@ class ClosedLoop:
 
 def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:
     return record.data_source, record.task_id, record.sample
+
+
+def _counted(
+    profile: Profile, step: int, records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]
+) -> Profile:
+    """The profile with each trajectory counted in the step whose Omega it was played with.
+
+    In the synchronous trainer that is `step` itself. An older one leaves the window with the others of its Omega.
+    """
+    by_step: dict[int, list[Trajectory]] = {step: []}
+    for record, trajectory in zip(records, _trajectories(records, labels), strict=True):
+        drawn = step if record.drawn is None else record.drawn
+        by_step.setdefault(drawn, []).append(trajectory)
+    for drawn in sorted(by_step, reverse=True):
+        profile = profile.updated(drawn, by_step[drawn])
+    return profile
 
 
 def _trajectories(records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> list[Trajectory]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
 from seal.rollout.withdrawal import OMEGA
@@ -22,8 +22,8 @@ TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
 
 
-class SEALReplayBuffer(ReplayBuffer):
-    """verl's synchronous buffer that returns whole training batches in a fixed order and heeds a stop request.
+class _WholeGroups(ReplayBuffer):
+    """Returns whole training batches in a fixed order, and heeds a stop request.
 
     sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
     trajectories per training prompt; `refill_failed_groups`, verl's
@@ -31,22 +31,17 @@ class SEALReplayBuffer(ReplayBuffer):
     """
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
-        refill = bool(sampler_kwargs["refill_failed_groups"])
-        super().__init__(
-            sampler_kwargs=sampler_kwargs,
-            poll_interval=POLL_INTERVAL_S,
-            sync_refill_failed_groups=refill,
-            gen_batch_size=1 if refill else None,
-            **arguments,
-        )
+        super().__init__(sampler_kwargs=sampler_kwargs, poll_interval=POLL_INTERVAL_S, **arguments)
         self._stop = StopRequest(Path(sampler_kwargs["run_dir"]))
         self._samples = int(sampler_kwargs["samples"])
         self._order: dict[str, int] = {}
+        self._sent = 0
 
     def expect(self, uids: Iterable[str]) -> None:
         """Note training prompts that were sent to the agent loops, in the order in which they are to be trained."""
         for uid in uids:
-            self._order[uid] = len(self._order)
+            self._order[uid] = self._sent
+            self._sent += 1
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
         """Wait for `batch_size` groups; a training batch comes in the order of its prompts and samples.
@@ -65,7 +60,8 @@ class SEALReplayBuffer(ReplayBuffer):
                     "checkpoint."
                 )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
-            self._order = {}
+            for key in batch.keys:  # noqa: SIM118, verl's batch is not a mapping
+                self._order.pop(_prompt_of(key), None)
         return batch, metrics
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
@@ -73,22 +69,47 @@ class SEALReplayBuffer(ReplayBuffer):
             raise StopRequested("Stopped on request while rollouts were under way.")
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
-    def _position(self, key: str) -> tuple[int, int, int]:
-        """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`."""
+    def _position(self, key: str) -> tuple[int, str, int, int]:
+        """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`.
+
+        Prompts that a checkpoint brought back finished come first.
+        """
         uid, sample, output = key.rsplit("_", 2)
-        return self._order[uid], int(sample), int(output)
+        return self._order.get(uid, -1), uid, int(sample), int(output)
+
+
+class SEALReplayBuffer(_WholeGroups):
+    """The sampler of the synchronous trainer: a step's batch is what the step has sent."""
+
+    def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
+        refill = bool(sampler_kwargs["refill_failed_groups"])
+        super().__init__(
+            sampler_kwargs=sampler_kwargs,
+            sync_refill_failed_groups=refill,
+            gen_batch_size=1 if refill else None,
+            **arguments,
+        )
+
+
+class SEALAsyncReplayBuffer(_WholeGroups, ReplayBufferAsync):
+    """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
+
+
+def _prompt_of(key: str) -> str:
+    return key.rsplit("_", 2)[0]
 
 
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each training row gets `training` and, unless the interface is off, Omega_t. In a
+    Each training row gets `training` and, unless the interface is off, Omega_t; rows that the
+    asynchronous trainer has marked keep the Omega that they were drawn with. In a
     validation Omega_t is there for the rows of a withdrawal alone, under a key of their own.
     omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
     training prompts in their order.
     """
 
-    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: SEALReplayBuffer):
+    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: _WholeGroups):
         self._manager = manager
         self._omega = omega
         self._buffer = buffer
@@ -100,8 +121,9 @@ class PromptSender:
             if omega is not None:
                 tu.assign_non_tensor_data(prompts, OMEGA, omega)
         else:
-            tu.assign_non_tensor_data(prompts, "training", True)
-            if omega is not None:
-                tu.assign_non_tensor_data(prompts, "omega", omega)
+            if "training" not in prompts:
+                tu.assign_non_tensor_data(prompts, "training", True)
+                if omega is not None:
+                    tu.assign_non_tensor_data(prompts, "omega", omega)
             self._buffer.expect(prompts["uid"])
         self._manager.generate_sequences(prompts)

@@ -1,4 +1,4 @@
-"""SEAL's trainer: verl's synchronous v1 trainer with the closed loop hooked in.
+"""SEAL's trainers: verl's v1 trainers with the closed loop hooked in, synchronous here, asynchronous in `async_trainer`.
 
 Per step verl samples prompts, rolls out, scores log-probs, computes GRPO
 advantages and updates the actor. SEAL sends Omega_t along with the training
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
@@ -43,15 +43,20 @@ from seal.training.closed_loop import ClosedLoop
 from seal.training.group import numbered
 from seal.training.log import RunLog
 from seal.training.prompts import PromptChoice
-from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
+from seal.training.replay_buffer import PromptSender, SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
 
 
-@register_trainer("seal")
-class SEALTrainer(PPOTrainerSync):
-    """GRPO with diagnosis-guided advantages and an evolving learning interface."""
+class SEALTraining(PPOTrainer):
+    """GRPO with diagnosis-guided advantages and an evolving learning interface, whenever rollouts are played.
+
+    mode: verl's name of the trainer that a subclass extends. buffer: its sampler.
+    """
+
+    mode: str
+    buffer: type[SEALReplayBuffer] | type[SEALAsyncReplayBuffer]
 
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
@@ -69,7 +74,7 @@ class SEALTrainer(PPOTrainerSync):
         self._choice: PromptChoice | None = None
         self._scored_by_actor = True
         self._validation_folder = config.trainer.validation_data_dir
-        use_extension_points(config)
+        use_extension_points(config, self.mode, self.buffer)
         super().__init__(config)
         # verl would tell the recipe's callback before the checkpoint is in its final place.
         self._recipe_callback, self.checkpoint_callback = self.checkpoint_callback, CheckpointCallback()
@@ -102,7 +107,10 @@ class SEALTrainer(PPOTrainerSync):
     # --------------------------------------------------------------- advantages
 
     def _compute_old_log_prob(self, batch, metrics: dict):
-        """PPO's old log-probs: the actor's in steps that check the engine, and the engine's own in the others."""
+        """PPO's old log-probs: the actor's in steps that check the engine, and the engine's own in the others.
+
+        The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them.
+        """
         correction = self.config.algorithm.rollout_correction
         chosen = correction.bypass_mode
         correction.bypass_mode = chosen or not self._settings.checks_logprobs(self.global_steps)
@@ -209,15 +217,6 @@ class SEALTrainer(PPOTrainerSync):
 
     # --------------------------------------------------------------------- stop
 
-    def step(self, metrics, timing_raw):
-        """One step of Algorithm 1; a stop during its rollouts saves the step before."""
-        data = self.train_dataloader.state_dict()
-        try:
-            return super().step(metrics, timing_raw)
-        except StopRequested:
-            self.global_steps -= 1
-            self._save_and_stop(data)
-
     def on_step_end(self):
         if self._stop.made:
             # A run that ends needs no weight sync; the next hook ends it.
@@ -278,13 +277,30 @@ class SEALTrainer(PPOTrainerSync):
         return figures
 
 
-def use_extension_points(config: DictConfig) -> None:
+@register_trainer("seal")
+class SEALTrainer(SEALTraining, PPOTrainerSync):
+    """All rollouts of a step are played with the weights and the Omega of that step."""
+
+    mode = "sync"
+    buffer = SEALReplayBuffer
+
+    def step(self, metrics, timing_raw):
+        """One step of Algorithm 1; a stop during its rollouts saves the step before."""
+        data = self.train_dataloader.state_dict()
+        try:
+            return super().step(metrics, timing_raw)
+        except StopRequested:
+            self.global_steps -= 1
+            self._save_and_stop(data)
+
+
+def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
     """Set the keys of a recipe by which verl takes SEAL's parts; config is changed in place."""
     values = {
-        # verl compares this name with "sync" wherever its synchronous trainer differs from the others.
-        "trainer.v1.trainer_mode": "sync",
-        "trainer.v1.sampler.custom_sampler.path": f"pkg://{SEALReplayBuffer.__module__}",
-        "trainer.v1.sampler.custom_sampler.name": SEALReplayBuffer.__name__,
+        # verl reads the settings of this mode, and compares it with "sync" wherever its trainers differ.
+        "trainer.v1.trainer_mode": mode,
+        "trainer.v1.sampler.custom_sampler.path": f"pkg://{buffer.__module__}",
+        "trainer.v1.sampler.custom_sampler.name": buffer.__name__,
         "trainer.v1.sampler.sampler_kwargs": {
             "run_dir": str(config.seal.run_dir),
             "samples": config.actor_rollout_ref.rollout.n,

@@ -1,0 +1,89 @@
+"""SEAL's asynchronous trainer: rollouts go on while others are trained, over verl's `colocate_async`.
+
+A prompt is drawn some steps before it is trained, and its trajectories may be sampled by the weights of
+several steps. Each row therefore carries the Omega it was drawn with and the mark of training; verl keeps
+rows under way in the checkpoint, so both survive a resume. C_t counts a trajectory in the step whose Omega
+it was played with, and the advantages of stale trajectories are corrected by PPO's ratio to the log-probs
+of the engine, or by verl's `algorithm.rollout_correction` (docs/async.md).
+"""
+
+import logging
+from typing import Any
+
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.utils import tensordict_utils as tu
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
+from verl.workers.rollout.replica import TokenOutput
+
+from seal.rollout.seeds import continued
+from seal.training.replay_buffer import TRAIN, SEALAsyncReplayBuffer
+from seal.training.stop import StopRequested
+from seal.training.trainer import SEALTraining
+
+logger = logging.getLogger(__name__)
+
+
+class _SeededClient(LLMServerClient):
+    """Gives each part of an interrupted message a seed of its own.
+
+    A weight update interrupts a message, and verl asks for its rest with the tokens so far as prompt. With the seed of
+    the first part the rest would be drawn with the same random numbers again.
+    """
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **rest: Any
+    ) -> TokenOutput:
+        """Sample the next part of a message."""
+        params = dict(sampling_params)
+        if "seed" in params:
+            params["seed"] = continued(params["seed"], len(prompt_ids))
+        return await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=params, **rest)
+
+
+class SEALAsyncClient(FullyAsyncLLMServerClient, _SeededClient):
+    """verl's client that resumes interrupted messages, with a seed for each part."""
+
+
+@register_trainer("seal_async")
+class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
+    """Rollouts of later steps go on while a step is trained; how stale they may be is bounded by verl's sampler."""
+
+    mode = "colocate_async"
+    buffer = SEALAsyncReplayBuffer
+
+    def get_llm_client(self) -> LLMServerClient:
+        """The engine as the agent loops call it."""
+        return self.llm_server_manager.get_client(client_cls=SEALAsyncClient)
+
+    def step(self, metrics, timing_raw):
+        """One step of Algorithm 1; a stop while it waits saves the step before, with every rollout that has ended."""
+        try:
+            return super().step(metrics, timing_raw)
+        except StopRequested:
+            self.global_steps -= 1
+            self._save_and_stop()
+
+    def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
+        """Mark rows as training and give them their Omega before verl stores them, so that a resume finds both."""
+        tu.assign_non_tensor_stack(batch, "training", [True] * len(batch))
+        omega = self._loop.omega_to_send()
+        if omega is not None:
+            tu.assign_non_tensor_stack(batch, "omega", [omega] * len(batch))
+        return super()._submit_batch_to_rollout(batch)
+
+    def _load_checkpoint(self):
+        super()._load_checkpoint()
+        self._drop_trained()
+
+    def _drop_trained(self) -> None:
+        """Remove the trajectories of the checkpoint's own step, which verl saved with those under way."""
+        found = tq.kv_list(TRAIN) or {}
+        tags = found.get(TRAIN, {})
+        prompts = {key for key, tag in tags.items() if tag.get("is_prompt", False)}
+        trained = [key for key in tags if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
+        if trained:
+            tq.kv_clear(keys=trained, partition_id=TRAIN)
+            logger.info("Dropped %d trajectories of the checkpoint that were trained already", len(trained))

@@ -1,0 +1,100 @@
+"""An asynchronous run that is killed and stopped: every prompt is trained once, with the Omega that it was drawn with."""
+
+import contextlib
+import json
+import shutil
+import signal
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+
+from seal import exits
+from tests.support.launches import HOME, Run
+
+pytestmark = pytest.mark.slow
+
+STEPS, PROMPTS, SAMPLES = 6, 2, 4
+SMALL = (
+    "trainer.v1.trainer_mode=seal_async",
+    "trainer.v1.sampler.max_off_policy_threshold=4",
+    "trainer.v1.sampler.max_off_policy_strategy=wait",
+    f"data.train_batch_size={PROMPTS}",
+    f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}",
+    f"actor_rollout_ref.rollout.n={SAMPLES}",
+    "seal.data.val=[{split: eval, limit: 1}]",
+    "seal.data.withdrawal=null",
+    "trainer.save_freq=1",
+    "trainer.test_freq=-1",
+    "trainer.val_before_train=false",
+    f"trainer.total_training_steps={STEPS}",
+)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """One run; each test goes on where the one before ended it. The environment answers as slowly as real tools."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BFCL_DELAY_SECONDS", "0.3")
+        made = Run(f"test-async-{uuid4().hex[:8]}", SMALL)
+        yield made
+    shutil.rmtree(made.folder, ignore_errors=True)
+    shutil.rmtree(HOME / "launcher_record" / made.name, ignore_errors=True)
+
+
+def reach(run, step):
+    """Start the run and wait until it rolls out for `step`."""
+    launcher = run.start()
+    run.wait_for(launcher, lambda: run.stage[0] == "train" and run.stage[1] >= step, f"step {step}", 0.05)
+    return launcher
+
+
+@pytest.mark.fault(
+    event="kill -9 of the trainer while an asynchronous run rolls out",
+    user_sees="A process of the run has died",
+    outcome="code 4; the next launch takes up the rollouts of the last checkpoint: those that had ended as they are, "
+    "the others from their beginning. No prompt is lost or trained twice",
+)
+def test_a_killed_trainer(run):
+    launcher = reach(run, 3)
+    run.process(launcher, "ray::TaskRunner").kill()
+    output, _ = launcher.communicate(timeout=120)
+    assert launcher.returncode == exits.INFRASTRUCTURE, output
+    assert run.leftovers() == []
+
+
+@pytest.mark.fault(
+    event="Ctrl-C or SIGTERM in the rollouts of an asynchronous run",
+    user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
+    outcome="the last finished step is saved with the rollouts that have ended since; the next launch resumes there",
+)
+def test_a_stopped_run(run):
+    launcher = reach(run, run.saved + 2)
+    launcher.send_signal(signal.SIGTERM)
+    output, _ = launcher.communicate(timeout=300)
+    assert launcher.returncode == exits.TERMINATED, output
+    assert run.logged == list(range(1, run.saved + 1))
+
+
+def test_every_prompt_is_trained_once_with_the_omega_that_it_was_drawn_with(run):
+    done = run.finish()
+    assert done.returncode == exits.FINISHED, done.stdout
+    assert run.logged == list(range(1, STEPS + 1))
+    drawn_with = {0: None}
+    groups = Counter()
+    for step in run.lines("seal_log/steps.jsonl"):
+        drawn_with[step["step"]] = step["omega"]["version"]
+        rows = [json.loads(line) for line in (run.folder / f"seal_log/trajectories/{step['step']}.jsonl").open()]
+        assert len(rows) == PROMPTS * SAMPLES
+        assert {row["infra"] for row in rows} == {None}
+        for row in rows:
+            groups[row["task_id"]] += 1
+            assert row["drawn"] <= step["step"] and row["weights"][1] <= step["step"] - 1
+            assert row["omega_version"] == drawn_with[row["drawn"]]
+            # One seed each: a prompt has each of its samples once.
+        assert Counter((row["task_id"], row["sample"]) for row in rows).most_common(1)[0][1] == 1
+    # The tasks of one epoch are drawn without replacement, so one that is trained twice would show.
+    assert set(groups.values()) == {SAMPLES} and len(groups) == STEPS * PROMPTS
+    with contextlib.suppress(FileNotFoundError):
+        assert not list((run.folder / "checkpoints" / ".saving").iterdir())
+    assert any(step["staleness"]["max"] > 0 for step in run.lines("seal_log/steps.jsonl"))
