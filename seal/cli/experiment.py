@@ -59,6 +59,7 @@ def run(
     devices: Annotated[
         str, option("The GPUs that the runs share, for instance 0,1,2,3; needed for several at a time.", "LIST")
     ] = "",
+    only: Annotated[str, option("Run these arms alone, for instance vanilla,seal.", "LIST")] = "",
     submit: Annotated[str, option("Write a job array for this scheduler instead of running: slurm.", "SCHEDULER")] = "",
 ) -> None:
     """Run what the matrix lacks, each run as `seal train --with-bfcl`.
@@ -66,7 +67,7 @@ def run(
     The first run registers the file. Ctrl-C saves the runs under way; the same command goes on after any interruption.
     When a run has ended, its results are kept and its checkpoints removed (`keep` in the file).
 
-    Exits with 0 if every run has finished, 3 if some failed, 2 if the experiment cannot start.
+    Exits with 0 if every run that was asked for has finished, 3 if some failed, 2 if the experiment cannot start.
     """
     from seal.experiment.arms import composed_arms
     from seal.experiment.matrix import Experiment
@@ -81,11 +82,16 @@ def run(
         if submit:
             _write_slurm(experiment, arms, jobs, out)
             return
-        job = Job(jobs=jobs, devices=tuple(each.strip() for each in devices.split(",") if each.strip()))
+        job = Job(jobs=jobs, devices=_listed(devices), only=_listed(only))
         session = run_experiment(experiment, arms, job, lambda text: out.print(text, highlight=False, soft_wrap=True))
     if session.code == 0:
-        out.print(f"every run has finished: seal experiment report {file}", highlight=False, soft_wrap=True)
+        which = "every run of these arms" if only else "every run"
+        out.print(f"{which} has finished: seal experiment report {file}", highlight=False, soft_wrap=True)
     raise typer.Exit(session.code)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
 def _write_slurm(experiment, arms, jobs: int, out: Console) -> None:

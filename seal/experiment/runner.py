@@ -42,11 +42,15 @@ STOP_S = 120
 
 
 class Job(NamedTuple):
-    """How runs are started: the launcher's command, how many at a time, and the GPUs that they share ("" each: all)."""
+    """How runs are started: the launcher's command, how many at a time, and the GPUs that they share ("" each: all).
+
+    only: the arms to run; () runs all.
+    """
 
     launcher: Sequence[str] = LAUNCHER
     jobs: int = 1
     devices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
 
 @dataclass
@@ -71,6 +75,7 @@ def run_experiment(
 ) -> Session:
     """Run what is missing, to its end or to the first signal; LaunchError for what cannot start."""
     require_devices(arms, job)
+    require_arms(experiment, job)
     with _interrupts() as interrupt, _alone(experiment, tell, interrupt) as descriptor:
         require_unchanged(experiment, arms)
         registered = Registration.ensure(experiment)
@@ -90,6 +95,13 @@ def require_devices(arms: Mapping[str, ComposedArm], job: Job) -> None:
             f"--jobs {job.jobs} with {most} GPUs per run needs {job.jobs * most} GPUs, and --devices names "
             f"{len(job.devices)}: name them, as in --devices 0,1,2,3, or lower --jobs."
         )
+
+
+def require_arms(experiment: Experiment, job: Job) -> None:
+    """LaunchError if the job names an arm that the experiment does not have."""
+    for name in job.only:
+        if name not in experiment.design.arms:
+            raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
 
 
 class Interrupt:
@@ -132,7 +144,8 @@ class _Runs:
     ):
         self._experiment, self._arms, self._job, self._tell = experiment, arms, job, tell
         self._interrupt, self._descriptor = interrupt, descriptor
-        self._pending = deque(cell for cell in experiment.cells if not experiment.result(cell).is_file())
+        wanted = [cell for cell in experiment.cells if not job.only or cell.arm in job.only]
+        self._pending = deque(cell for cell in wanted if not experiment.result(cell).is_file())
         self._running: list[_Running] = []
         self._devices = list(job.devices)
         self._starts: Counter[Cell] = Counter()
@@ -141,8 +154,8 @@ class _Runs:
 
     def run(self) -> Session:
         """Start, watch and take in runs until none is left."""
-        total = len(self._experiment.cells)
-        self._tell(f"{self._experiment.design.name}: {total - len(self._pending)} of {total} runs are finished")
+        total, finished = len(self._experiment.cells), sum(1 for _ in self._experiment.finished())
+        self._tell(f"{self._experiment.design.name}: {finished} of {total} runs are finished")
         try:
             while self._running or (self._pending and self._may_start):
                 while self._pending and self._may_start and len(self._running) < self._job.jobs:
