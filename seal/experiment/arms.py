@@ -11,7 +11,7 @@ from seal.errors import LaunchError
 from seal.evaluation.summary import AVERAGE
 from seal.experiment.design import Outcome
 from seal.experiment.matrix import Experiment
-from seal.files import json_hash, replacing
+from seal.files import json_hash, write_text
 from seal.launch.plan import step_plan
 from seal.launch.preflight import total_steps
 from seal.launch.recipe import compose_recipe
@@ -119,11 +119,10 @@ def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -
 
 
 def record_configuration(experiment: Experiment, arm: ComposedArm) -> None:
-    """Write down what an arm composes to, once."""
+    """Write down what an arm composes to, once; paths start from the repository, so that it can be moved."""
     path = experiment.configuration(arm.name)
     if not path.is_file():
-        with replacing(path) as draft:
-            OmegaConf.save(arm.config, draft, resolve=True)
+        write_text(OmegaConf.to_yaml(arm.config, resolve=True).replace(f"{HOME}/", ""), path)
 
 
 def recorded_arm(experiment: Experiment, name: str) -> ComposedArm | None:
