@@ -82,6 +82,8 @@ class TrajectoryRecord:
     recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
     it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the
     prompts of all its requests, None if the log does not say (see `prompted`).
+    inclusion: for how many rollouts it counts in C_t and in a step's mean reward
+    (`seal.pilot`); 1 unless the step pilots its prompts.
     """
 
     task_id: str
@@ -125,6 +127,7 @@ class TrajectoryRecord:
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
     withdrawn: str | None = None
     tokens_in: int | None = None
+    inclusion: Finite = 1.0
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -189,6 +192,8 @@ class TrajectoryRecord:
             del data["withdrawn"]
         if self.tokens_in is None:
             del data["tokens_in"]  # as in the lines of earlier versions, which certificates hold
+        if self.inclusion == 1.0:
+            del data["inclusion"]  # as above
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data
