@@ -272,7 +272,7 @@ class SEALAgentLoop(AgentLoopBase):
             data_source=row["data_source"],
             category=extra["category"],
             split=extra["split"],
-            sample=int(row["session_id"]),
+            sample=_sample(row),
             score=score,
             spans=tuple(dialogue.spans) if dialogue.evaluation else (),
             tokens=sum(dialogue.mask),
@@ -296,6 +296,7 @@ class SEALAgentLoop(AgentLoopBase):
             times=tuple(dialogue.times),
             sampled=self._sampled(dialogue) if self.settings.log_tokens else (),
             withdrawn=row.get("withdrawn"),
+            inclusion=float(row.get("inclusion", 1.0)),
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:
@@ -310,7 +311,12 @@ class SEALAgentLoop(AgentLoopBase):
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['global_steps']}/{row['index']}/{row['session_id']}"
+    return f"{row['global_steps']}/{row['index']}/{_sample(row)}"
+
+
+def _sample(row: Mapping[str, Any]) -> int:
+    """The number of a rollout among its prompt's; verl counts those that it was sent together."""
+    return int(row.get("first_sample", 0)) + int(row["session_id"])
 
 
 @functools.cache

@@ -3,7 +3,8 @@
 The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils as tu
 
+from seal.pilot import Part
 from seal.rollout.withdrawal import OMEGA
 from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 
@@ -42,22 +44,47 @@ class SEALReplayBuffer(ReplayBuffer):
         self._stop = StopRequest(Path(sampler_kwargs["run_dir"]))
         self._samples = int(sampler_kwargs["samples"])
         self._order: dict[str, int] = {}
+        self._parts: dict[str, Part] = {}
 
     def expect(self, uids: Iterable[str]) -> None:
         """Note training prompts that were sent to the agent loops, in the order in which they are to be trained."""
         for uid in uids:
             self._order[uid] = len(self._order)
 
+    def expect_parts(self, parts: Mapping[str, Part]) -> None:
+        """Note what is sent under each uid in a step that pilots its prompts: then all of it is the batch."""
+        self._parts |= parts
+
+    def wait_for(self, uids: Collection[str]) -> None:
+        """Wait until the rollouts of these training prompts have ended.
+
+        Raises StopRequested when a stop is requested during the wait, and
+        InfrastructureFailure when one of them never comes back.
+        """
+        last_debug_time = time.time()
+        while True:
+            self._sync_metadata_from_transfer_queue()
+            if failed := self.failure_keys[TRAIN].intersection(uids):
+                raise InfrastructureFailure(
+                    f"Rollouts of {len(failed)} of {len(uids)} prompts never came back from the agent-loop workers; "
+                    "their errors are in the log. Start again to resume from the last checkpoint."
+                )
+            if self.finished_keys[TRAIN].issuperset(uids):
+                return
+            last_debug_time = self._wait_for_next_poll(TRAIN, last_debug_time)
+
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
-        """Wait for `batch_size` groups; a training batch comes in the order of its prompts and samples.
+        """Wait for `batch_size` groups, or all that `expect_parts` noted; a training batch comes in their order.
 
         Raises StopRequested when a stop is requested during the wait, and
         InfrastructureFailure when trajectories of a training batch are missing:
         verl would pad the gap.
         """
+        expected = batch_size * self._samples
+        if partition_id == TRAIN and self._parts:
+            batch_size, expected = len(self._parts), sum(part.samples for part in self._parts.values())
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         if partition_id == TRAIN:
-            expected = batch_size * self._samples
             if len(batch) != expected:
                 raise InfrastructureFailure(
                     f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
@@ -65,7 +92,7 @@ class SEALReplayBuffer(ReplayBuffer):
                     "checkpoint."
                 )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
-            self._order = {}
+            self._order, self._parts = {}, {}
         return batch, metrics
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
@@ -76,7 +103,8 @@ class SEALReplayBuffer(ReplayBuffer):
     def _position(self, key: str) -> tuple[int, int, int]:
         """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`."""
         uid, sample, output = key.rsplit("_", 2)
-        return self._order[uid], int(sample), int(output)
+        prompt, first, *_ = self._parts.get(uid) or (self._order[uid], 0)
+        return prompt, first + int(sample), int(output)
 
 
 class PromptSender:
