@@ -95,8 +95,9 @@ def test_the_rest_of_a_group_has_a_uid_of_its_own_and_goes_on_with_numbers_and_s
     places = [_place({**row, "session_id": number}) for row in loops.rows for number in range(row["__rollout_n__"])]
     assert len(set(places)) == 32, "two rollouts would have the same seed"
     assert loops.parts[further[0]["uid"]] == Part(1, 2, 6, 1.0)
-    assert loops.waited == [["prompt0", "prompt1", "prompt2", "prompt3"]]  # 12 rollouts are left for a wave of one
-    assert made.figures["piloted"] == 4
+    # 12 rollouts are left for a second wave of one, and then 10 for a full group and a smaller one.
+    assert loops.waited == [["prompt0", "prompt1", "prompt2", "prompt3"], ["prompt4"]]
+    assert made.figures == {"piloted": 5, "went_on": 2, "in_full": 2}
 
 
 def test_what_was_decided_is_logged_with_the_reason(played):
