@@ -29,11 +29,16 @@ class Candidate(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One rollout: its task, the data source, and the terminal reward in [0, 1]."""
+    """One rollout: its task, the data source, the terminal reward in [0, 1], and its weight of inclusion.
+
+    The weight (`seal.pilot`) counts for the source, over whose tasks it averages; a task's own
+    posterior takes every rollout as one.
+    """
 
     task: Task
     source: str
     reward: float
+    weight: float = 1.0
 
 
 class Draw(NamedTuple):
@@ -58,10 +63,10 @@ class Counts:
         kept = 0.5 ** ((step - self.step) / half_life)
         return type(self)(self.passed * kept, self.failed * kept, step)
 
-    def plus(self, reward: float) -> Self:
+    def plus(self, reward: float, weight: float = 1.0) -> Self:
         """With one more outcome; a reward between 0 and 1 counts in part as both."""
         reward = min(1.0, max(0.0, reward))
-        return type(self)(self.passed + reward, self.failed + 1 - reward, self.step)
+        return type(self)(self.passed + weight * reward, self.failed + weight - weight * reward, self.step)
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,8 @@ class History:
         """With the outcomes of a step, in any order."""
         tasks, sources = dict(self.tasks), dict(self.sources)
         for outcome in sorted(outcomes):
-            for counts, key in ((tasks, outcome.task), (sources, outcome.source)):
-                counts[key] = counts.get(key, Counts(step=step)).at(step, half_life).plus(outcome.reward)
+            for counts, key, weight in ((tasks, outcome.task, 1.0), (sources, outcome.source, outcome.weight)):
+                counts[key] = counts.get(key, Counts(step=step)).at(step, half_life).plus(outcome.reward, weight)
         return type(self)(tasks, sources)
 
     def to_json(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
     if not trained and not validated:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
     _require_the_benchmark(launches)
+    _require_whole_groups(launches)
     yield (
         "head",
         {
@@ -71,6 +72,12 @@ def _require_the_benchmark(launches: Sequence[Launch]) -> None:
         for source, _task, _side in (*launch.rows("training"), *launch.rows("validation")):
             if environment_of(source) != BENCHMARK:
                 raise ValueError(f"{source} is of another environment than bfcl: only runs on bfcl can be certified.")
+
+
+def _require_whole_groups(launches: Sequence[Launch]) -> None:
+    """ValueError for a run that pilots its prompts: a verifier of this version takes n rollouts of each for granted."""
+    if any(launch.settings.sampling.pilot.samples is not None for launch in launches):
+        raise ValueError("seal.sampling.pilot is on: only runs that play every prompt in full can be certified.")
 
 
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:
@@ -119,6 +126,10 @@ def _lines(path: Path, step: int) -> list[dict[str, Any]]:
             )
         if line.get("step") != step:
             raise ValueError(f"{path} holds a trajectory of step {line.get('step')}: move it to the file of its step.")
+        if line.get("drawn") not in (None, step):
+            raise ValueError(
+                f"{path} holds a trajectory that step {line['drawn']} drew: only synchronous runs can be certified."
+            )
     return lines
 
 

@@ -7,7 +7,7 @@ and compare what is then found with these lists.
 TRAJECTORY_HASHED = frozenset(
     {
         *("seconds", "drift", "rebuilt", "infra", "infra_message", "began", "times", "day"),
-        *("prompt_tokens", "length", "tokens_in"),
+        *("prompt_tokens", "length", "tokens_in", "drawn", "weights"),
     }
 )
 """Fields of a trajectory that do not follow from what was said. `prompt_tokens`, `length` and `truncated` must agree
@@ -16,7 +16,7 @@ with the budgets, and `day` must be a date; otherwise they are taken as they are
 STEP_HASHED = frozenset({"seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean"})
 """Fields of a step's line that do not follow from its trajectories."""
 
-STEP_LATER = frozenset({"tokens", "environments"})
+STEP_LATER = frozenset({"tokens", "environments", "pilots", "staleness"})
 """Fields of a step's line that certificates of earlier versions lack."""
 
 LOST_HASHED = TRAJECTORY_HASHED | {"output", "tokens", "stop", "truncated"}

@@ -2,8 +2,9 @@
 
 Aggregates Z(tau) over trajectories (paper, section 3.2): totals of the run and a
 window of recent steps. Values are immutable. Rewards are summed as whole
-millionths, so that sums do not depend on the order of trajectories and merging
-is associative to the last digit.
+millionths and weights are whole parts of 1/1024, which floats add exactly, so that
+sums do not depend on the order of trajectories and merging is associative to the
+last digit.
 """
 
 from __future__ import annotations
@@ -15,29 +16,44 @@ from typing import Any
 from seal.labels import BROKEN, EXCLUDED
 
 _MILLION = 1_000_000
+_PARTS = 1024
 _DEPTH = {"label": 1, "category": 1, "category_label": 2, "position_label": 2, "task": 1, "excluded": 1}
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the profile needs to know of one rollout: its labels by turn and its terminal reward."""
+    """What the profile needs to know of one rollout: its labels by turn and its terminal reward.
+
+    weight: for how many rollouts it counts, 1 unless the step played others with a smaller
+    probability (`seal.pilot`).
+    """
 
     task_id: str
     category: str
     labels: tuple[str, ...]
     reward: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
 class Cell:
     """Counts of one thing: how often it was seen, how often in rewarded trajectories, and the reward in millionths.
 
-    ``successes`` counts those in trajectories with reward 1 or more.
+    ``successes`` counts those in trajectories with reward 1 or more. Each is the sum of the
+    trajectories' weights, a whole number where all weights are.
     """
 
-    count: int = 0
-    successes: int = 0
-    millionths: int = 0
+    count: float = 0
+    successes: float = 0
+    millionths: float = 0
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Cell:
+        """Count one trajectory, with its weight rounded to whole parts of 1/1024."""
+        parts = round(trajectory.weight * _PARTS)
+        weight = parts / _PARTS if parts % _PARTS else parts // _PARTS
+        millionths = round(trajectory.reward * _MILLION) * weight
+        return cls(weight, weight if trajectory.reward >= 1 else 0, millionths)
 
     def __add__(self, other: Cell) -> Cell:
         return Cell(self.count + other.count, self.successes + other.successes, self.millionths + other.millionths)
@@ -73,7 +89,7 @@ class Tally:
             cells[key] = cells.get(key, Cell()) + cell
 
         for trajectory in trajectories:
-            one = Cell(1, int(trajectory.reward >= 1), round(trajectory.reward * _MILLION))
+            one = Cell.of(trajectory)
             for position, label in enumerate(trajectory.labels):
                 if label in EXCLUDED:
                     see(("excluded", label), one)
@@ -117,8 +133,8 @@ class Tally:
         """Return turns whose label is excluded, by that label."""
         return self._select("excluded")
 
-    def turns(self, category: str | None = None) -> int:
-        """Return the number of labelled turns, without excluded labels."""
+    def turns(self, category: str | None = None) -> float:
+        """Return the number of labelled turns, without excluded labels; a sum of weights, as all counts."""
         return sum(cell.count for cell in self.labels(category).values())
 
     def shares(self, category: str | None = None) -> dict[str, float]:

@@ -29,6 +29,7 @@ from seal.launch.plan import step_plan
 from seal.launch.recipe import require_valid
 from seal.net import is_loopback
 from seal.paths import HOME
+from seal.pilot import most_prompts, require_rest
 from seal.service import service_urls
 from seal.settings import EnvServiceSettings, SealSettings, task_files
 from seal.settings.data import Selection
@@ -94,6 +95,13 @@ def write_data(config: DictConfig) -> tuple[int, int]:
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: widen the selection or lower the batch size."
         )
+    pilot, (prompts, samples) = SealSettings.of(config).sampling.pilot, _step_size(config)
+    if pilot.samples is not None and len(train) < (needed := most_prompts(pilot, prompts, samples)):
+        raise LaunchError(
+            f"seal.data.train selects {len(train)} tasks, and a step of {prompts} x {samples} rollouts that pilots "
+            f"its prompts can need {needed}: widen the selection, or lower data.train_batch_size or "
+            "seal.sampling.pilot.waves."
+        )
     if not data.val:
         raise LaunchError("seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}].")
     val = [row for part in data.val for row in _rows("seal.data.val", part, default)]
@@ -147,6 +155,36 @@ def _engines(config: DictConfig) -> None:
             "seal.sampling.mode=gradient draws all prompts of a step at once: set "
             "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."
         )
+    _pilots(config)
+
+
+def _pilots(config: DictConfig) -> None:
+    """Refuse what cannot be combined with prompts that get their rollouts in two parts."""
+    pilot, off = SealSettings.of(config).sampling.pilot, "or seal.sampling.pilot.samples=null"
+    if pilot.samples is None:
+        return
+    key = "seal.sampling.pilot.samples"
+    _, samples = _step_size(config)
+    try:
+        require_rest(pilot, samples)
+    except ValueError as error:
+        raise LaunchError(f"{key}: {error} (actor_rollout_ref.rollout.n): lower it, {off}.") from error
+    if config.trainer.v1.trainer_mode != "seal":
+        raise LaunchError(
+            f"{key} needs a step whose rollouts end before it is trained, and trainer.v1.trainer_mode="
+            f"{config.trainer.v1.trainer_mode} does not wait for them: set it to seal, {off}."
+        )
+    for switch, instead in (
+        ("trainer.v1.sampler.sync_refill_failed_groups", "would replace prompts by others in the middle of a step"),
+        ("skip.rollout_tq.enable", "would send stored rollouts in place of those that the pilots decide on"),
+    ):
+        if OmegaConf.select(config, switch):
+            raise LaunchError(f"{key}: {switch} {instead}: set it to false, {off}.")
+
+
+def _step_size(config: DictConfig) -> tuple[int, int]:
+    """Prompts of a training step, and rollouts of each."""
+    return config.data.train_batch_size, config.actor_rollout_ref.rollout.n
 
 
 def _environments(config: DictConfig) -> None:

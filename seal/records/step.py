@@ -75,11 +75,18 @@ class EnvironmentFigures:
     @classmethod
     def of(cls, records: Sequence[TrajectoryRecord]) -> Self:
         """The figures of some trajectories; labels as they were diagnosed."""
-        rewards = [record.score for record in records if record.usable]
         counts = count_labels(record.labels for record in records if record.usable)
-        mean = statistics.fmean(rewards) if rewards else None
-        passed = sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None
-        return cls(len(records), mean, passed, dict(counts))
+        return cls(len(records), *reward_figures(records), dict(counts))
+
+
+def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None]:
+    """Mean reward and pass share of the usable records, by their weights of inclusion; None without any."""
+    usable = [record for record in records if record.usable]
+    if not usable:
+        return None, None
+    total = sum(record.inclusion for record in usable)
+    mean = sum(record.inclusion * record.score for record in usable) / total
+    return mean, sum(record.inclusion for record in usable if record.score >= 1) / total
 
 
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, EnvironmentFigures]:
@@ -101,6 +108,8 @@ class StepRecord:
     time by stage; seal_seconds: SEAL's own part of it in the trainer. environments:
     figures by environment, empty for a step with a single one. staleness: by how many
     updates the oldest weights that sampled a trajectory lag behind those that it trains.
+    pilots: prompts that were `piloted`, those of them that `went_on`, and prompts that were
+    played `in_full` without pilots; empty for a step that pilots none.
     """
 
     step: int
@@ -127,16 +136,17 @@ class StepRecord:
     infra: dict[str, int] = field(default_factory=dict)
     environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
     staleness: Range | None = None
+    pilots: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
         """The record of a step with these trajectories; figures: the fields that do not follow from them."""
-        rewards = [record.score for record in records if record.usable]
+        reward_mean, pass_share = reward_figures(records)
         drifts = [record.drift for record in records if record.drift is not None]
         return cls(
             step=step,
-            reward_mean=sum(rewards) / len(rewards) if rewards else None,
-            pass_share=sum(reward >= 1 for reward in rewards) / len(rewards) if rewards else None,
+            reward_mean=reward_mean,
+            pass_share=pass_share,
             trajectories=len(records),
             tokens=count_tokens(records),
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
@@ -195,6 +205,7 @@ class StepRecord:
             "label_share": self.label_shares,
             "rho": self.rho,
             "infra": self.infra,
+            "pilots": self.pilots,
         }
         for name, found in self.environments.items():
             rewards = {"reward_mean": found.reward_mean, "pass_share": found.pass_share}

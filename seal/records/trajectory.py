@@ -84,6 +84,8 @@ class TrajectoryRecord:
     prompts of all its requests, None if the log does not say (see `prompted`). Of a
     training trajectory: drawn is the step that drew its prompt and gave it its Omega,
     weights are the oldest and the newest step whose weights sampled it (0: the start).
+    inclusion: for how many rollouts it counts in C_t and in a step's mean reward
+    (`seal.pilot`); 1 unless the step pilots its prompts.
     """
 
     task_id: str
@@ -129,6 +131,7 @@ class TrajectoryRecord:
     tokens_in: int | None = None
     drawn: int | None = None
     weights: tuple[int, int] | None = None
+    inclusion: Finite = 1.0
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -189,10 +192,12 @@ class TrajectoryRecord:
         """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
         data = asdict(self)
         messages = data.pop("messages")
-        if self.withdrawn is None:
-            del data["withdrawn"]
-        if self.tokens_in is None:
-            del data["tokens_in"]  # as in the lines of earlier versions, which certificates hold
+        # As in the lines of earlier versions, which certificates hold.
+        for name in ("withdrawn", "tokens_in", "drawn", "weights"):
+            if data[name] is None:
+                del data[name]
+        if self.inclusion == 1.0:
+            del data["inclusion"]
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data

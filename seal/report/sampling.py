@@ -18,7 +18,7 @@ def sampling_table(run: Run) -> Table | None:
     if quarters is None or not run.folder.sampling.is_file():
         return None
     lines = (line.value for line in read_jsonl(run.folder.sampling) if isinstance(line, Line))
-    by_step = {line["step"]: line["drawn"] for line in lines}
+    by_step = {line["step"]: line.get("drawn", ()) for line in lines}
     parts = [[each for step in part for each in by_step.get(step.step, ())] for part in quarters]
     if not all(parts):
         return None

@@ -273,7 +273,7 @@ class SEALAgentLoop(AgentLoopBase):
             data_source=row["data_source"],
             category=extra["category"],
             split=extra["split"],
-            sample=int(row["session_id"]),
+            sample=_sample(row),
             score=score,
             spans=tuple(dialogue.spans) if dialogue.evaluation else (),
             tokens=sum(dialogue.mask),
@@ -299,6 +299,7 @@ class SEALAgentLoop(AgentLoopBase):
             withdrawn=row.get("withdrawn"),
             drawn=int(row["global_steps"]) if row.get("training") else None,
             weights=_ends(dialogue.weight_versions) if row.get("training") else None,
+            inclusion=float(row.get("inclusion", 1.0)),
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:
@@ -317,7 +318,12 @@ def _ends(versions: list[int]) -> tuple[int, int] | None:
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['global_steps']}/{row['index']}/{row['session_id']}"
+    return f"{row['global_steps']}/{row['index']}/{_sample(row)}"
+
+
+def _sample(row: Mapping[str, Any]) -> int:
+    """The number of a rollout among its prompt's; verl counts those that it was sent together."""
+    return int(row.get("first_sample", 0)) + int(row["session_id"])
 
 
 @functools.cache

@@ -1,8 +1,21 @@
-"""`seal.sampling`: which prompts a step draws."""
+"""`seal.sampling`: which prompts a step draws, and how many rollouts each gets."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from seal.settings.base import NonNegative, Positive, Settings, Share
+from annotated_types import Ge
+
+from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, Share
+
+
+class PilotSettings(Settings):
+    """Some rollouts of a prompt first, the rest only where those differ (docs/sampling.md)."""
+
+    samples: Annotated[int, Ge(2)] | None = None
+    """Rollouts of a prompt before it is decided whether it gets the rest; `null` plays every prompt in full."""
+    keep: NonZeroShare = 0.25
+    """The probability with which a prompt whose pilots all have the same reward gets the rest all the same."""
+    waves: Count = 2
+    """How often a step pilots prompts; what is then left of its rollouts goes to prompts that are played in full."""
 
 
 class SamplingSettings(Settings):
@@ -20,3 +33,5 @@ class SamplingSettings(Settings):
     """The share of the draws that is uniform over all tasks."""
     floor: Share = 0.5
     """The least share of the draws of each data source, as a share of its part of the tasks."""
+    pilot: PilotSettings = PilotSettings()
+    """Which prompts get all their rollouts."""

@@ -5,7 +5,7 @@ trajectory j: assistant messages and, masked, what the environment answered.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -19,6 +19,25 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import TokenWeights
 from seal.training.group import Group, mark_groups
+
+
+def read_records(partition: str, keys: Sequence[str]) -> list[TrajectoryRecord]:
+    """The records of finished rollouts, in the order of their keys."""
+    extras = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])["extra_fields"]
+    return [TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"]) for extra in extras.tolist()]
+
+
+def join_groups(batch: KVBatchMeta, prompts: Mapping[str, str]) -> None:
+    """Give rollouts that were sent under a uid of their own the uid of their prompt, which forms GRPO's groups.
+
+    prompts: the uid of the prompt by that of the sending; other rollouts keep theirs. Call
+    before `StepBatch.read` and before verl computes advantages.
+    """
+    sent = {key: key.rsplit("_", 2)[0] for key in batch.keys}
+    keys = [key for key in batch.keys if sent[key] in prompts]
+    if keys:
+        fields = tu.list_of_dict_to_tensordict([{"uid": prompts[sent[key]]} for key in keys])
+        tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=fields)
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,6 @@ def _counted(
 
 def _trajectories(records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> list[Trajectory]:
     return [
-        Trajectory(record.task_id, record.category, tuple(row), record.score)
+        Trajectory(record.task_id, record.category, tuple(row), record.score, record.inclusion)
         for record, row in zip(records, labels, strict=True)
     ]

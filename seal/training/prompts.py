@@ -32,7 +32,7 @@ class PromptChoice:
     def learn(self, step: int, records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> None:
         """Take in the outcomes of a step; trajectories that do not count say nothing."""
         counted = (record for record, group in zip(records, groups, strict=True) if group.counts)
-        outcomes = [Outcome(record.task, record.data_source, record.score) for record in counted]
+        outcomes = [Outcome(record.task, record.data_source, record.score, record.inclusion) for record in counted]
         self._history = self._history.updated(step, outcomes, self._settings.half_life)
 
     @property

@@ -42,6 +42,7 @@ from seal.training.checkpoints import CheckpointError, Checkpoints, expected_siz
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import numbered
 from seal.training.log import RunLog
+from seal.training.piloting import Piloting
 from seal.training.prompts import PromptChoice
 from seal.training.replay_buffer import PromptSender, SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
@@ -78,6 +79,10 @@ class SEALTraining(PPOTrainer):
         super().__init__(config)
         # verl would tell the recipe's callback before the checkpoint is in its final place.
         self._recipe_callback, self.checkpoint_callback = self.checkpoint_callback, CheckpointCallback()
+        self._piloting: Piloting | None = None
+        if settings.sampling.pilot.samples is not None:
+            sending = self.replay_buffer, self._fetch_one_gen_batch, self._submit_batch_to_rollout
+            self._piloting = Piloting(config, settings, *sending)
 
     def fit(self, agent_loop_manager):
         """Train to the last step; a stop on request leaves the last finished step saved."""
@@ -98,11 +103,28 @@ class SEALTraining(PPOTrainer):
         """The prompts of a step: the data loader's next ones, or those that `seal.sampling` draws."""
         if self._choice is None:
             return super()._fetch_one_gen_batch()
-        drawn = self._choice.draw(self.global_steps, self.config.data.train_batch_size)
-        self._log.sampling(self._choice.line(self.global_steps, drawn))
+        if self._piloting is None:
+            drawn = self._choice.draw(self.global_steps, self.config.data.train_batch_size)
+            self._log.sampling(self._choice.line(self.global_steps, drawn))
+        else:
+            drawn = self._choice.draw(self.global_steps, self._piloting.fetched + 1)[-1:]
         rows = collate_fn([self.train_dataset[each.index] for each in drawn])
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in drawn], dtype=object)
         return tu.get_tensordict(rows)
+
+    def prepare_step(self):
+        """Send a step's prompts, unless they are piloted: then they are sent as the rollouts come back."""
+        return super().prepare_step() if self._piloting is None else {}
+
+    def on_sample_begin(self):
+        super().on_sample_begin()
+        if self._piloting is not None:
+            self._piloting.play(self.global_steps)
+            line = {"step": self.global_steps}
+            if self._choice is not None:
+                drawn = self._choice.draw(self.global_steps, self._piloting.fetched)
+                line = self._choice.line(self.global_steps, drawn)
+            self._log.sampling(line | self._piloting.line())
 
     # --------------------------------------------------------------- advantages
 
@@ -123,6 +145,8 @@ class SEALTraining(PPOTrainer):
     def _compute_advantage(self, batch, metrics: dict):
         """A~_j = w_j A_j (method, section 4), then C_t, rho_{t+1} and Omega_{t+1}."""
         started = time.perf_counter()
+        if self._piloting is not None:
+            self._piloting.join(batch)
         step = StepBatch.read(batch)
         check_infrastructure(step.records, self._settings.infra_limit)
         step.separate()
@@ -139,7 +163,8 @@ class SEALTraining(PPOTrainer):
         logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
         self._log.trajectories(self.global_steps, logged)
         seconds = before_verl - started + time.perf_counter() - after_verl
-        self._report = report.with_figures(**differences, seal_seconds=seconds)
+        pilots = {} if self._piloting is None else self._piloting.figures
+        self._report = report.with_figures(**differences, seal_seconds=seconds, pilots=pilots)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
 
@@ -310,6 +335,8 @@ def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
         "trainer.validation_data_dir": None,
     }
     settings = SealSettings.of(config)
+    if settings.sampling.pilot.samples is not None:
+        values["data.gen_batch_size"] = 1  # how many prompts a step needs follows from its pilots
     if settings.data.withdrawal is not None and settings.enabled and settings.interface.enabled:
         files = config.data.val_files
         values["data.val_files"] = [files, str(withdrawal_file(files))]

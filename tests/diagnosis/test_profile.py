@@ -17,6 +17,7 @@ trajectories = st.builds(
     category=st.sampled_from(["base", "miss_func"]),
     labels=st.lists(st.sampled_from(LABELS), max_size=4).map(tuple),
     reward=st.floats(0, 1),
+    weight=st.sampled_from([1.0, 4.0, 6 / 7, 1 / 0.3]),
 )
 batches = st.lists(st.tuples(st.integers(1, 9), st.lists(trajectories, max_size=6)), max_size=5)
 
@@ -51,6 +52,21 @@ def test_counts_shares_and_means():
     assert {t: cell.mean for t, cell in seen.tasks().items()} == {"a": 1.0, "b": 0.0}
     assert seen.excluded()["checker_error"].count == 1
     assert seen.turns() == 5 and seen.turns("base") == 4
+
+
+def test_a_trajectory_counts_by_its_weight_and_whole_weights_are_whole_in_json():
+    seen = [
+        Trajectory("a", "base", ("pass", "pass"), 1.0, 4.0),
+        Trajectory("b", "base", ("state_mismatch",), 0.5),
+        Trajectory("b", "base", ("state_mismatch",), 0.0, 6 / 7),
+    ]
+    whole, part = profile([(1, seen[:2])]).recent(), profile([(1, seen)])
+    assert whole.to_json()["label"] == {"pass": [8, 8, 8_000_000], "state_mismatch": [1, 0, 500_000]}
+    assert all(isinstance(figure, int) for cell in whole.to_json()["label"].values() for figure in cell)
+    cell = part.recent().labels()["state_mismatch"]
+    assert cell.count == pytest.approx(1 + 6 / 7, abs=1e-3) and cell.mean == pytest.approx(0.5 / (1 + 6 / 7), abs=1e-3)
+    assert part.recent().labels()["pass"].mean == 1
+    assert Profile.from_json(json.loads(json.dumps(part.to_json()))) == part
 
 
 def test_the_window_forgets_and_the_totals_do_not():

@@ -51,6 +51,22 @@ def test_a_trajectory_survives_its_log_and_its_json_text(record):
     assert TrajectoryRecord.from_json(record.to_json()) == record
 
 
+@pytest.mark.parametrize("inclusion", [1.0, 4.0])
+def test_a_weight_of_inclusion_is_in_the_line_only_where_it_is_not_one(inclusion):
+    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, inclusion=inclusion)
+    assert ("inclusion" in record.line()) == (inclusion != 1)
+    assert read_line(json.loads(json.dumps(record.line())))[0] == record
+
+
+def test_a_steps_mean_reward_is_that_of_all_prompts_as_if_they_were_played_in_full():
+    records = [
+        TrajectoryRecord("multi_turn_base_0", "base", "base", "train", sample, score, inclusion=weight)
+        for sample, (score, weight) in enumerate([(1.0, 1.0), (0.0, 4.0), (0.0, 1.0)])
+    ]
+    step = StepRecord.of(1, records, None)
+    assert step.reward_mean == step.pass_share == pytest.approx(1 / 6)
+
+
 @pytest.mark.parametrize("withdrawn", [None, "", "caution"])
 def test_a_log_keeps_apart_what_went_without_no_cue_and_what_no_withdrawal_played(withdrawn):
     line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawn=withdrawn).line()

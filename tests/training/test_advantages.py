@@ -16,6 +16,7 @@ import seal.training.plugin  # noqa: F401  registers the platform that the recip
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
+from seal.training.batch import join_groups
 from seal.training.trainer import SEALTrainer
 
 RHO = [
@@ -141,6 +142,17 @@ def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(
     check(played.field("advantages"), {**expected, "a_2_0": 0.0})
     for mask in ("response_mask", "loss_mask"):
         assert not played.field(mask)["a_2_0"].any(), "it would have a part in the KL term and the token mean"
+
+
+def test_rollouts_that_were_sent_later_are_in_the_group_of_their_prompt(step):
+    plain, parted = step(), step()
+    join_groups(parted.batch, {"b": "a"})
+    assert set(parted.field("uid").values()) == {"a"}
+    join_groups(plain.batch, {"elsewhere": "a"})
+    assert {key.split("_")[0]: uid for key, uid in plain.field("uid").items()} == {"a": "a", "b": "b"}
+    parted.trainer._compute_advantage(parted.batch, {})
+    own = dict(zip(parted.keys, group_relative([*SCORES["a"], *SCORES["b"]]), strict=True))
+    check(parted.field("advantages"), {key: W[key[0]][int(key[2])] * advantage for key, advantage in own.items()})
 
 
 def test_the_only_one_left_of_a_group_has_no_advantage(step):
