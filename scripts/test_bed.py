@@ -2,9 +2,9 @@
 
     python scripts/test_bed.py --policy data/quickstart_policy --out data
 
-Writes test_bed/{train,held_out,evidence,probe}.jsonl and quickstart_band.json. Candidates are synthesised tasks of the level
-`train` and first turns of the benchmark's training scenarios; the policy plays each six times at T = 1, in training
-episodes with schema and feedback cues. The held-out tasks and those of the probe follow from the seeds alone.
+Writes test_bed/{train,held_out,evidence,probe}.jsonl and quickstart_band.json. Candidates are synthesised tasks of
+the level `train` and first turns of the benchmark's training scenarios; the policy plays each six times at T = 1, in
+training episodes with schema and feedback cues. The held-out tasks and those of the probe follow from the seeds alone.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""SEAL's trainers: verl's v1 trainers with the closed loop hooked in, synchronous here, asynchronous in `async_trainer`.
+"""SEAL's trainers: verl's v1 trainers with the closed loop hooked in; the asynchronous one is in `async_trainer`.
 
 Per step verl samples prompts, rolls out, scores log-probs, computes GRPO
 advantages and updates the actor. SEAL sends Omega_t along with the training

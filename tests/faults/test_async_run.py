@@ -1,4 +1,4 @@
-"""An asynchronous run that is killed and stopped: every prompt is trained once, with the Omega that it was drawn with."""
+"""An asynchronous run that is killed and stopped: every prompt is trained once, with the Omega that drew it."""
 
 import contextlib
 import json
