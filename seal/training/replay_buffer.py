@@ -24,7 +24,7 @@ TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
 
 
-class _WholeGroups(ReplayBuffer):
+class WholeGroups(ReplayBuffer):
     """Returns whole training batches in a fixed order, and heeds a stop request.
 
     sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
@@ -108,7 +108,7 @@ class _WholeGroups(ReplayBuffer):
         return prompt, uid if prompt < 0 else "", first + int(sample), int(output)
 
 
-class SEALReplayBuffer(_WholeGroups):
+class SEALReplayBuffer(WholeGroups):
     """The sampler of the synchronous trainer: a step's batch is what the step has sent."""
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
@@ -121,7 +121,7 @@ class SEALReplayBuffer(_WholeGroups):
         )
 
 
-class SEALAsyncReplayBuffer(_WholeGroups, ReplayBufferAsync):
+class SEALAsyncReplayBuffer(WholeGroups, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
 
 
@@ -139,7 +139,7 @@ class PromptSender:
     training prompts in their order.
     """
 
-    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: _WholeGroups):
+    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: WholeGroups):
         self._manager = manager
         self._omega = omega
         self._buffer = buffer

@@ -9,8 +9,9 @@ import pytest
 from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 from seal.paths import HOME
 from seal.rollout.agent_loop import SEALAgentLoop
-from seal.training.replay_buffer import SEALReplayBuffer
-from seal.training.trainer import SEALTrainer
+from seal.training.async_trainer import SEALAsyncTrainer
+from seal.training.replay_buffer import WholeGroups
+from seal.training.trainer import SEALTraining
 from tests.backends.internals import Internal, changes, internals, table, versions
 from tests.support.generated import write_table
 
@@ -57,7 +58,10 @@ def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
     assert internal.use in ("overridden", "replaced", "called", "assumed")
 
 
-@pytest.mark.parametrize("ours", [SEALTrainer, SEALReplayBuffer, SEALAgentLoop, CPUFSDP2EngineWithLMHead])
+OURS = [SEALTraining, SEALAsyncTrainer, WholeGroups, SEALAgentLoop, CPUFSDP2EngineWithLMHead]
+
+
+@pytest.mark.parametrize("ours", OURS)
 def test_every_private_method_that_we_override_is_in_the_list(ours):
     private = {name for name, value in vars(ours).items() if re.match("_[a-z]", name) and inspect.isfunction(value)}
     overridden = {name for name in private if any(hasattr(base, name) for base in ours.__bases__)}
