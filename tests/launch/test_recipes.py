@@ -37,7 +37,7 @@ def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
     config = composed(recipe)
     assert SealSettings.of(config).seed == 0
     assert EnvServiceSettings.of(config).env_type == ("tau2_telecom" if recipe.stem == "tau2_telecom" else "bfcl")
-    assert config.trainer.v1.trainer_mode == "seal"
+    assert config.trainer.v1.trainer_mode == ("seal_async" if recipe.stem.endswith("_async") else "seal")
 
 
 @every_recipe
@@ -73,6 +73,17 @@ def test_every_recipe_is_accepted_by_verls_own_configuration_classes(recipe):
     assert actor.use_dynamic_bsz and model.use_remove_padding
     assert rollout.name == "vllm" and rollout.calculate_log_probs
     assert need_reference_policy(config) and not need_critic(config)
+
+
+@pytest.mark.parametrize("coefficient", [0, 0.001])
+def test_a_kl_term_without_weight_needs_no_reference_policy(coefficient):
+    from verl.trainer.ppo.utils import need_reference_policy
+
+    from seal.training.main import drop_idle_reference
+
+    config = composed(QUICKSTART, f"actor_rollout_ref.actor.kl_loss_coef={coefficient}")
+    drop_idle_reference(config)
+    assert need_reference_policy(config) == bool(coefficient)
 
 
 def as_verl_reads_the_reference(config: DictConfig) -> DictConfig:
