@@ -270,11 +270,21 @@ def _doubts(analysis: Analysis) -> list[Section]:
     notes += [f"{bad} lines of the logs could not be read."] if bad else []
     again = [str(Cell(each.arm, each.seed)) for each in results if each.launches > 1]
     notes += [f"Runs that were interrupted and resumed: {', '.join(again)}."] if again else []
-    notes += [
-        f"{each.contrast.arm} - {each.contrast.against}, {each.outcome.title}: {each.reason}."
-        for each in analysis.missing
-    ]
+    notes += _missing(analysis)
     return [Section("About the data", notes=tuple(notes))] if notes else []
+
+
+def _missing(analysis: Analysis) -> list[str]:
+    """One sentence for each comparison that cannot be made, and for the outcomes that lack it."""
+    outcomes: dict[tuple[str, str], list[str]] = {}
+    for each in analysis.missing:
+        name = f"{each.contrast.arm} - {each.contrast.against}"
+        outcomes.setdefault((name, each.reason), []).append(each.outcome.title)
+    every = len(analysis.experiment.design.outcomes)
+    return [
+        f"{name}: {reason}." if len(titles) >= every else f"{name}, {'; '.join(titles)}: {reason}."
+        for (name, reason), titles in outcomes.items()
+    ]
 
 
 def _percent(value: float) -> str:

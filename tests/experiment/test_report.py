@@ -9,7 +9,7 @@ from seal.cli.experiment import app
 from seal.experiment.effects import by_arm, family
 from seal.experiment.matrix import Cell, Experiment
 from seal.experiment.registration import Registration
-from seal.experiment.report import analyse, write_report
+from seal.experiment.report import analyse, sections, write_report
 from seal.experiment.scores import panel
 from seal.jsonl import BadLine
 from seal.records.experiment import RunResult, TaskScore, ValidationScores, read_results
@@ -101,6 +101,8 @@ def test_a_comparison_without_common_runs_is_missing_and_still_counts_in_the_cor
     (effect,) = found.primary
     assert effect.p_holm == pytest.approx(min(1, 2 * effect.difference.p))
     assert [each.reason for each in found.missing] == ["no seed has finished in both arms"]
+    told = [note for section in sections(found) for note in section.notes if "no seed has finished" in note]
+    assert told == ["random_labels - vanilla: no seed has finished in both arms."]
 
 
 def test_power_needs_two_seeds_of_one_arm(tmp_path, capsys):
