@@ -23,8 +23,9 @@ from seal.training.group import Group, mark_groups
 
 def read_records(partition: str, keys: Sequence[str]) -> list[TrajectoryRecord]:
     """The records of finished rollouts, in the order of their keys."""
-    extras = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])["extra_fields"]
-    return [TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"]) for extra in extras.tolist()]
+    data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])
+    extras = data.pop("extra_fields").tolist()
+    return [TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"]) for extra in extras]
 
 
 def join_groups(batch: KVBatchMeta, prompts: Mapping[str, str]) -> None:
