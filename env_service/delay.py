@@ -1,8 +1,7 @@
 """How long the service holds back an answer: a setting for benchmarks, because the simulators answer at once."""
 
 import math
-from hashlib import sha256
-from statistics import NormalDist
+from random import Random
 
 
 class Delay:
@@ -18,7 +17,4 @@ class Delay:
         """The delay of one call in seconds; the same place gives the same one."""
         if not self._median:
             return 0.0
-        digest = sha256("/".join(place).encode()).digest()
-        # Strictly between 0 and 1, where the quantile is finite.
-        share = (int.from_bytes(digest[:6]) + 0.5) / 2**48
-        return self._median * math.exp(self._spread * NormalDist().inv_cdf(share))
+        return Random("/".join(place)).lognormvariate(math.log(self._median), self._spread)

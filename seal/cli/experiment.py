@@ -77,6 +77,8 @@ def run(
     with refusing("seal experiment run"):
         if submit not in ("", "slurm"):
             raise ValueError(f"--submit {submit} is not known; it writes job arrays for slurm.")
+        if submit and only:
+            raise ValueError("--submit writes a job array of every missing run: omit --only.")
         experiment = Experiment.read(file)
         arms = composed_arms(experiment)
         if submit:

@@ -59,7 +59,7 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
         return self.llm_server_manager.get_client(client_cls=SEALAsyncClient)
 
     def step(self, metrics, timing_raw):
-        """One step of Algorithm 1; a stop while it waits saves the step before, with every rollout that has ended."""
+        """One step of Algorithm 1; a stop while it waits saves the step before, unless it is saved already."""
         try:
             return super().step(metrics, timing_raw)
         except StopRequested:

@@ -112,20 +112,6 @@ class SEALTraining(PPOTrainer):
         rows["uid"] = np.array([str(uuid.uuid4()) for _ in drawn], dtype=object)
         return tu.get_tensordict(rows)
 
-    def prepare_step(self):
-        """Send a step's prompts, unless they are piloted: then they are sent as the rollouts come back."""
-        return super().prepare_step() if self._piloting is None else {}
-
-    def on_sample_begin(self):
-        super().on_sample_begin()
-        if self._piloting is not None:
-            self._piloting.play(self.global_steps)
-            line = {"step": self.global_steps}
-            if self._choice is not None:
-                drawn = self._choice.draw(self.global_steps, self._piloting.fetched)
-                line = self._choice.line(self.global_steps, drawn)
-            self._log.sampling(line | self._piloting.line())
-
     # --------------------------------------------------------------- advantages
 
     def _compute_old_log_prob(self, batch, metrics: dict):
@@ -308,6 +294,20 @@ class SEALTrainer(SEALTraining, PPOTrainerSync):
 
     mode = "sync"
     buffer = SEALReplayBuffer
+
+    def prepare_step(self):
+        """Send a step's prompts, unless they are piloted: then they are sent as the rollouts come back."""
+        return super().prepare_step() if self._piloting is None else {}
+
+    def on_sample_begin(self):
+        super().on_sample_begin()
+        if self._piloting is not None:
+            self._piloting.play(self.global_steps)
+            line = {"step": self.global_steps}
+            if self._choice is not None:
+                drawn = self._choice.draw(self.global_steps, self._piloting.fetched)
+                line = self._choice.line(self.global_steps, drawn)
+            self._log.sampling(line | self._piloting.line())
 
     def step(self, metrics, timing_raw):
         """One step of Algorithm 1; a stop during its rollouts saves the step before."""

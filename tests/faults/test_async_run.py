@@ -66,7 +66,7 @@ def test_a_killed_trainer(run):
 @pytest.mark.fault(
     event="Ctrl-C or SIGTERM in the rollouts of an asynchronous run",
     user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
-    outcome="the last finished step is saved with the rollouts that have ended since; the next launch resumes there",
+    outcome="the last finished step is saved, and the next launch resumes there with the rollouts of its checkpoint",
 )
 def test_a_stopped_run(run):
     launcher = reach(run, run.saved + 2)
