@@ -65,7 +65,7 @@ class PilotPlan:
     prompts x samples: the step's rollouts, which are all sent, no more and no fewer. Each wave
     pilots as many prompts as could all go on with what is left, so every decision is carried
     out. After `settings.waves` waves, or when less than one group is left, the remainder goes to
-    prompts that are played in full without pilots; of a remainder that is no whole group,
+    prompts that are played in full without pilots; of a remainder that is not a whole group,
     two rollouts or more are a smaller group, and a single one joins the last group that is sent.
 
     Raises ValueError unless 2 <= settings.samples <= samples - 2: the rest of a group must be a group.

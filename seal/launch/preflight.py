@@ -143,7 +143,7 @@ def _engines(config: DictConfig) -> None:
         raise LaunchError(f"{key}={found}: rollouts and their checks only support vLLM, so it must be {only}.")
     mode, modes = config.trainer.v1.trainer_mode, ("seal", "seal_async")
     if mode not in modes:
-        raise LaunchError(f"trainer.v1.trainer_mode={mode} has no part of SEAL: choose one of {', '.join(modes)}.")
+        raise LaunchError(f"trainer.v1.trainer_mode={mode} is not a trainer of SEAL: choose one of {', '.join(modes)}.")
     chosen = SealSettings.of(config).sampling.mode == "gradient"
     if chosen and mode != "seal":
         raise LaunchError(
