@@ -88,7 +88,10 @@ def test_the_engine_is_checked_on_what_the_present_weights_sampled():
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (("trainer.v1.trainer_mode=separate_async",), "trainer.v1.trainer_mode=separate_async is not a trainer of SEAL"),
+        (
+            ("trainer.v1.trainer_mode=separate_async",),
+            "trainer.v1.trainer_mode=separate_async is not a trainer of SEAL",
+        ),
         (("trainer.v1.trainer_mode=seal_async", "seal.sampling.mode=gradient"), "set trainer.v1.trainer_mode=seal"),
     ],
 )
