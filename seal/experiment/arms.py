@@ -17,7 +17,8 @@ from seal.launch.preflight import total_steps
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.records.source import data_source, parse_data_source
-from seal.settings import SealSettings
+from seal.settings import BLOCKS, SealSettings
+from seal.settings.base import recipe_defaults
 
 ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
 """Keys that say where a run works and how it logs, not what it computes."""
@@ -102,12 +103,18 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
 
 
 def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> None:
-    """LaunchError if an arm of which runs have started composes to something else now."""
+    """LaunchError if an arm of which runs have started composes to something else now.
+
+    A setting of SEAL that a later version has added counts with its default in the runs before it.
+    """
+    added = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
+    defaults = dict(_flat(OmegaConf.to_container(OmegaConf.create(added), resolve=False), "", "RUN"))
     for arm in arms.values():
         path = experiment.configuration(arm.name)
         if not path.is_file():
             continue
         was, now = _facts(OmegaConf.load(path)), arm.facts
+        was = {key: defaults[key] for key in now.keys() & defaults.keys()} | was
         changed = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
         if changed:
             shown = "; ".join(f"{key} was {was.get(key)} and is {now.get(key)}" for key in changed[:NAMED_CHANGES])

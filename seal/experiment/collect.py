@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seal.certificate import collect as certificate
+from seal.certificate.file import write as write_certificate
 from seal.errors import LaunchError
 from seal.evaluation.heldout import not_held_out
 from seal.experiment.arms import ComposedArm, recorded_arm
@@ -81,6 +83,17 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     return result
 
 
+def certify(experiment: Experiment, cell: Cell) -> str | None:
+    """Write the certificate of a run if the experiment keeps one; the reason if the run cannot be certified."""
+    if not experiment.design.keep.certificate:
+        return None
+    try:
+        write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def drop(folder: RunFolder, keep: Keep) -> None:
     """Remove what an experiment does not keep of a run that has a result."""
     if keep.checkpoints == "none":
@@ -114,6 +127,7 @@ def collect_finished(experiment: Experiment) -> None:
             continue
         with held(folder.path) as free:
             if free and not experiment.result(cell).is_file():
+                certify(experiment, cell)
                 collect(experiment, cell, arm)
             if free:
                 drop(folder, experiment.design.keep)

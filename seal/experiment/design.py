@@ -111,6 +111,8 @@ class Keep(Settings):
     """Whether validation logs stay with their messages; scores are in the results anyway."""
     tensorboard: bool = False
     """Whether TensorBoard's files stay."""
+    certificate: bool = False
+    """Whether the run is certified before anything is removed (`seal certify`)."""
 
 
 class Design(Settings):

@@ -84,6 +84,10 @@ class Experiment:
         """The result of a run; a run that has one is finished."""
         return self.run(cell).path / "result.json"
 
+    def certificate(self, cell: Cell) -> Path:
+        """The certificate of a run, if the experiment keeps one."""
+        return self.run(cell).path / "certificate.seal.gz"
+
     def log(self, cell: Cell) -> Path:
         """What the launcher of a run printed."""
         return self.folder / "launcher_logs" / f"{cell}.log"

@@ -262,6 +262,12 @@ def _doubts(analysis: Analysis) -> list[Section]:
             notes.append(f"The runs used {len(kinds)} {what}: {', '.join(kind[:12] for kind in kinds)}.")
     if any(each.commit.endswith("+") for each in results):
         notes.append("The code of some runs differed from its commit (launcher_record/NAME/TIME/diff.patch).")
+    certified = sum(analysis.experiment.certificate(Cell(each.arm, each.seed)).is_file() for each in results)
+    if certified:
+        notes.append(
+            f"{certified} of {len(results)} runs have a certificate (runs/ARM-SEED/certificate.seal.gz) that "
+            "`seal verify` checks without a GPU and without the weights."
+        )
     lost = sum(each.infra for result in results for each in result.validations)
     notes += (
         [f"{lost} validation rollouts failed for reasons other than the policy and are in no score."] if lost else []

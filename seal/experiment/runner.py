@@ -16,7 +16,7 @@ from typing import NamedTuple
 from seal import exits
 from seal.errors import LaunchError
 from seal.experiment.arms import ComposedArm, record_configuration, require_unchanged
-from seal.experiment.collect import Attempt, collect, collect_finished, drop, held, is_whole, write_results
+from seal.experiment.collect import Attempt, certify, collect, collect_finished, drop, held, is_whole, write_results
 from seal.experiment.matrix import Cell, Experiment
 from seal.experiment.registration import Registration
 from seal.lock import CannotLock, Holder, Locked, lock
@@ -264,6 +264,8 @@ class _Runs:
         try:
             if not is_whole(self._experiment.run(cell), self._arms[cell.arm]):
                 raise ValueError(f"its logs end before step {self._arms[cell.arm].steps}")
+            if refused := certify(self._experiment, cell):
+                self._tell(f"[yellow]warning:[/yellow] {cell} has no certificate: {refused}")
             result = collect(self._experiment, cell, self._arms[cell.arm])
         except (ValueError, OSError) as error:
             self._fail(cell, f"its logs cannot be used: {error}")

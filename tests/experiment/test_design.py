@@ -5,10 +5,11 @@ import re
 import subprocess
 
 import pytest
+from omegaconf import OmegaConf
 
 from seal.cli.experiment import app
 from seal.errors import LaunchError
-from seal.experiment.arms import composed_arms
+from seal.experiment.arms import composed_arms, record_configuration, require_unchanged
 from seal.experiment.design import parse_design
 from seal.experiment.matrix import Experiment
 from seal.experiment.plan import plan_experiment
@@ -89,6 +90,22 @@ def test_an_arm_that_cannot_run_is_refused_before_anything_starts(tmp_path, caps
     assert len(said.splitlines()) == 1
     assert re.search(sentence, said), said
     assert [each.name for each in tmp_path.iterdir()] == ["x.yaml"]
+
+
+def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_version_added(make_bench):
+    bench = make_bench()
+    record_configuration(bench.experiment, bench.arms["seal"])
+    path = bench.experiment.configuration("seal")
+    recorded = OmegaConf.load(path)
+    del recorded.seal.sampling.pilot
+    OmegaConf.save(recorded, path)
+    require_unchanged(bench.experiment, bench.arms)
+    recorded.seal.diagnosis.window = 9
+    OmegaConf.save(recorded, path)
+    with pytest.raises(
+        LaunchError, match=r"The arm seal of .* \(seal.diagnosis.window was 9 and is 5\): undo the change"
+    ):
+        require_unchanged(bench.experiment, bench.arms)
 
 
 @pytest.mark.slow

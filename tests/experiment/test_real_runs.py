@@ -28,6 +28,7 @@ def experiment(tmp_path):
         "  - actor_rollout_ref.rollout.n=4\n  - trainer.total_training_steps=2\n  - trainer.test_freq=2\n"
         "  - trainer.save_freq=1\n  - trainer.logger=[console]\n"
         '  - "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 6}]"\n'
+        "keep: {certificate: true}\n"
         "seeds: [0]\ncontrol: vanilla\narms:\n  vanilla: {overrides: [ablation=vanilla]}\n  seal:\n"
         "primary: {set: base@1, metric: turns}\n"
     )
@@ -39,14 +40,14 @@ def experiment(tmp_path):
 
 
 def seal(*arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "seal.cli", "experiment", *arguments]
+    command = [sys.executable, "-m", "seal.cli", *arguments]
     return subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.mark.slow
 def test_real_runs_are_resumed_collected_and_compared(experiment):
     file = str(experiment.source)
-    first = seal("run", file)
+    first = seal("experiment", "run", file)
     vanilla = experiment.run(Cell("vanilla", 0))
     deadline = time.monotonic() + DEADLINE_S
     while not vanilla.steps.exists():
@@ -55,7 +56,7 @@ def test_real_runs_are_resumed_collected_and_compared(experiment):
     first.send_signal(signal.SIGKILL)
     first.communicate()
 
-    again = seal("run", file)
+    again = seal("experiment", "run", file)
     said, _ = again.communicate(timeout=2 * DEADLINE_S)
     assert again.returncode == exits.FINISHED, said
     results, bad = read_results(experiment.results)
@@ -68,7 +69,11 @@ def test_real_runs_are_resumed_collected_and_compared(experiment):
     assert not vanilla.checkpoints.exists() and not vanilla.trajectories.exists() and vanilla.validations.exists()
     assert "Resuming from" in vanilla.train_log.read_text(), "the killed run goes on from its checkpoint"
 
-    report = seal("report", file)
+    verify = seal("verify", str(experiment.certificate(Cell("seal", 0))))
+    said, _ = verify.communicate(timeout=300)
+    assert verify.returncode == 0, said
+
+    report = seal("experiment", "report", file)
     said, _ = report.communicate(timeout=300)
     assert report.returncode == 0 and "seal - vanilla" in said
     assert "With one seed an interval covers the choice of tasks only" in " ".join(said.split())

@@ -12,6 +12,7 @@ from seal.experiment.registration import Registration
 from seal.experiment.report import analyse, sections, write_report
 from seal.experiment.scores import panel
 from seal.jsonl import BadLine
+from seal.paths import HOME
 from seal.records.experiment import RunResult, TaskScore, ValidationScores, read_results
 from seal.records.format import FORMAT
 from tests.experiment import simulated
@@ -151,3 +152,16 @@ def test_turns_are_weighted_by_their_number_and_sources_averaged(tmp_path):
     assert panel([result], outcome).means == pytest.approx([(1 / 4 + 1) / 2])
     whole = outcome.model_copy(update={"metric": "pass"})
     assert panel([result], whole).means == pytest.approx([(0 + 1) / 2])
+
+
+COMMITTED = [
+    each
+    for each in map(Experiment.read, sorted((HOME / "exp" / "experiments").glob("*.yaml")))
+    if each.design.folder == "benchmarks"
+]
+
+
+@pytest.mark.parametrize("experiment", COMMITTED, ids=lambda each: each.design.name)
+def test_the_committed_report_follows_from_the_committed_results(experiment, tmp_path):
+    page, _picture = write_report(analyse(experiment), tmp_path / "report.md")
+    assert page.read_text() == (experiment.folder / "report.md").read_text()
