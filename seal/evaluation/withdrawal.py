@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
+from typing import NamedTuple
 
 from seal.evaluation.statistics import PairedDifference, paired_difference
 from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
@@ -62,12 +63,20 @@ class Lift:
         return paired_difference(a, b, self.scenarios, dict.fromkeys(self.scenarios, "all"))
 
 
+class Progress(NamedTuple):
+    """Pass rates at the first validation (a) and at the last (b), and the steps of both."""
+
+    first_step: int
+    last_step: int
+    change: PairedDifference
+
+
 def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
     """The lift of each cue that was withdrawn, the whole interface first, then in order of first withdrawal.
 
     Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
     """
-    usable = [record for record in records if record.withdrawn is not None and record.infra is None]
+    usable = _usable(records)
     cues = dict.fromkeys(
         record.withdrawn
         for record in sorted(usable, key=lambda record: record.step)
@@ -82,6 +91,25 @@ def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
         if steps := tuple(sorted({step for step, *_ in shown.keys() & withdrawn.keys()})):
             found.append(Lift(cue, steps, shown, withdrawn, scenarios))
     return tuple(found)
+
+
+def progress(records: Sequence[TrajectoryRecord], withdrawn: str) -> Progress | None:
+    """What the policy has learnt on the tasks of a withdrawal, paired by task; None before the second validation.
+
+    withdrawn: "" for the tasks as they are played under Omega, EVERY_CUE for those in the plain interface.
+    """
+    scores = _scores(_usable(records), withdrawn)
+    steps = sorted({step for step, *_ in scores})
+    if len(steps) < 2:
+        return None
+    ends = ({key[1:]: value for key, value in scores.items() if key[0] == step} for step in (steps[0], steps[-1]))
+    scenarios = {record.task: record.scenario for record in records}
+    change = paired_difference(*ends, scenarios, dict.fromkeys(scenarios, "all"))
+    return Progress(steps[0], steps[-1], change)
+
+
+def _usable(records: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
+    return [record for record in records if record.withdrawn is not None and record.infra is None]
 
 
 def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[Played, float]:

@@ -19,7 +19,7 @@ from seal.evaluation.stats import missing_sentences, provenance
 from seal.evaluation.summary import Summary, informative, summarise_step, suspected_tasks
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
-from seal.evaluation.withdrawal import lifts
+from seal.evaluation.withdrawal import lifts, progress
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.report.example import learnt_example
@@ -127,7 +127,7 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    parts += [found for found in (sampling_table(run), _lift_table(run)) if found]
+    parts += [found for found in (sampling_table(run), _progress_table(run), _lift_table(run)) if found]
     return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 
@@ -171,6 +171,25 @@ def _cue_table(run: Run) -> Table:
         if {"prevalence", "mean_reward"} <= set(figures):
             cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
         made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, cause)
+    return made
+
+
+def _progress_table(run: Run) -> Table | None:
+    """What the policy has learnt on the tasks of `seal.data.withdrawal`; None before two validations."""
+    found = {name: progress(run.withdrawal, cue) for name, cue in (("training", ""), ("plain", EVERY_CUE))}
+    made = None
+    for name, each in found.items():
+        if each is None:
+            continue
+        change, steps = each.change, (each.first_step, each.last_step)
+        title = f"Tasks of seal.data.withdrawal (training side), % of {change.pairs} passed"
+        made = made or table(
+            title, ["interface", *(f"step {step}" for step in steps), "change [95%]", "in standard errors"]
+        )
+        errors = abs(change.difference) / change.standard_error if change.standard_error else 0.0
+        made.add_row(
+            name, percent(change.mean_a), percent(change.mean_b), with_difference(change), f"{errors:.1f}", style="bold"
+        )
     return made
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seal.evaluation.withdrawal import lifts
+from seal.evaluation.withdrawal import lifts, progress
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 
 RECORD = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 0.0)
@@ -31,6 +31,21 @@ def test_a_lift_pairs_each_task_with_itself_at_the_same_step():
     assert (caution.overall.pairs, caution.first_step, caution.last_step) == (4, 0, 8)
     assert caution.overall.difference == pytest.approx(0.5)
     assert caution.first.difference == pytest.approx(1.0) and caution.last.difference == pytest.approx(0.0)
+
+
+def test_progress_pairs_each_task_with_itself_at_the_first_and_the_last_validation():
+    records = [
+        *outcomes(0, "", (0, 0, 1)),
+        *outcomes(0, EVERY_CUE, (0, 0, 0)),
+        *outcomes(4, "", (1, 1, 1)),
+        *outcomes(8, "", (1, 0, 1, 1)),  # the fourth task was not played before
+        *outcomes(8, EVERY_CUE, (1, 0, 0)),
+    ]
+    shown, plain = progress(records, ""), progress(records, EVERY_CUE)
+    assert (shown.first_step, shown.last_step, shown.change.pairs) == (0, 8, 3)
+    assert (shown.change.mean_a, shown.change.mean_b) == pytest.approx((1 / 3, 2 / 3))
+    assert plain.change.difference == pytest.approx(1 / 3)
+    assert progress(records[:6], "") is None
 
 
 def test_a_pair_that_infrastructure_broke_does_not_count():

@@ -26,7 +26,7 @@ def experiment(tmp_path):
         "overrides:\n"
         "  - data.train_batch_size=4\n  - actor_rollout_ref.actor.ppo_mini_batch_size=4\n"
         "  - actor_rollout_ref.rollout.n=4\n  - trainer.total_training_steps=2\n  - trainer.test_freq=2\n"
-        "  - trainer.save_freq=1\n  - trainer.logger=[console]\n"
+        "  - seal.data.withdrawal=null\n  - trainer.save_freq=1\n  - trainer.logger=[console]\n"
         '  - "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 6}]"\n'
         "keep: {certificate: true}\n"
         "seeds: [0]\ncontrol: vanilla\narms:\n  vanilla: {overrides: [ablation=vanilla]}\n  seal:\n"

@@ -1,4 +1,4 @@
-"""An asynchronous run that is killed and stopped: every prompt is trained once, with the Omega that drew it."""
+"""An asynchronous run that suffers every fault: every prompt is trained once, with the Omega that drew it."""
 
 import contextlib
 import json
@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 
 from seal import exits
-from tests.support.launches import HOME, Run
+from tests.support.launches import HOME, START_DEADLINE_S, Run, has_open_episodes
+from tests.support.struck_run import check_intact, strike
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,18 @@ def test_a_killed_trainer(run):
 
 
 @pytest.mark.fault(
+    event="kill -9 of the vLLM engine or an agent-loop worker while an asynchronous run rolls out",
+    user_sees="as in a synchronous run: the process that has died is named",
+    outcome="code 4 within two minutes; the next launch goes on as above",
+)
+@pytest.mark.parametrize("title", ["EngineCore", "ray::AgentLoopWorker"])
+def test_a_process_of_the_rollouts_dies(run, title):
+    code, error = strike(run, "train", title, title)
+    assert code == exits.INFRASTRUCTURE and "died" in error
+    check_intact(run)
+
+
+@pytest.mark.fault(
     event="Ctrl-C or SIGTERM in the rollouts of an asynchronous run",
     user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
     outcome="the last finished step is saved, and the next launch resumes there with the rollouts of its checkpoint",
@@ -76,9 +89,22 @@ def test_a_stopped_run(run):
     assert run.logged == list(range(1, run.saved + 1))
 
 
-def test_every_prompt_is_trained_once_with_the_omega_that_it_was_drawn_with(run):
-    done = run.finish()
-    assert done.returncode == exits.FINISHED, done.stdout
+@pytest.mark.fault(
+    event="kill -9 of the environment service while an asynchronous run rolls out (started by the launcher)",
+    user_sees="`warning: The environment service ended with code -9 ... Started again (1 of 3 times)`",
+    outcome="the episodes under way are rebuilt and the run goes on",
+)
+def test_a_run_goes_on_when_its_service_is_killed(run):
+    launcher = run.start()
+    run.wait_for(launcher, lambda: has_open_episodes(f"http://127.0.0.1:{run.port}"), "an open episode", 0.05)
+    run.service(launcher).kill()
+    output, _ = launcher.communicate(timeout=START_DEADLINE_S)
+    assert launcher.returncode == exits.FINISHED, output
+    assert "ended with code -9" in output and "Started again (1 of 3 times)" in output
+    assert sum(step["episodes_rebuilt"] for step in run.lines("seal_log/steps.jsonl")) >= 1
+
+
+def test_every_prompt_was_trained_once_with_the_omega_that_it_was_drawn_with(run):
     assert run.logged == list(range(1, STEPS + 1))
     drawn_with = {0: None}
     groups = Counter()

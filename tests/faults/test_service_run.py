@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-import psutil
 import pytest
 
 from seal import service as launch_service
@@ -18,7 +17,7 @@ from seal.errors import LaunchError
 from seal.net import free_port
 from seal.paths import HOME
 from seal.service import Service
-from tests.support.launches import has_open_episodes
+from tests.support.launches import has_open_episodes, service_process
 
 DEADLINE_S = 900
 SMALL = (
@@ -31,17 +30,6 @@ SMALL = (
     "actor_rollout_ref.actor.ppo_mini_batch_size=4",
     "actor_rollout_ref.rollout.n=4",
 )
-
-
-def service_process(parent: int, port: int) -> psutil.Process:
-    """The service at a port among the processes that descend from one, not its workers."""
-    return next(
-        child
-        for child in psutil.Process(parent).children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
-        and child.cmdline()[-2:] == ["-m", "env_service"]
-        and child.environ().get("BFCL_PORT") == str(port)
-    )
 
 
 @pytest.mark.fault(

@@ -1,19 +1,15 @@
 """One run that suffers every fault, in the order of the tests, and one undisturbed run: both end the same."""
 
-import contextlib
-import json
 import re
-import shutil
 import signal
 import subprocess
-from uuid import uuid4
 
 import pytest
-import torch
 
 from seal import exits
-from seal.training.checkpoints import SAVING, whole_steps
-from tests.support.launches import HOME, Run
+from seal.training.checkpoints import SAVING
+from tests.support.launches import HOME
+from tests.support.struck_run import NOTICED_S, assert_same, check_intact, error_of, experiment, strike
 
 pytestmark = pytest.mark.slow
 
@@ -27,22 +23,12 @@ SMALL = (
     f"trainer.test_freq={STEPS}",
     f"trainer.total_training_steps={STEPS}",
 )
-NOTICED_S = 120
-"""A death must end the launch within this time; the deadline of a step is two hours."""
-
-
-@contextlib.contextmanager
-def experiment(name, *overrides, prefix=()):
-    run = Run(f"{name}-{uuid4().hex[:8]}", (*SMALL, *overrides), prefix)
-    yield run
-    shutil.rmtree(run.folder, ignore_errors=True)
-    shutil.rmtree(HOME / "launcher_record" / run.name, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
 def quiet():
     """The undisturbed run."""
-    with experiment("test-fault-quiet") as run:
+    with experiment("test-fault-quiet", SMALL) as run:
         done = run.finish()
         assert done.returncode == exits.FINISHED, done.stdout
         yield run
@@ -51,35 +37,8 @@ def quiet():
 @pytest.fixture(scope="module")
 def battered():
     """The run that suffers every fault; each test starts it again where the last one ended it."""
-    with experiment("test-fault-battered") as run:
+    with experiment("test-fault-battered", SMALL) as run:
         yield run
-
-
-def strike(run, when, title, what, *, pause_s=0.05, after=1):
-    """Start the run, wait for stage `when` of a step after the saved one, and kill -9 a process."""
-    before = run.saved
-    launcher = run.start()
-    run.wait_for(
-        launcher,
-        lambda: run.stage[0] == when and run.stage[1] >= before + after,
-        f"stage {when} ({what})",
-        pause_s,
-    )
-    run.process(launcher, title).kill()
-    output, _ = launcher.communicate(timeout=NOTICED_S)
-    return launcher.returncode, error_of(output), run
-
-
-def error_of(output):
-    errors = [line for line in output.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and "Traceback" not in output, output
-    return errors[0]
-
-
-def check_intact(run):
-    assert run.leftovers() == []
-    assert run.saved in whole_steps(run.checkpoints) or run.saved == 0
-    assert run.logged == sorted(set(run.logged))
 
 
 @pytest.mark.fault(
@@ -90,9 +49,9 @@ def check_intact(run):
     "incomplete batch",
 )
 def test_the_engine_dies_in_the_rollouts(battered):
-    code, error, run = strike(battered, "train", "EngineCore", "engine", after=3)
+    code, error = strike(battered, "train", "EngineCore", "engine", after=3)
     assert code == exits.INFRASTRUCTURE and "engine" in error
-    check_intact(run)
+    check_intact(battered)
 
 
 @pytest.mark.fault(
@@ -102,9 +61,9 @@ def test_the_engine_dies_in_the_rollouts(battered):
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
 def test_the_engine_dies_outside_the_rollouts(battered):
-    code, error, run = strike(battered, "update", "EngineCore", "engine", after=2)
+    code, error = strike(battered, "update", "EngineCore", "engine", after=2)
     assert code == exits.INFRASTRUCTURE and "rollout server vllm_server" in error and "has died" in error
-    check_intact(run)
+    check_intact(battered)
 
 
 @pytest.mark.fault(
@@ -114,9 +73,9 @@ def test_the_engine_dies_outside_the_rollouts(battered):
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
 def test_an_agent_loop_worker_dies(battered):
-    code, error, run = strike(battered, "train", "ray::AgentLoopWorker", "agent-loop worker", after=3)
+    code, error = strike(battered, "train", "ray::AgentLoopWorker", "agent-loop worker", after=3)
     assert code == exits.INFRASTRUCTURE and "agent-loop worker" in error and "has died" in error
-    check_intact(run)
+    check_intact(battered)
 
 
 @pytest.mark.fault(
@@ -126,9 +85,9 @@ def test_an_agent_loop_worker_dies(battered):
     "again, the same",
 )
 def test_the_trainer_dies_in_a_step(battered):
-    code, error, run = strike(battered, "update", "ray::TaskRunner", "trainer", after=2)
+    code, error = strike(battered, "update", "ray::TaskRunner", "trainer", after=2)
     assert code == exits.INFRASTRUCTURE and "resume" in error
-    check_intact(run)
+    check_intact(battered)
 
 
 @pytest.mark.fault(
@@ -137,9 +96,9 @@ def test_the_trainer_dies_in_a_step(battered):
     outcome="as above",
 )
 def test_the_training_process_is_killed(battered):
-    code, error, run = strike(battered, "train", "seal.training.main", "training process", after=1)
+    code, error = strike(battered, "train", "seal.training.main", "training process", after=1)
     assert code == exits.INFRASTRUCTURE and "SIGKILL" in error
-    check_intact(run)
+    check_intact(battered)
 
 
 @pytest.mark.fault(
@@ -182,38 +141,7 @@ def test_sigterm_saves_the_last_finished_step(battered):
 def test_the_disturbed_run_ends_like_the_undisturbed_one(battered, quiet):
     done = battered.finish()
     assert done.returncode == exits.FINISHED, done.stdout
-    assert battered.logged == quiet.logged == list(range(1, STEPS + 1))
-    for step in range(1, STEPS + 1):
-        name = f"seal_log/trajectories/{step}.jsonl"
-        assert deterministic(battered.lines(name)) == deterministic(quiet.lines(name)), f"step {step}"
-    for name in ("steps", "profile", "omega"):
-        assert deterministic(battered.lines(f"seal_log/{name}.jsonl")) == deterministic(
-            quiet.lines(f"seal_log/{name}.jsonl")
-        )
-    for step in (0, STEPS):
-        name = f"validation_log/{step}.jsonl"
-        assert deterministic(battered.lines(name)) == deterministic(quiet.lines(name))
-    assert state(battered) == state(quiet)
-    for weight, same in zip(weights(battered), weights(quiet), strict=True):
-        assert torch.equal(weight, same)
-
-
-def deterministic(lines):
-    """Return log lines without clock times and without rounding errors."""
-    measured = ("seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean", "began", "times")
-    return [{key: value for key, value in line.items() if key not in measured} for line in lines]
-
-
-def state(run):
-    envelope = json.loads((run.checkpoints / f"global_step_{STEPS}" / "seal_state.json").read_text())
-    return json.loads(envelope["state"])["loop"]
-
-
-def weights(run):
-    saved = torch.load(
-        run.checkpoints / f"global_step_{STEPS}" / "actor" / "model_world_size_1_rank_0.pt", weights_only=False
-    )
-    return [getattr(value, "_local_tensor", value) for _, value in sorted(saved.items())]
+    assert_same(battered, quiet, STEPS)
 
 
 @pytest.mark.fault(
@@ -222,7 +150,7 @@ def weights(run):
     outcome="no process stays behind, and the next launch resumes",
 )
 def test_the_launcher_dies():
-    with experiment("test-fault-launcher") as run:
+    with experiment("test-fault-launcher", SMALL) as run:
         launcher = run.start("trainer.val_before_train=false")
         run.wait_for(launcher, lambda: run.stage[0] == "train", "a step")
         family = run.family(launcher)
@@ -238,7 +166,7 @@ def test_the_launcher_dies():
     outcome="the run ends with code 5; the earlier checkpoints stay whole",
 )
 def test_the_disk_is_full(small_disk):
-    with experiment("test-fault-disk") as run:
+    with experiment("test-fault-disk", SMALL) as run:
         run.checkpoints.mkdir(parents=True)
         script = (
             'mount -t tmpfs -o size=40m tmpfs "$0" && "$@"; code=$?; '

@@ -38,6 +38,17 @@ def has_open_episodes(url: str) -> bool:
     return "env_service_episodes_open" in figures and "env_service_episodes_open 0.0\n" not in figures
 
 
+def service_process(parent: int, port: int) -> psutil.Process:
+    """The service at a port among the processes that descend from one, not its workers."""
+    return next(
+        child
+        for child in psutil.Process(parent).children(recursive=True)
+        if child.status() != psutil.STATUS_ZOMBIE
+        and child.cmdline()[-2:] == ["-m", "env_service"]
+        and child.environ().get("BFCL_PORT") == str(port)
+    )
+
+
 def launch(*arguments: str) -> subprocess.CompletedProcess:
     """A launch that is over within seconds."""
     command = [sys.executable, "launcher.py", *arguments]
@@ -75,7 +86,8 @@ def one_error(done: subprocess.CompletedProcess) -> str:
 
 
 SHORT = (
-    "seal.data.train={categories: [base], prefix_turns: [1], mixture: [], limit: null}",
+    "seal.data.train={categories: [base], prefix_turns: [1], mixture: []}",
+    "seal.data.withdrawal=null",
     "actor_rollout_ref.rollout.val_kwargs={n: 1, temperature: 0.0, do_sample: false}",
     "trainer.n_gpus_per_node=1",
     "seal.logprob_check_every=1",
@@ -183,6 +195,10 @@ class Run:
             except psutil.NoSuchProcess:
                 continue
         return found
+
+    def service(self, launcher: subprocess.Popen) -> psutil.Process:
+        """The service that a running launch has started, not its workers."""
+        return service_process(launcher.pid, self.port)
 
     def family(self, launcher: subprocess.Popen) -> list[psutil.Process]:
         """Everything that a running launch has started."""

@@ -49,6 +49,7 @@ SMALL = (
     "seal.data.train={split: train, categories: [base, miss_func], prefix_turns: [2], limit: 6}",
     "seal.data.train.task_file=null",
     "seal.data.train.mixture=[]",
+    "seal.data.withdrawal=null",
     "actor_rollout_ref.rollout.val_kwargs={n: 1, temperature: 0.0, do_sample: false}",
     "seal.data.val=[{split: train, categories: [miss_param], limit: 1}, {split: train, prefix_turns: [1], limit: 1}]",
     "data.max_response_length=1024",
