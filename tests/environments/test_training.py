@@ -92,7 +92,7 @@ def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:
         selected_rows(Selection.read(selection))
 
 
-UNFILTERED = "seal.data.train={task_file: null, mixture: [], limit: null}"
+UNFILTERED = ("seal.data.train={task_file: null, mixture: []}", "seal.data.withdrawal=null")
 """The quickstart's filters are for the benchmark's tasks."""
 
 
@@ -100,7 +100,7 @@ UNFILTERED = "seal.data.train={task_file: null, mixture: [], limit: null}"
 
 
 def prepared(*overrides: str):
-    return composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", UNFILTERED, *overrides)
+    return composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", *UNFILTERED, *overrides)
 
 
 def test_a_recipe_may_train_on_another_environment(tmp_path: Path) -> None:

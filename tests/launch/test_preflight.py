@@ -15,7 +15,7 @@ from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.errors import LaunchError
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
-from seal.launch import preflight
+from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
@@ -229,6 +229,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
     first, second = (str(tmp_path / f"{seed}.jsonl") for seed in (0, 1))
     config.seal.data.train.mixture = [{"tasks": "bfcl"}, {"tasks": first}]
     config.seal.data.val = [{"split": "eval", "limit": 1}]
+    config.seal.data.withdrawal = None
     config.env_service.task_files = [second, first]
     assert preflight.task_files(config) == (second, first)
     service = Service(free_url(), tmp_path / "service.log", [first])
@@ -283,7 +284,7 @@ def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation
     ],
 )
 def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, named):
-    monkeypatch.setattr(preflight, "inspect_cluster", lambda address: cluster)
+    monkeypatch.setattr(machine, "inspect_cluster", lambda address: cluster)
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.trainer.nnodes, config.trainer.n_gpus_per_node = 2, 8
     assert named in refused(config, preflight.CHECKS["devices"])
@@ -333,7 +334,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
 def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
     config.trainer.default_local_dir = str(tmp_path)
     config.seal.min_free_gb = 3e-6  # some 3,200 bytes
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
     assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))

@@ -1,0 +1,90 @@
+"""The model that a recipe names: whether it is there, and whether lengths and parallel sizes fit it."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import logging as hub_logging
+from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.utils import disable_progress_bars
+from omegaconf import DictConfig, OmegaConf
+
+from seal.errors import LaunchError
+from seal.launch.plan import step_plan
+from seal.paths import HOME
+
+MODEL = "actor_rollout_ref.model.path"
+HUB_DEADLINE_S = 10
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def check_model(config: DictConfig) -> None:
+    """LaunchError if the model or its adapter is not there, or does not fit the recipe."""
+    adapter = config.actor_rollout_ref.model.lora_adapter_path
+    if adapter is not None and not (HOME / adapter).is_dir():
+        raise LaunchError(
+            f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
+        )
+    path = config.actor_rollout_ref.model.path
+    local = HOME / Path(path).expanduser()
+    if local.is_dir():
+        if not (local / "config.json").is_file():
+            raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
+        return _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
+    if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
+        raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
+    if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
+        raise LaunchError(
+            f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model (`make policy` "
+            "makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to download it."
+        )
+    _fits(config, _hub_configuration(path))
+
+
+def _hub_configuration(model: str) -> dict[str, Any]:
+    """The config.json of a model on the Hugging Face hub, or from the cache; LaunchError if neither gives it."""
+    folder = f"name a folder that holds it with {MODEL}=/path"
+    hub = constants.ENDPOINT
+    hub_logging.set_verbosity_error()  # its attempts; the last one is our sentence
+    disable_progress_bars()
+    try:
+        path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S)
+    except GatedRepoError as error:
+        raise LaunchError(
+            f"{MODEL}={model} is gated: accept its terms at {hub}/{model} and set HF_TOKEN (or run `hf auth login`), "
+            f"or {folder}."
+        ) from error
+    except LocalEntryNotFoundError as error:
+        reason = f"{hub} does not answer: {folder}, or another endpoint with HF_ENDPOINT"
+        if constants.HF_HUB_OFFLINE:
+            reason = f"HF_HUB_OFFLINE is set: unset it, or {folder}"
+        raise LaunchError(f"{MODEL}={model} is not in the cache and {reason}.") from error
+    except (HfHubHTTPError, EntryNotFoundError) as error:
+        status = error.response.status_code if isinstance(error, HfHubHTTPError) else "without one"
+        raise LaunchError(
+            f"{MODEL}={model} is not in the cache and {hub} answers {status} for its config.json: correct the name, "
+            f"set HF_TOKEN if it is private, or {folder}."
+        ) from error
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
+    """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
+    text = model.get("text_config", model)
+    positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
+    length = step_plan(config).model
+    if positions and length > positions:
+        raise LaunchError(
+            f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
+            "actor_rollout_ref.model.path: lower it, with data.max_prompt_length and data.max_response_length."
+        )
+    for key in ("rollout.tensor_model_parallel_size", "actor.ulysses_sequence_parallel_size"):
+        parts = OmegaConf.select(config.actor_rollout_ref, key)
+        if heads and heads % parts:
+            raise LaunchError(
+                f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
+                "actor_rollout_ref.model.path: choose a divisor."
+            )
