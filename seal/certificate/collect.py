@@ -46,7 +46,7 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
         },
     )
     for each in facts:
-        yield "launch", each
+        yield "launch", _movable(each, _checkout(each))
     yield from _made_tasks(launches)
     number = 0
     for step in sorted({*trained, *validated}):
@@ -92,6 +92,21 @@ def _launches(folder: RunFolder) -> list[dict[str, Any]]:
             "from its own trajectories: certify a run from its beginning."
         )
     return facts
+
+
+def _checkout(facts: Mapping[str, Any]) -> str:
+    """The folder of the repository that a launch ran from, with a slash: its own paths start there."""
+    agent = facts["config"]["actor_rollout_ref"]["rollout"]["agent"]
+    return f"{Path(agent['agent_loop_config_path']).parents[2]}/"
+
+
+def _movable(value: Any, checkout: str) -> Any:
+    """A launch's facts with paths of the checkout relative to it, which says nothing of the machine."""
+    if isinstance(value, Mapping):
+        return {key: _movable(item, checkout) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_movable(item, checkout) for item in value]
+    return value.removeprefix(checkout) if isinstance(value, str) else value
 
 
 def _steps(folder: RunFolder, launches: Sequence[Launch]) -> dict[int, dict[str, Any]]:

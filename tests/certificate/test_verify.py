@@ -59,6 +59,12 @@ def test_the_same_run_gives_the_same_file(run, certificate, tmp_path):
     assert (tmp_path / "again.seal.gz").read_bytes() == certificate.read_bytes()
 
 
+def test_paths_of_the_checkout_say_nothing_of_the_machine(contents):
+    launches = [value for kind, value in contents if kind == "launch"]
+    assert launches and str(HOME) not in json.dumps(launches)
+    assert launches[0]["config"]["actor_rollout_ref"]["model"]["path"] == "data/quickstart_policy"
+
+
 def test_other_processes_find_the_same(certificate):
     alone, together = verify(certificate, processes=0), verify(certificate, processes=2)
     assert together.holds and together.counts == alone.counts

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from seal.certificate.file import read
+from seal.certificate.verify import verify
 from seal.cli.experiment import app
 from seal.experiment.effects import by_arm, family
 from seal.experiment.matrix import Cell, Experiment
@@ -13,8 +15,9 @@ from seal.experiment.report import analyse, sections, write_report
 from seal.experiment.scores import panel
 from seal.jsonl import BadLine
 from seal.paths import HOME
-from seal.records.experiment import RunResult, TaskScore, ValidationScores, read_results
+from seal.records.experiment import RunResult, TaskScore, ValidationScores, read_results, validation_scores
 from seal.records.format import FORMAT
+from seal.records.trajectory import TrajectoryRecord
 from tests.experiment import simulated
 from tests.support.commands import run
 
@@ -165,3 +168,26 @@ COMMITTED = [
 def test_the_committed_report_follows_from_the_committed_results(experiment, tmp_path):
     page, _picture = write_report(analyse(experiment), tmp_path / "report.md")
     assert page.read_text() == (experiment.folder / "report.md").read_text()
+
+
+CERTIFIED = [
+    pytest.param(each, cell, id=f"{each.design.name}-{cell}")
+    for each in COMMITTED
+    for cell in each.cells
+    if each.certificate(cell).is_file()
+]
+
+
+@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
+def test_committed_scores_are_those_of_the_certificate(experiment, cell):
+    lines = [record.value for record in read(experiment.certificate(cell)) if record.kind == "validation"]
+    scores = validation_scores([TrajectoryRecord.from_line(line) for line in lines])
+    assert scores == dict(experiment.finished())[cell].validations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
+def test_committed_certificates_hold(experiment, cell):
+    found = verify(experiment.certificate(cell))
+    # The digest of Omega covers the wording of every cue, which later versions may change.
+    assert {each.place.field for each in found.disagreements} <= {"steps.omega.digest"}, found.disagreements[0]
