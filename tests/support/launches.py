@@ -133,6 +133,12 @@ class Run:
         stages = self.lines("seal_log/stages.jsonl")
         return (stages[-1]["stage"], stages[-1]["step"]) if stages else ("", 0)
 
+    def reached(self, stage: str, step: int, since: float) -> bool:
+        """Whether the launch that was started then is in this stage of this step or a later one."""
+        stages = self.lines("seal_log/stages.jsonl")
+        last = stages[-1] if stages else {"time": 0.0}
+        return last["time"] > since and last["stage"] == stage and last["step"] >= step
+
     def command(self, *extra: str, options: tuple[str, ...] = ()) -> list[str]:
         """A launch of the run; extra: overrides, options: the launcher's own."""
         own = (

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+import time
 from uuid import uuid4
 
 import torch
@@ -25,14 +26,9 @@ def experiment(name, settings):
 
 def strike(run, when, title, what, *, pause_s=0.05, after=1):
     """Start the run, wait for stage `when` of a step after the saved one, and kill -9 a process."""
-    before = run.saved
+    step, began = run.saved + after, time.time()
     launcher = run.start()
-    run.wait_for(
-        launcher,
-        lambda: run.stage[0] == when and run.stage[1] >= before + after,
-        f"stage {when} ({what})",
-        pause_s,
-    )
+    run.wait_for(launcher, lambda: run.reached(when, step, began), f"stage {when} ({what})", pause_s)
     run.process(launcher, title).kill()
     output, _ = launcher.communicate(timeout=NOTICED_S)
     return launcher.returncode, error_of(output)
