@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         code = exit_code(cause)
         if code == exits.FAILED:
             logger.exception("the trainer raised an error")
-        logger.error("%s%s: %s", ENDED, type(cause).__name__, cause)
+        logger.error("%s%s", ENDED, sentence(cause))
         return code
     except RayActorError as error:
         reason = (
@@ -90,9 +90,19 @@ def root_cause(error: BaseException) -> BaseException:
     return error
 
 
+def sentence(cause: BaseException) -> str:
+    """What the launcher tells of an error of the trainer."""
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    if isinstance(cause, EngineDeadError):
+        return "The engine of a rollout server has died. Start again to resume from the last checkpoint."
+    return f"{type(cause).__name__}: {cause}"
+
+
 def exit_code(cause: BaseException) -> int:
     """Return the exit code for an error of the trainer."""
     from ray.exceptions import RayError
+    from vllm.v1.engine.exceptions import EngineDeadError
 
     from seal.training.checkpoints import CheckpointError
     from seal.training.stop import InfrastructureFailure, StopRequested
@@ -101,7 +111,7 @@ def exit_code(cause: BaseException) -> int:
         return exits.STOPPED
     if isinstance(cause, CheckpointError):
         return exits.CHECKPOINT
-    if isinstance(cause, InfrastructureFailure | RayError):
+    if isinstance(cause, InfrastructureFailure | RayError | EngineDeadError):
         return exits.INFRASTRUCTURE
     return exits.FAILED
 

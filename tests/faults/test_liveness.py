@@ -7,11 +7,12 @@ import time
 import pytest
 import ray
 from ray.exceptions import RayActorError, RayTaskError
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from seal import exits
 from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, TRAINER, Liveness
-from seal.training.main import exit_code, root_cause
+from seal.training.main import exit_code, root_cause, sentence
 from seal.training.stop import InfrastructureFailure, StopRequested
 
 NOTICED_S = 60
@@ -106,6 +107,16 @@ def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error
         ray.get(outer.ask.remote(inner, error))
     cause = root_cause(raised.value)
     assert exit_code(cause) == code and str(cause) == str(error)
+
+
+def test_a_dead_engine_that_the_trainer_meets_is_infrastructure(start):
+    inner, outer = start(Process, "inner"), start(Process, "outer")
+    with pytest.raises(RayTaskError) as raised:
+        ray.get(outer.ask.remote(inner, EngineDeadError()))
+    cause = root_cause(raised.value)
+    assert exit_code(cause) == exits.INFRASTRUCTURE and sentence(cause).startswith(
+        "The engine of a rollout server has died"
+    )
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
