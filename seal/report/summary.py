@@ -177,19 +177,18 @@ def _cue_table(run: Run) -> Table:
 def _progress_table(run: Run) -> Table | None:
     """What the policy has learnt on the tasks of `seal.data.withdrawal`; None before two validations."""
     found = {name: progress(run.withdrawal, cue) for name, cue in (("training", ""), ("plain", EVERY_CUE))}
-    made = None
+    found = {name: each for name, each in found.items() if each}
+    if not found:
+        return None
+    title = "Tasks of seal.data.withdrawal (training side), % passed"
+    made = table(title, ["interface", "tasks", "first validation", "last validation", "change [95%]"])
     for name, each in found.items():
-        if each is None:
-            continue
-        change, steps = each.change, (each.first_step, each.last_step)
-        title = f"Tasks of seal.data.withdrawal (training side), % of {change.pairs} passed"
-        made = made or table(
-            title, ["interface", *(f"step {step}" for step in steps), "change [95%]", "in standard errors"]
+        change = each.change
+        rates = (
+            f"{percent(rate)} (step {step})"
+            for rate, step in ((change.mean_a, each.first_step), (change.mean_b, each.last_step))
         )
-        errors = abs(change.difference) / change.standard_error if change.standard_error else 0.0
-        made.add_row(
-            name, percent(change.mean_a), percent(change.mean_b), with_difference(change), f"{errors:.1f}", style="bold"
-        )
+        made.add_row(name, str(change.pairs), *rates, with_difference(change), style="bold")
     return made
 
 
