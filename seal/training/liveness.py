@@ -10,7 +10,7 @@ import threading
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from seal.training.cluster import QUEUE_NAMESPACE
 
@@ -21,6 +21,9 @@ TRAINER = "seal_trainer"
 POLL_S = 1.0
 GRACE_S = 5.0
 """A run that ends by itself stops its actors one by one and is over within this time."""
+
+DEATHS = (RayActorError, OutOfMemoryError)
+"""What a call of a dead actor raises; the latter after Ray has killed it because the machine ran low on memory."""
 
 KINDS = {
     "vllm_server": "the rollout server",
@@ -78,6 +81,8 @@ class Liveness:
             try:
                 if ray.get(self._pings.pop(name)):
                     return _death("engine", name)
+            except OutOfMemoryError:
+                return _death("process", name, " because the machine ran low on memory")
             except RayActorError:
                 return _death("process", name)
             except RayTaskError as error:
@@ -104,6 +109,6 @@ def _named_actors() -> dict[str, Any]:
     return found
 
 
-def _death(what: str, name: str) -> str:
+def _death(what: str, name: str, why: str = "") -> str:
     kind = next((text for part, text in KINDS.items() if part in name), "the training worker")
-    return f"The {what} of {kind} {name} has died; the trainer would wait for it forever, so the run is ended."
+    return f"The {what} of {kind} {name} has died{why}; the trainer would wait for it forever, so the run is ended."

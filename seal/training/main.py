@@ -41,13 +41,13 @@ def main(argv: list[str] | None = None) -> int:
     config = OmegaConf.load(arguments.config)
 
     check_registrations()
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import RayTaskError
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
     from verl.utils.device import auto_set_device
 
-    from seal.training.liveness import TRAINER, Liveness
+    from seal.training.liveness import DEATHS, TRAINER, Liveness
 
     cluster.prepare(config)
     drop_idle_reference(config)
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
             logger.exception("the trainer raised an error")
         logger.error("%s%s", ENDED, sentence(cause))
         return code
-    except RayActorError as error:
+    except DEATHS as error:
         reason = (
             liveness.reason
             or f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
