@@ -161,13 +161,15 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
 class Service:
     """A service that this process starts; one that already runs at the address is used and left running.
 
-    task_files: the files of synthesised tasks that a service started here serves.
+    task_files: the files of synthesised tasks that a service started here serves. delay_seconds:
+    the median time for which it holds back its answers; one that already runs is then refused.
     """
 
-    def __init__(self, url: str, log: Path, task_files: Sequence[str] = ()):
+    def __init__(self, url: str, log: Path, task_files: Sequence[str] = (), delay_seconds: float = 0):
         self.url = url.rstrip("/")
         self._log = log
         self._task_files = tuple(task_files)
+        self._delay_seconds = delay_seconds
         self._process: subprocess.Popen | None = None
         self._restarts = 0
 
@@ -175,6 +177,11 @@ class Service:
         """Start the service and wait until it is healthy; False if one was already running there."""
         if probe(self.url) is not None:
             require_service(self.url)
+            if self._delay_seconds:
+                raise LaunchError(
+                    f"A service already answers at {self.url}, and env_service.delay_seconds needs one that the "
+                    "launcher starts: stop that one, or set env_service.env_url to a free port."
+                )
             return False
         if not is_loopback(urlsplit(self.url).hostname or ""):
             raise LaunchError(
@@ -191,6 +198,8 @@ class Service:
         if self._task_files:
             # The script of BFCL_SCRIPT starts in another folder.
             env["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in self._task_files)
+        if self._delay_seconds:
+            env["BFCL_DELAY_SECONDS"] = str(self._delay_seconds)
         command, cwd = [sys.executable, "-m", "env_service"], HOME
         if script := os.environ.get("BFCL_SCRIPT"):
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"

@@ -148,6 +148,8 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     if warning:
         tell(console, f"[yellow]warning:[/yellow] {warning}")
     urls = service_urls(config, to_start=what.with_bfcl)
+    if config.env_service.delay_seconds and not what.with_bfcl:
+        raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
     if not what.with_bfcl or probe(urls[0]) is not None:
         require_agreement(urls[0], require_services(urls))
         require_tasks(urls, preflight.task_files(config))
@@ -172,7 +174,8 @@ def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Cons
     folder = write_record(run.config, run.trainer, what.recipe, overrides, [sys.executable, *sys.argv])
     adopt_orphans()
     task_files = preflight.task_files(run.config)
-    service = Service(run.urls[0], run.run_dir / "service.log", task_files)
+    delay = run.config.env_service.delay_seconds
+    service = Service(run.urls[0], run.run_dir / "service.log", task_files, delay)
     try:
         if what.with_bfcl:
             found = "started" if service.start() else "found"

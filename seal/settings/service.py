@@ -30,6 +30,8 @@ class EnvServiceSettings(Settings):
     """Seconds for one answer."""
     task_files: tuple[str, ...] = ()
     """Files of synthesised tasks that a service started by the launcher serves, besides those of `seal.data`."""
+    delay_seconds: NonNegative = 0
+    """For benchmarks: the median time for which a service started by the launcher holds back each answer."""
     attempts: Count = 4
     """How often a request is sent before its service counts as failed."""
     restart_wait_s: NonNegative = 120

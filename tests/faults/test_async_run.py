@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, SAMPLES = 6, 2, 4
 SMALL = (
+    "env_service.delay_seconds=0.3",
     "trainer.v1.trainer_mode=seal_async",
     "trainer.v1.sampler.max_off_policy_threshold=4",
     "trainer.v1.sampler.max_off_policy_strategy=wait",
@@ -35,10 +36,8 @@ SMALL = (
 @pytest.fixture(scope="module")
 def run():
     """One run; each test goes on where the one before ended it. The environment answers as slowly as real tools."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BFCL_DELAY_SECONDS", "0.3")
-        made = Run(f"test-async-{uuid4().hex[:8]}", SMALL)
-        yield made
+    made = Run(f"test-async-{uuid4().hex[:8]}", SMALL)
+    yield made
     shutil.rmtree(made.folder, ignore_errors=True)
     shutil.rmtree(HOME / "launcher_record" / made.name, ignore_errors=True)
 
