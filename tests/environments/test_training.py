@@ -92,7 +92,7 @@ def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:
         selected_rows(Selection.read(selection))
 
 
-UNFILTERED = ("seal.data.train={task_file: null, mixture: []}", "seal.data.withdrawal=null")
+UNFILTERED = ("seal.data.train={task_file: null, categories: [], mixture: []}", "seal.data.withdrawal=null")
 """The quickstart's filters are for the benchmark's tasks."""
 
 
