@@ -13,7 +13,7 @@ from seal.certificate.launches import Launch, launch_of_step
 from seal.data.suspected import load_suspected
 from seal.files import json_hash
 from seal.jsonl import BadLine, read_jsonl, step_files
-from seal.paths import HOME
+from seal.paths import HOME, movable
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
@@ -34,6 +34,7 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
     _require_the_benchmark(launches)
     _require_whole_groups(launches)
+    _require_seen_prompts(launches)
     yield (
         "head",
         {
@@ -46,7 +47,7 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
         },
     )
     for each in facts:
-        yield "launch", _movable(each, _checkout(each))
+        yield "launch", movable(each, _checkout(each))
     yield from _made_tasks(launches)
     number = 0
     for step in sorted({*trained, *validated}):
@@ -80,6 +81,15 @@ def _require_whole_groups(launches: Sequence[Launch]) -> None:
         raise ValueError("seal.sampling.pilot is on: only runs that play every prompt in full can be certified.")
 
 
+def _require_seen_prompts(launches: Sequence[Launch]) -> None:
+    """ValueError for a run whose rollouts are not all played and trained under Omega: a verifier expects that."""
+    if any((each.settings.interface.share, each.settings.interface.update) != (1.0, "seen") for each in launches):
+        raise ValueError(
+            "seal.interface.share or seal.interface.update is set: only runs can be certified whose rollouts all see "
+            "Omega and are trained as they saw it."
+        )
+
+
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:
     if not folder.launches.is_file():
         raise ValueError(f"{folder.launches} is missing: the run is of an earlier version of SEAL; {AGAIN}.")
@@ -94,19 +104,10 @@ def _launches(folder: RunFolder) -> list[dict[str, Any]]:
     return facts
 
 
-def _checkout(facts: Mapping[str, Any]) -> str:
-    """The folder of the repository that a launch ran from, with a slash: its own paths start there."""
+def _checkout(facts: Mapping[str, Any]) -> Path:
+    """The folder of the repository that a launch ran from: its own paths start there."""
     agent = facts["config"]["actor_rollout_ref"]["rollout"]["agent"]
-    return f"{Path(agent['agent_loop_config_path']).parents[2]}/"
-
-
-def _movable(value: Any, checkout: str) -> Any:
-    """A launch's facts with paths of the checkout relative to it, which says nothing of the machine."""
-    if isinstance(value, Mapping):
-        return {key: _movable(item, checkout) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_movable(item, checkout) for item in value]
-    return value.removeprefix(checkout) if isinstance(value, str) else value
+    return Path(agent["agent_loop_config_path"]).parents[2]
 
 
 def _steps(folder: RunFolder, launches: Sequence[Launch]) -> dict[int, dict[str, Any]]:

@@ -15,7 +15,7 @@ from seal.files import json_hash, write_text
 from seal.launch.plan import step_plan
 from seal.launch.preflight import total_steps
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
+from seal.paths import movable
 from seal.records.source import data_source, parse_data_source
 from seal.settings import BLOCKS, SealSettings
 from seal.settings.base import recipe_defaults
@@ -129,7 +129,7 @@ def record_configuration(experiment: Experiment, arm: ComposedArm) -> None:
     """Write down what an arm composes to, once; paths start from the repository, so that it can be moved."""
     path = experiment.configuration(arm.name)
     if not path.is_file():
-        write_text(OmegaConf.to_yaml(arm.config, resolve=True).replace(f"{HOME}/", ""), path)
+        write_text(OmegaConf.to_yaml(movable(OmegaConf.to_container(arm.config, resolve=True))), path)
 
 
 def recorded_arm(experiment: Experiment, name: str) -> ComposedArm | None:
@@ -154,7 +154,7 @@ def _composed(experiment: Experiment, name: str) -> ComposedArm:
 
 def _facts(config: DictConfig) -> dict[str, Any]:
     """The configuration by full key, paths from the repository on, and what names the run left out."""
-    found = OmegaConf.to_container(config, resolve=True)
+    found = movable(OmegaConf.to_container(config, resolve=True))
     return dict(_flat(found, "", str(found["seal"]["run_dir"])))
 
 
@@ -165,6 +165,6 @@ def _flat(value: Any, key: str, run_dir: str) -> Iterator[tuple[str, Any]]:
         for name, item in value.items():
             yield from _flat(item, f"{key}.{name}" if key else str(name), run_dir)
     elif isinstance(value, str):
-        yield key, value.replace(run_dir, "RUN").replace(f"{HOME}/", "")
+        yield key, value.replace(run_dir, "RUN")
     else:
         yield key, value

@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from env_service.environments.bfcl.splits import parse_task_id
 from seal.evaluation.summary import AVERAGE
 from seal.experiment.design import Outcome
 from seal.records.experiment import RunResult, TaskScore
-from seal.records.source import averaged, data_source, parse_data_source
+from seal.records.source import averaged, data_source, parse_data_source, scenario_of
 
 
 class Panel(NamedTuple):
@@ -98,13 +97,13 @@ def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[int])
         raise ValueError(f"the runs have no task of {outcome.set} in common")
     values = np.stack([_over_steps(whole[run].to_numpy(), steps) for run in range(len(results))])
     sources = np.array([source for source, _task in whole.index])
-    scenarios = np.array([parse_task_id(task)[1] for _source, task in whole.index], dtype=object)
+    scenarios = [scenario_of(parse_data_source(source)[0], task) for source, task in whole.index]
     weights = np.ones(len(whole))
     if outcome.metric == "turns":
         first = _validations(results[0], outcome)
         turns = {(each.source, task): s.turns / s.samples for each in first for task, s in each.tasks.items()}
         weights = np.array([turns[key] for key in whole.index])
-    return Panel(values, scenarios.astype(str), sources, weights, len(every) - len(whole))
+    return Panel(values, np.array(scenarios).astype(str), sources, weights, len(every) - len(whole))
 
 
 def _over_steps(values: np.ndarray, steps: Sequence[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.certificate.collect import records
@@ -402,3 +403,18 @@ def test_a_run_that_lacks_what_a_replay_needs_is_refused_in_one_sentence(tmp_pat
     log.unlink()
     with pytest.raises(ValueError, match="earlier version of SEAL"):
         list(records(run))
+
+
+def test_a_run_that_a_verifier_would_replay_differently_is_refused(tmp_path):
+    run = write_run(tmp_path / "run", *SMALL, steps=1, validations=())
+    log = run / "seal_log" / "launches.jsonl"
+    facts = json.loads(log.read_text())
+    for change, says in (
+        ({"sampling": {"pilot": {"samples": 2}}}, "seal.sampling.pilot is on"),
+        ({"interface": {"share": 0.5}}, "seal.interface.share or seal.interface.update is set"),
+        ({"interface": {"update": "plain"}}, "seal.interface.share or seal.interface.update is set"),
+    ):
+        changed = OmegaConf.merge(facts["config"], {"seal": change})
+        log.write_text(json.dumps(facts | {"config": OmegaConf.to_container(changed)}) + "\n")
+        with pytest.raises(ValueError, match=says):
+            list(records(run))

@@ -157,6 +157,14 @@ def test_turns_are_weighted_by_their_number_and_sources_averaged(tmp_path):
     assert panel([result], whole).means == pytest.approx([(0 + 1) / 2])
 
 
+def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):
+    made = simulated.experiment(tmp_path, ("a",), seeds=(0,))
+    tasks = {"say-1": TaskScore(1, 2, 1, 2), "say-2": TaskScore(2, 2, 2, 2)}
+    result = simulated.result(made, Cell("a", 0), (ValidationScores(4, "sound/say", tasks),))
+    found = panel([result], made.design.primary.model_copy(update={"set": "sound/say"}))
+    assert found.means == pytest.approx([0.75]) and len(set(found.scenarios)) == 2
+
+
 FILES = sorted((HOME / "exp" / "experiments").glob("*.yaml"))
 COMMITTED = [
     each for each in map(Experiment.read, FILES) if each.design.folder == "benchmarks" and each.results.is_file()
