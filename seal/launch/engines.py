@@ -28,6 +28,7 @@ def check_engines(config: DictConfig) -> None:
             "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."
         )
     _pilots(config)
+    _plain_updates(config)
 
 
 def _pilots(config: DictConfig) -> None:
@@ -51,3 +52,21 @@ def _pilots(config: DictConfig) -> None:
     ):
         if OmegaConf.select(config, switch):
             raise LaunchError(f"{key}: {switch} {instead}: set it to false, {off}.")
+
+
+def _plain_updates(config: DictConfig) -> None:
+    """Refuse what would compare rollouts with the policy under the prompt that they saw, not under the plain one."""
+    if SealSettings.of(config).interface.update != "plain":
+        return
+    correction = config.algorithm.rollout_correction
+    for switch, found, instead in (
+        ("trainer.v1.trainer_mode", config.trainer.v1.trainer_mode != "seal", "seal"),
+        ("algorithm.rollout_correction.rollout_is", correction.rollout_is is not None, "null"),
+        ("algorithm.rollout_correction.rollout_rs", correction.rollout_rs is not None, "null"),
+        ("algorithm.rollout_correction.bypass_mode", correction.bypass_mode, "false"),
+    ):
+        if found:
+            raise LaunchError(
+                "seal.interface.update=plain trains rollouts under another prompt than they saw: set "
+                f"{switch}={instead}, or seal.interface.update=seen."
+            )

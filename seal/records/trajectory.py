@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, fields
 from typing import Annotated, Any, Self
-from zlib import crc32
 
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
@@ -15,7 +14,7 @@ from env_service.environments.bfcl.splits import parse_task_id
 from seal.categories import BENCHMARK, environment_of
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
-from seal.records.source import parse_data_source
+from seal.records.source import parse_data_source, scenario_of
 
 MET = frozenset({PASS, CORRECT_ABSTENTION})
 """The labels of turns that met the verifier."""
@@ -85,7 +84,8 @@ class TrajectoryRecord:
     training trajectory: drawn is the step that drew its prompt and gave it its Omega,
     weights are the oldest and the newest step whose weights sampled it (0: the start).
     inclusion: for how many rollouts it counts in C_t and in a step's mean reward
-    (`seal.pilot`); 1 unless the step pilots its prompts.
+    (`seal.pilot`); 1 unless the step pilots its prompts. plain_update: it saw Omega, and the
+    update conditions on the first message without it (`seal.interface.update`).
     """
 
     task_id: str
@@ -132,6 +132,7 @@ class TrajectoryRecord:
     drawn: int | None = None
     weights: tuple[int, int] | None = None
     inclusion: Finite = 1.0
+    plain_update: bool = False
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -169,9 +170,7 @@ class TrajectoryRecord:
 
         A task of another environment is a scenario of its own.
         """
-        if self.environment != BENCHMARK:
-            return crc32(f"{self.environment}/{self.task_id}".encode())
-        return parse_task_id(self.task_id)[1]
+        return scenario_of(self.category, self.task_id)
 
     @property
     def environment(self) -> str:
@@ -198,6 +197,8 @@ class TrajectoryRecord:
                 del data[name]
         if self.inclusion == 1.0:
             del data["inclusion"]
+        if not self.plain_update:
+            del data["plain_update"]
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data

@@ -37,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+_ROUNDING = 1e-9
+"""Keeps a multiple of a share that is a whole number from being rounded below it."""
+
 
 class PromptTooLong(RuntimeError):
     """A first prompt that is longer than data.max_prompt_length."""
@@ -51,6 +54,7 @@ class SEALAgentLoop(AgentLoopBase):
         super().__init__(*args, **kwargs)
         settings, service = SealSettings.of(self.config), EnvServiceSettings.of(self.config)
         self.settings = settings.rollout
+        self.interface = settings.interface
         self.reward = settings.reward
         self.taxonomy = settings.diagnosis.taxonomy
         self.service = service
@@ -74,6 +78,8 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def _run(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> AgentLoopOutput:
         started = time.monotonic()
+        if "withdrawn" not in row and not _sees_omega(_sample(row), self.interface.share):
+            row = row | {"omega": None}
         for attempt in range(self.settings.attempts):
             dialogue = Dialogue()
             try:
@@ -109,6 +115,8 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.messages = list(messages)
             dialogue.ids = await _on_token_path(self.ct_build_initial_tokens(dialogue.messages))
             dialogue.prompt_length = len(dialogue.ids)
+            if self.interface.update == "plain" and row.get("omega") is not None:
+                dialogue.plain_prompt = await self._plain_prompt(dialogue, row)
             await self._interact(dialogue, episode, sampling_params, row, attempt)
             spans = [(start, end) for _, start, end in dialogue.spans]
             check(dialogue.response, dialogue.mask, dialogue.logprobs, spans, dialogue.sampled)
@@ -124,6 +132,18 @@ class SEALAgentLoop(AgentLoopBase):
         finally:
             dialogue.rebuilt = episode.rebuilt
             await episode.release()
+
+    async def _plain_prompt(self, dialogue: Dialogue, row: dict[str, Any]) -> list[int] | None:
+        """The first prompt as an episode without Omega has it; None if it is the same."""
+        extra = row["extra_info"]
+        params, environment = self._create_params(row | {"omega": None}), environment_of(extra["category"])
+        episode = Episode(self.services, extra["task_id"], uuid4().hex, params, environment)
+        try:
+            with dialogue.waits_for(ENVIRONMENT):
+                messages, _ = await episode.create()
+        finally:
+            await episode.release()
+        return None if messages == dialogue.messages else await _on_token_path(self.ct_build_initial_tokens(messages))
 
     def _create_params(self, row: dict[str, Any]) -> dict[str, Any]:
         extra = row["extra_info"]
@@ -237,7 +257,7 @@ class SEALAgentLoop(AgentLoopBase):
 
     def _output(self, dialogue: Dialogue, row: dict[str, Any], seconds: float) -> AgentLoopOutput:
         evaluation = dialogue.evaluation
-        prompt, response = dialogue.ids[: dialogue.prompt_length], dialogue.response
+        prompt, response = dialogue.plain_prompt or dialogue.ids[: dialogue.prompt_length], dialogue.response
         mask, logprobs = dialogue.mask, dialogue.logprobs
         cut = bool(row.get("training")) and dialogue.stop in CUTS
         excluded = cut and self.reward.cut == "exclude"
@@ -300,6 +320,7 @@ class SEALAgentLoop(AgentLoopBase):
             drawn=int(row["global_steps"]) if row.get("training") else None,
             weights=_ends(dialogue.weight_versions) if row.get("training") else None,
             inclusion=float(row.get("inclusion", 1.0)),
+            plain_update=dialogue.plain_prompt is not None,
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:
@@ -324,6 +345,11 @@ def _place(row: Mapping[str, Any]) -> str:
 def _sample(row: Mapping[str, Any]) -> int:
     """The number of a rollout among its prompt's; verl counts those that it was sent together."""
     return int(row.get("first_sample", 0)) + int(row["session_id"])
+
+
+def _sees_omega(sample: int, share: float) -> bool:
+    """Whether a rollout is one of its prompt's share; they are spread evenly over its rollouts."""
+    return int((sample + 1) * share + _ROUNDING) > int(sample * share + _ROUNDING)
 
 
 @functools.cache

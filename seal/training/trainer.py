@@ -117,11 +117,13 @@ class SEALTraining(PPOTrainer):
     def _compute_old_log_prob(self, batch, metrics: dict):
         """PPO's old log-probs: the actor's in steps that check the engine, and the engine's own in the others.
 
-        The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them.
+        The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them. They do not
+        for rollouts that are trained under another prompt than they saw.
         """
         correction = self.config.algorithm.rollout_correction
         chosen = correction.bypass_mode
-        correction.bypass_mode = chosen or not self._settings.checks_logprobs(self.global_steps)
+        needed = self._settings.checks_logprobs(self.global_steps) or self._settings.interface.update == "plain"
+        correction.bypass_mode = chosen or not needed
         self._scored_by_actor = not correction.bypass_mode
         try:
             return super()._compute_old_log_prob(batch, metrics)

@@ -10,6 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.task_file import write_task_file
+from seal.client import ServiceClient, ServiceError
 from seal.data.parquet import read_rows
 from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.errors import LaunchError
@@ -96,6 +97,21 @@ def test_what_cannot_pilot_is_named(config, key, value):
     config.seal.sampling.pilot.samples = 2
     preflight.CHECKS["engines"](config)
     OmegaConf.update(config, key, value, force_add=True)
+    assert key in refused(config, preflight.CHECKS["engines"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trainer.v1.trainer_mode", "seal_async"),
+        ("algorithm.rollout_correction.rollout_is", "token"),
+        ("algorithm.rollout_correction.bypass_mode", True),
+    ],
+)
+def test_what_cannot_train_under_the_plain_prompt_is_named(config, key, value):
+    config.seal.interface.update = "plain"
+    preflight.CHECKS["engines"](config)
+    OmegaConf.update(config, key, value)
     assert key in refused(config, preflight.CHECKS["engines"])
 
 
@@ -221,6 +237,26 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
             require_services([guarded.url])
     finally:
         guarded.stop()
+
+
+def test_only_a_service_that_is_started_delays_its_answers(tmp_path):
+    quick = Service(free_url(), tmp_path / "quick.log")
+    try:
+        assert quick.start()
+        with pytest.raises(LaunchError, match="needs one that the launcher starts"):
+            Service(quick.url, tmp_path / "slow.log", delay_seconds=0.2).start()
+    finally:
+        quick.stop()
+    slow = Service(free_url(), tmp_path / "slow.log", delay_seconds=1000)
+    try:
+        assert slow.start()
+        with ServiceClient(slow.url, deadline_s=5) as client:
+            client.create("multi_turn_base_0", "one")
+            with pytest.raises(ServiceError, match="within 5 s"):
+                client.step("one", "Done.")
+            assert client.version().data_hash  # it lives, and only steps wait
+    finally:
+        slow.stop()
 
 
 def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
