@@ -44,7 +44,7 @@ def terminal(sections: Sequence[Section]) -> list[RenderableType]:
             made = table(section.title, section.columns)
             made.columns[0].justify = "left"
             for row in section.rows:
-                made.add_row(*row)
+                made.add_row(*map(Text, row))
             parts.append(made)
         else:
             parts += [Text(section.title, style="bold"), *map(_indented, section.text)]

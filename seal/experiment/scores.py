@@ -52,7 +52,7 @@ def common_steps(results: Sequence[RunResult], outcome: Outcome) -> list[int]:
 
     ValueError if a run never did, or if the runs have no step in common.
     """
-    found = [{each.step for each in _validations(result, outcome)} for result in results]
+    found = [set(_steps(result, outcome)) for result in results]
     steps = sorted(set.intersection(*found)) if found else []
     if not steps:
         raise ValueError(f"the runs validated {outcome.set} at no common step")
@@ -60,17 +60,23 @@ def common_steps(results: Sequence[RunResult], outcome: Outcome) -> list[int]:
 
 
 def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
-    """The outcome of some runs. ValueError if it was not validated at its step."""
+    """The outcome of some runs, of each at its own last validation unless the outcome names a step.
+
+    An area is taken over the steps that the runs have in common. ValueError if a run was not validated where it counts.
+    """
+    if outcome.step is None and not outcome.area:
+        return _panel(results, outcome, [_steps(result, outcome)[-1:] for result in results])
     steps = common_steps(results, outcome)
     last = steps[-1] if outcome.step is None else outcome.step
     if last not in steps:
         raise ValueError(f"not every run validated {outcome.set} at step {last}; common steps are {_listed(steps)}")
-    return _panel(results, outcome, [step for step in steps if step <= last] if outcome.area else [last])
+    chosen = [step for step in steps if step <= last] if outcome.area else [last]
+    return _panel(results, outcome, [chosen] * len(results))
 
 
 def panels_by_step(results: Sequence[RunResult], outcome: Outcome) -> dict[int, Panel]:
     """The outcome of some runs at each of their common steps."""
-    return {step: _panel(results, outcome, [step]) for step in common_steps(results, outcome)}
+    return {step: _panel(results, outcome, [[step]] * len(results)) for step in common_steps(results, outcome)}
 
 
 def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: Outcome) -> PairedPanel:
@@ -79,7 +85,8 @@ def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: Outc
     return PairedPanel(both._replace(values=both.values[: len(arm)]), both._replace(values=both.values[len(arm) :]))
 
 
-def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[int]) -> Panel:
+def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[Sequence[int]]) -> Panel:
+    """steps: for each run, the ones over which its scores are taken."""
     rate = _RATES[outcome.metric]
     columns = {
         (run, step): {
@@ -89,13 +96,13 @@ def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[int])
             for task, score in each.tasks.items()
         }
         for run, result in enumerate(results)
-        for step in steps
+        for step in steps[run]
     }
     every = pd.DataFrame(columns)
     whole = every.dropna()
-    if whole.empty:
+    if whole.empty or not all(steps):
         raise ValueError(f"the runs have no task of {outcome.set} in common")
-    values = np.stack([_over_steps(whole[run].to_numpy(), steps) for run in range(len(results))])
+    values = np.stack([_over_steps(whole[run].to_numpy(), steps[run]) for run in range(len(results))])
     sources = np.array([source for source, _task in whole.index])
     scenarios = [scenario_of(parse_data_source(source)[0], task) for source, task in whole.index]
     weights = np.ones(len(whole))
@@ -111,6 +118,10 @@ def _over_steps(values: np.ndarray, steps: Sequence[int]) -> np.ndarray:
     if len(steps) == 1:
         return values[:, 0]
     return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])
+
+
+def _steps(result: RunResult, outcome: Outcome) -> list[int]:
+    return sorted({each.step for each in _validations(result, outcome)})
 
 
 def _validations(result: RunResult, outcome: Outcome):

@@ -12,7 +12,7 @@ from seal.experiment.effects import by_arm, family
 from seal.experiment.matrix import Cell, Experiment
 from seal.experiment.registration import Registration
 from seal.experiment.report import analyse, sections, write_report
-from seal.experiment.scores import panel
+from seal.experiment.scores import paired, panel
 from seal.jsonl import BadLine
 from seal.paths import HOME
 from seal.records.experiment import RunResult, TaskScore, ValidationScores, read_results, validation_scores
@@ -155,6 +155,21 @@ def test_turns_are_weighted_by_their_number_and_sources_averaged(tmp_path):
     assert panel([result], outcome).means == pytest.approx([(1 / 4 + 1) / 2])
     whole = outcome.model_copy(update={"metric": "pass"})
     assert panel([result], whole).means == pytest.approx([(0 + 1) / 2])
+
+
+def test_runs_of_different_lengths_are_compared_at_their_own_last_validation(tmp_path):
+    made = simulated.experiment(tmp_path, ("long", "short"), seeds=(0,))
+    first, last = ({"multi_turn_base_0": TaskScore(passed, 4, passed, 4)} for passed in (1, 3))
+    both = (ValidationScores(8, "base@1", first), ValidationScores(16, "base@1", last))
+    long = simulated.result(made, Cell("long", 0), both)
+    short = simulated.result(made, Cell("short", 0), (ValidationScores(8, "base@1", first),))
+    outcome = made.design.primary
+    assert paired([long], [short], outcome).difference.means == pytest.approx([0.5])
+    assert paired([long], [short], outcome.model_copy(update={"step": 8})).difference.means == pytest.approx([0.0])
+    with pytest.raises(ValueError, match="not every run validated base@1 at step 16; common steps are 8"):
+        paired([long], [short], outcome.model_copy(update={"step": 16}))
+    with pytest.raises(ValueError, match="no task of base@1 in common"):
+        paired([long], [simulated.result(made, Cell("short", 0), ())], outcome)
 
 
 def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):
