@@ -94,7 +94,11 @@ class Worker:
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
         command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
-        self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL)
+        # Simulators print sets, whose order follows the hash seed: every service answers alike.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        self._process = subprocess.Popen(
+            command, env=environment, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL
+        )
         theirs.close()
         os.close(page)
         ours.setblocking(False)

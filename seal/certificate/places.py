@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from env_service.environments.bfcl.unordered import in_one_order
+
 CLOSE = 1e-9
 """Relative: another Python or processor may differ in the last digits of a sum."""
 
@@ -25,7 +27,10 @@ class Difference(NamedTuple):
 
 
 def difference(written: Any, found: Any, path: tuple[str | int, ...] = ()) -> Difference | None:
-    """The first difference of two JSON values; None if there is none. Numbers may differ by rounding."""
+    """The first difference of two JSON values; None if there is none.
+
+    Numbers may differ by rounding, and texts in the order of the sets that a simulator has printed.
+    """
     if isinstance(written, Mapping) and isinstance(found, Mapping):
         for key in dict.fromkeys((*found, *written)):
             both = written.get(key, MISSING), found.get(key, MISSING)
@@ -34,6 +39,9 @@ def difference(written: Any, found: Any, path: tuple[str | int, ...] = ()) -> Di
         return None
     if isinstance(written, list) and isinstance(found, list):
         return _in_lists(written, found, path)
+    if isinstance(written, str) and isinstance(found, str):
+        same = written == found or in_one_order(written) == in_one_order(found)
+        return None if same else Difference(path, written, found)
     same = _same_number(written, found) if _number(written) and _number(found) else written == found
     return None if same and isinstance(written, bool) == isinstance(found, bool) else Difference(path, written, found)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from seal.certificate.places import difference
 from seal.certificate.replay import Stage, replay
 from seal.rollout.budgets import Budgets
 from seal.settings import SealSettings
@@ -57,3 +58,16 @@ def test_an_episode_of_the_agent_loop_is_found_again(url, texts, training, omega
     assert found.record.labels == record.labels and len(record.times) == sum(
         m["role"] == "assistant" for m in record.messages
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "other"),
+    [
+        ("One of {'first', 'economy'}", "One of {'economy', 'first'}", "One of {'economy', 'roof'}"),
+        ("Invalid fields for update: b, a", "Invalid fields for update: a, b", "Invalid fields for update: a, c"),
+        ("['b', 'a']", "['b', 'a']", "['a', 'b']"),
+    ],
+)
+def test_texts_agree_whatever_the_order_of_a_printed_set(written, found, other):
+    assert difference([{"content": written}], [{"content": found}]) is None
+    assert difference([{"content": written}], [{"content": other}]) is not None

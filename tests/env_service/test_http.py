@@ -391,3 +391,26 @@ def test_the_protocol_is_documented_and_its_version_named(service: int) -> None:
     version = json.loads(urllib.request.urlopen(f"{base}/version", timeout=10).read())
     assert (version["bfcl_eval"], version["protocol"], len(version["data_hash"])) == ("2026.3.23", 1, 64)
     assert urllib.request.urlopen(f"{base}/healthz", timeout=10).read() == b"OK"
+
+
+def test_services_with_different_hash_seeds_print_sets_alike(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    task = load_tasks()["multi_turn_base_150"]
+    travel = task.initial_config["TravelAPI"]
+    arguments = {
+        "access_token": travel["access_token"],
+        "card_id": next(iter(travel["credit_card_list"])),
+        "travel_date": "2026-01-01",
+        "travel_from": "SFO",
+        "travel_to": "LAX",
+        "travel_class": "roof",
+    }
+    call = f"<tool_call>{json.dumps({'name': 'book_flight', 'arguments': arguments})}</tool_call>"
+    answers = set()
+    for seed in "12345":
+        with start_service(BFCL_WORKERS="1", PYTHONHASHSEED=seed) as port:
+            client = Client(port)
+            client.ok("create", {"instance_id": "one", "task_id": task.id, "params": COMPACT})
+            answers.add(json.dumps(client.say("one", call)[1]["data"]["state"]))
+    assert len(answers) == 1 and "Must be one of {" in answers.pop()
