@@ -31,6 +31,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from seal.backends.idle_rows import SKIP_IDLE_ROWS, can_skip
 from seal.data.parquet import withdrawal_file
 from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
@@ -155,6 +156,10 @@ class SEALTraining(PPOTrainer):
         self._report = report.with_figures(**differences, seal_seconds=seconds, pilots=pilots)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
+
+    def _update_actor(self, batch, metrics: dict):
+        batch.extra_info[SKIP_IDLE_ROWS] = can_skip(self.config.actor_rollout_ref.actor)
+        return super()._update_actor(batch, metrics)
 
     # --------------------------------------------------------------- checkpoint
 
