@@ -20,7 +20,6 @@ from jinja2 import TemplateError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.tokenizer import normalize_token_ids
 
-from seal.categories import environment_of
 from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS, FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
@@ -29,6 +28,7 @@ from seal.rollout.engine import EngineFault, generate
 from seal.rollout.env_client import EnvironmentFault
 from seal.rollout.episode import Episode
 from seal.rollout.rewards import terminal_reward
+from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.token_path import Sampled, TokenPathError, check, drift
 from seal.settings import EnvServiceSettings, SealSettings
@@ -36,9 +36,6 @@ from seal.settings import EnvServiceSettings, SealSettings
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-
-_ROUNDING = 1e-9
-"""Keeps a multiple of a share that is a whole number from being rounded below it."""
 
 
 class PromptTooLong(RuntimeError):
@@ -74,12 +71,10 @@ class SEALAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and, in training, `omega`."""
         async with _slots(self.settings.concurrency):
-            return await self._run(sampling_params, row)
+            return await self._run(sampling_params, Row.read(row).sharing(self.interface.share))
 
-    async def _run(self, sampling_params: dict[str, Any], row: dict[str, Any]) -> AgentLoopOutput:
+    async def _run(self, sampling_params: dict[str, Any], row: Row) -> AgentLoopOutput:
         started = time.monotonic()
-        if "withdrawn" not in row and not _sees_omega(_sample(row), self.interface.share):
-            row = row | {"omega": None}
         for attempt in range(self.settings.attempts):
             dialogue = Dialogue()
             try:
@@ -96,26 +91,24 @@ class SEALAgentLoop(AgentLoopBase):
                     f"not finished after seal.rollout.deadline_s={self.settings.deadline_s:g}, waiting for "
                     f"{dialogue.waiting_for} after {len(dialogue.sampled)} messages of the policy"
                 )
-            logger.warning("trajectory of %s: %s", row["extra_info"]["task_id"], dialogue.infra_message)
+            logger.warning("trajectory of %s: %s", row.task_id, dialogue.infra_message)
             if dialogue.infra in FINAL:
                 break
         return self._output(dialogue, row, time.monotonic() - started)
 
     async def _episode(
-        self, dialogue: Dialogue, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
+        self, dialogue: Dialogue, sampling_params: dict[str, Any], row: Row, attempt: int
     ) -> dict[str, Any]:
         """Create, interact, evaluate and release; return the service's evaluation."""
-        extra = row["extra_info"]
-        environment = environment_of(extra["category"])
-        episode = Episode(self.services, extra["task_id"], uuid4().hex, self._create_params(row), environment)
+        episode = self._opened(row)
         try:
             with dialogue.waits_for(ENVIRONMENT):
                 messages, dialogue.info = await episode.create()
-            _require_wording(row.get("omega"), dialogue.info)
+            _require_wording(row.omega, dialogue.info)
             dialogue.messages = list(messages)
             dialogue.ids = await _on_token_path(self.ct_build_initial_tokens(dialogue.messages))
             dialogue.prompt_length = len(dialogue.ids)
-            if self.interface.update == "plain" and row.get("omega") is not None:
+            if self.interface.update == "plain" and row.omega is not None:
                 dialogue.plain_prompt = await self._plain_prompt(dialogue, row)
             await self._interact(dialogue, episode, sampling_params, row, attempt)
             spans = [(start, end) for _, start, end in dialogue.spans]
@@ -133,11 +126,13 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.rebuilt = episode.rebuilt
             await episode.release()
 
-    async def _plain_prompt(self, dialogue: Dialogue, row: dict[str, Any]) -> list[int] | None:
+    def _opened(self, row: Row) -> Episode:
+        params = row.create_params(self.settings, self.service.mode(row.environment))
+        return Episode(self.services, row.task_id, uuid4().hex, params, row.environment)
+
+    async def _plain_prompt(self, dialogue: Dialogue, row: Row) -> list[int] | None:
         """The first prompt as an episode without Omega has it; None if it is the same."""
-        extra = row["extra_info"]
-        params, environment = self._create_params(row | {"omega": None}), environment_of(extra["category"])
-        episode = Episode(self.services, extra["task_id"], uuid4().hex, params, environment)
+        episode = self._opened(row.plain())
         try:
             with dialogue.waits_for(ENVIRONMENT):
                 messages, _ = await episode.create()
@@ -145,31 +140,14 @@ class SEALAgentLoop(AgentLoopBase):
             await episode.release()
         return None if messages == dialogue.messages else await _on_token_path(self.ct_build_initial_tokens(messages))
 
-    def _create_params(self, row: dict[str, Any]) -> dict[str, Any]:
-        extra = row["extra_info"]
-        # Validation is judged as officially, also on tasks of the training side.
-        split = extra["split"] if row.get("training") else "eval"
-        mode = self.service.mode(environment_of(extra["category"]))
-        params: dict[str, Any] = {"split": split, "tool_prompt_mode": mode}
-        if int(extra.get("turns", -1)) > 0:
-            params["turns"] = int(extra["turns"])
-        if row.get("training"):
-            params["enforce_available_tools"] = self.settings.enforce_available_tools
-            if row.get("omega") is not None:
-                params["omega"] = row["omega"]
-                # The leak guard watches a share of the trajectories, drawn by step, row and sample.
-                draw = zlib.crc32(f"guard/{_place(row)}".encode()) / 2**32
-                params["leak_guard"] = draw < self.settings.leak_guard_share
-        return params
-
     async def _interact(
-        self, dialogue: Dialogue, episode: Episode, sampling_params: dict[str, Any], row: dict[str, Any], attempt: int
+        self, dialogue: Dialogue, episode: Episode, sampling_params: dict[str, Any], row: Row, attempt: int
     ) -> None:
         """Alternate messages of the policy and the environment until the episode or a budget ends."""
         eos = self.tokenizer.eos_token_id
         request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
-        seed = f"{self.settings.seed}/{_place(row)}/{attempt}"
-        training = bool(row.get("training"))
+        seed = f"{self.settings.seed}/{row.place}/{attempt}"
+        training = row.training
         turn = 0
         while True:
             message = len(dialogue.sampled)
@@ -255,11 +233,11 @@ class SEALAgentLoop(AgentLoopBase):
         boundaries = frozenset(self.tokenizer.added_tokens_decoder)
         return drift(dialogue.ids[:sampled_end], normalize_token_ids(again), boundaries)
 
-    def _output(self, dialogue: Dialogue, row: dict[str, Any], seconds: float) -> AgentLoopOutput:
+    def _output(self, dialogue: Dialogue, row: Row, seconds: float) -> AgentLoopOutput:
         evaluation = dialogue.evaluation
         prompt, response = dialogue.plain_prompt or dialogue.ids[: dialogue.prompt_length], dialogue.response
         mask, logprobs = dialogue.mask, dialogue.logprobs
-        cut = bool(row.get("training")) and dialogue.stop in CUTS
+        cut = row.training and dialogue.stop in CUTS
         excluded = cut and self.reward.cut == "exclude"
         if evaluation is None or excluded or not response:
             # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
@@ -267,7 +245,7 @@ class SEALAgentLoop(AgentLoopBase):
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
         score = terminal_reward(evaluation, self.reward, cut) if evaluation else 0.0
         record = self._record(dialogue, row, score, excluded, seconds)
-        versions = dialogue.weight_versions or [int(row["global_steps"])]
+        versions = dialogue.weight_versions or [row.step]
         return AgentLoopOutput(
             prompt_ids=prompt,
             response_ids=response,
@@ -283,17 +261,15 @@ class SEALAgentLoop(AgentLoopBase):
             },
         )
 
-    def _record(
-        self, dialogue: Dialogue, row: dict[str, Any], score: float, excluded: bool, seconds: float
-    ) -> TrajectoryRecord:
-        extra, info = row["extra_info"], dialogue.info
+    def _record(self, dialogue: Dialogue, row: Row, score: float, excluded: bool, seconds: float) -> TrajectoryRecord:
+        info = dialogue.info
         return TrajectoryRecord.of(
             dialogue.evaluation,
-            task_id=extra["task_id"],
-            data_source=row["data_source"],
-            category=extra["category"],
-            split=extra["split"],
-            sample=_sample(row),
+            task_id=row.task_id,
+            data_source=row.data_source,
+            category=row.category,
+            split=row.split,
+            sample=row.sample,
             score=score,
             spans=tuple(dialogue.spans) if dialogue.evaluation else (),
             tokens=sum(dialogue.mask),
@@ -306,7 +282,7 @@ class SEALAgentLoop(AgentLoopBase):
             infra=dialogue.infra,
             infra_message=dialogue.infra_message,
             omega_version=(info.get("omega") or {}).get("version"),
-            prompt_mode=self.service.mode(environment_of(extra["category"])),
+            prompt_mode=self.service.mode(row.environment),
             data_hash=str(info.get("data_hash", "")),
             messages=tuple(dialogue.messages),
             truncated=tuple(dialogue.truncated),
@@ -316,10 +292,10 @@ class SEALAgentLoop(AgentLoopBase):
             began=round(dialogue.began, 3),
             times=tuple(dialogue.times),
             sampled=self._sampled(dialogue) if self.settings.log_tokens else (),
-            withdrawn=row.get("withdrawn"),
-            drawn=int(row["global_steps"]) if row.get("training") else None,
-            weights=_ends(dialogue.weight_versions) if row.get("training") else None,
-            inclusion=float(row.get("inclusion", 1.0)),
+            withdrawn=row.withdrawn,
+            drawn=row.step if row.training else None,
+            weights=_ends(dialogue.weight_versions) if row.training else None,
+            inclusion=row.inclusion,
             plain_update=dialogue.plain_prompt is not None,
         )
 
@@ -336,20 +312,6 @@ class SEALAgentLoop(AgentLoopBase):
 
 def _ends(versions: list[int]) -> tuple[int, int] | None:
     return (min(versions), max(versions)) if versions else None
-
-
-def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['global_steps']}/{row['index']}/{_sample(row)}"
-
-
-def _sample(row: Mapping[str, Any]) -> int:
-    """The number of a rollout among its prompt's; verl counts those that it was sent together."""
-    return int(row.get("first_sample", 0)) + int(row["session_id"])
-
-
-def _sees_omega(sample: int, share: float) -> bool:
-    """Whether a rollout is one of its prompt's share; they are spread evenly over its rollouts."""
-    return int((sample + 1) * share + _ROUNDING) > int(sample * share + _ROUNDING)
 
 
 @functools.cache
