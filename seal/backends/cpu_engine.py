@@ -5,12 +5,13 @@ from collections.abc import Callable
 import torch
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
+from verl.utils.torch_functional import logprobs_from_logits
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
 from seal.backends import packed_attention
-from seal.backends.idle_rows import SKIP_IDLE_ROWS, busy_rows
 from seal.backends.patches import gloo_process_group, without_cpu_offload
+from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows
 
 gloo_process_group()
 packed_attention.register()
@@ -18,10 +19,12 @@ packed_attention.register()
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
-    """verl's engine, with two differences.
+    """verl's engine, with three differences.
 
     A sharded module is not offloaded: there is no device to offload from. An update passes over the rows whose
-    gradient is zero, where the trainer says which loss it has (`seal.backends.idle_rows`).
+    gradient is zero, where the trainer says which loss it has (`seal.backends.sparse_update`). Logits are computed
+    where a sampled token follows, a sixth of the quickstart's tokens: verl takes log-probs one token at a time. The
+    log-prob of other tokens is 0; masks leave them out of losses and comparisons.
     """
 
     def _build_fsdp_module(self, module):
@@ -41,3 +44,32 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
         return super().forward_backward_batch(
             tu.index_select_tensor_dict(data, busy_rows(data["advantages"])), over_all_rows
         )
+
+    def prepare_model_inputs(self, micro_batch: TensorDict):
+        inputs, output_args = super().prepare_model_inputs(micro_batch)
+        if _wants_log_probs_alone(micro_batch):
+            inputs["logits_to_keep"] = output_args[_CHOSEN] = before_sampled(
+                micro_batch["input_ids"].offsets(), micro_batch["response_mask"]
+            )
+        return inputs, output_args
+
+    def prepare_model_outputs(self, output, output_args, micro_batch: TensorDict, logits_processor_func):
+        if _CHOSEN not in output_args:
+            return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
+        chosen, offsets = output_args[_CHOSEN], micro_batch["input_ids"].offsets()
+        logits = output.logits.squeeze(0) / output_args["temperature_rmpad"][chosen].unsqueeze(-1)
+        found = logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][chosen])
+        every = torch.zeros(int(offsets[-1]), dtype=found.dtype).index_copy(0, chosen, found)
+        return {"log_probs": torch.nested.nested_tensor_from_jagged(every, offsets)}
+
+
+_CHOSEN = "seal_chosen_tokens"
+"""Under this key of verl's output_args: the places of packed tokens whose logits are computed."""
+
+
+def _wants_log_probs_alone(micro_batch: TensorDict) -> bool:
+    """Whether the log-probs of the sampled tokens are all that is asked of packed rows."""
+    asked = ("calculate_entropy", "calculate_sum_pi_squared", "distillation_use_topk", "use_fused_kernels")
+    others = any(tu.get_non_tensor_data(micro_batch, key=key, default=False) for key in asked)
+    packed = tu.get_non_tensor_data(micro_batch, key="use_remove_padding", default=True)
+    return packed and not others and "response_mask" in micro_batch

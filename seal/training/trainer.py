@@ -31,7 +31,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from seal.backends.idle_rows import SKIP_IDLE_ROWS, can_skip
+from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
 from seal.data.parquet import withdrawal_file
 from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
