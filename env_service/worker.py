@@ -94,7 +94,7 @@ class Worker:
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
         command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
-        # Simulators print sets, whose order follows the hash seed: every service answers alike.
+        # Simulators print sets in the order of their hashes: a fixed seed lets all services answer alike.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             command, env=environment, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL

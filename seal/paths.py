@@ -1,5 +1,6 @@
 """Where the repository is: recipes, data and run folders are named relative to it."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,4 +17,5 @@ def movable(value: Any, checkout: Path = HOME) -> Any:
         return {key: movable(item, checkout) for key, item in value.items()}
     if isinstance(value, list):
         return [movable(item, checkout) for item in value]
-    return value.replace(f"{checkout}/", "") if isinstance(value, str) else value
+    # Not within another path.
+    return re.sub(rf"(?<![\w./-]){re.escape(str(checkout))}/", "", value) if isinstance(value, str) else value

@@ -162,7 +162,7 @@ class Service:
     """A service that this process starts; one that already runs at the address is used and left running.
 
     task_files: the files of synthesised tasks that a service started here serves. delay_seconds:
-    the median time for which it holds back its answers; one that already runs is then refused.
+    the median time for which it holds back its answers to steps.
     """
 
     def __init__(self, url: str, log: Path, task_files: Sequence[str] = (), delay_seconds: float = 0):
@@ -177,11 +177,6 @@ class Service:
         """Start the service and wait until it is healthy; False if one was already running there."""
         if probe(self.url) is not None:
             require_service(self.url)
-            if self._delay_seconds:
-                raise LaunchError(
-                    f"A service already answers at {self.url}, and env_service.delay_seconds needs one that the "
-                    "launcher starts: stop that one, or set env_service.env_url to a free port."
-                )
             return False
         if not is_loopback(urlsplit(self.url).hostname or ""):
             raise LaunchError(

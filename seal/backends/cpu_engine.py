@@ -11,7 +11,7 @@ from verl.workers.engine.fsdp import transformer_impl
 
 from seal.backends import packed_attention
 from seal.backends.patches import gloo_process_group, without_cpu_offload
-from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows
+from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
 
 gloo_process_group()
 packed_attention.register()
@@ -21,10 +21,10 @@ packed_attention.register()
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     """verl's engine, with three differences.
 
-    A sharded module is not offloaded: there is no device to offload from. An update passes over the rows whose
+    A sharded module is not offloaded: there is no device to offload from. An update skips the rows whose
     gradient is zero, where the trainer says which loss it has (`seal.backends.sparse_update`). Logits are computed
-    where a sampled token follows, a sixth of the quickstart's tokens: verl takes log-probs one token at a time. The
-    log-prob of other tokens is 0; masks leave them out of losses and comparisons.
+    where a sampled token follows, one in seven of the quickstart's tokens: verl takes log-probs one token at a time.
+    The log-prob of other tokens is 0; masks leave them out of losses and comparisons.
     """
 
     def _build_fsdp_module(self, module):
@@ -34,16 +34,19 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     def forward_backward_batch(self, data: TensorDict, loss_function: Callable, forward_only=False):
         if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
             return super().forward_backward_batch(data, loss_function, forward_only)
-        tokens = data["loss_mask"].sum()
-        torch.distributed.all_reduce(tokens, group=self.get_data_parallel_group())
+        ranks = self.get_data_parallel_group()
+        tokens, busy = data["loss_mask"].sum(), busy_rows(data["advantages"])
+        most = torch.tensor(len(busy))
+        torch.distributed.all_reduce(tokens, group=ranks)
+        torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX, group=ranks)
 
         def over_all_rows(*, data: TensorDict, **rest):
             tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
             return loss_function(data=data, **rest)
 
-        return super().forward_backward_batch(
-            tu.index_select_tensor_dict(data, busy_rows(data["advantages"])), over_all_rows
-        )
+        # All ranks keep as many rows: verl lets them have the same number of micro-batches.
+        kept = filled_up(busy, rows=len(data), number=int(most))
+        return super().forward_backward_batch(tu.index_select_tensor_dict(data, kept), over_all_rows)
 
     def prepare_model_inputs(self, micro_batch: TensorDict):
         inputs, output_args = super().prepare_model_inputs(micro_batch)
@@ -57,7 +60,9 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
         if _CHOSEN not in output_args:
             return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
         chosen, offsets = output_args[_CHOSEN], micro_batch["input_ids"].offsets()
-        logits = output.logits.squeeze(0) / output_args["temperature_rmpad"][chosen].unsqueeze(-1)
+        logits = output.logits.squeeze(0)
+        if not output_args["temperature_is_one"]:
+            logits = logits / output_args["temperature_rmpad"][chosen].unsqueeze(-1).to(logits.dtype)
         found = logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][chosen])
         every = torch.zeros(int(offsets[-1]), dtype=found.dtype).index_copy(0, chosen, found)
         return {"log_probs": torch.nested.nested_tensor_from_jagged(every, offsets)}

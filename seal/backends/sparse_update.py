@@ -5,16 +5,28 @@ nothing to the gradient: without a KL or an entropy term its rows need no forwar
 the loss looks at the log-probs of sampled tokens alone.
 """
 
+from collections.abc import Sequence
+
 import torch
 from omegaconf import DictConfig
 
 SKIP_IDLE_ROWS = "skip_idle_rows"
-"""By this name an update says that rows without an advantage may be passed over."""
+"""By this name an update says that rows without an advantage may be skipped."""
+
+_PER_TOKEN = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean")
+"""The ways to aggregate the loss of a row that do not depend on the rows beside it."""
 
 
-def can_skip(actor: DictConfig) -> bool:
-    """Whether the actor's loss is the policy loss alone, over micro-batches of any number of rows."""
-    return not actor.use_kl_loss and actor.entropy_coeff == 0 and actor.use_dynamic_bsz
+def can_skip(config: DictConfig) -> bool:
+    """Whether the loss of a row without an advantage is 0, and that of other rows the same without it.
+
+    config: of a recipe. So it is for PPO's clipped loss without a KL, an entropy or a distillation term, over
+    micro-batches of any number of rows.
+    """
+    actor = config.actor_rollout_ref.actor
+    others = actor.use_kl_loss, actor.entropy_coeff, actor.calculate_entropy, config.distillation.enabled
+    clipped = actor.policy_loss.loss_mode == "vanilla" and actor.loss_agg_mode in _PER_TOKEN
+    return clipped and actor.use_dynamic_bsz and not any(others)
 
 
 def busy_rows(advantages: torch.Tensor) -> list[int]:
@@ -23,6 +35,12 @@ def busy_rows(advantages: torch.Tensor) -> list[int]:
     advantages: (B, n), padded or nested.
     """
     return [row for row, each in enumerate(advantages.unbind()) if each.any()] or [0]
+
+
+def filled_up(chosen: Sequence[int], rows: int, number: int) -> list[int]:
+    """The chosen ones of some rows with the first others beside them, `number` in all, ascending."""
+    others = [row for row in range(rows) if row not in set(chosen)]
+    return sorted([*chosen, *others[: number - len(chosen)]])
 
 
 def before_sampled(ends: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:

@@ -82,12 +82,9 @@ def _require_whole_groups(launches: Sequence[Launch]) -> None:
 
 
 def _require_seen_prompts(launches: Sequence[Launch]) -> None:
-    """ValueError for a run whose rollouts are not all played and trained under Omega: a verifier expects that."""
-    if any((each.settings.interface.share, each.settings.interface.update) != (1.0, "seen") for each in launches):
-        raise ValueError(
-            "seal.interface.share or seal.interface.update is set: only runs can be certified whose rollouts all see "
-            "Omega and are trained as they saw it."
-        )
+    """ValueError for a run some of whose rollouts do not see Omega: a verifier of this version expects that all do."""
+    if any(each.settings.interface.share != 1.0 for each in launches):
+        raise ValueError("seal.interface.share is set: only runs whose rollouts all see Omega can be certified.")
 
 
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:

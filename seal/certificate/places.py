@@ -1,10 +1,8 @@
 """Two values compared to the last leaf, and where in a run the first difference is."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from env_service.environments.bfcl.unordered import in_one_order
 
 CLOSE = 1e-9
 """Relative: another Python or processor may differ in the last digits of a sum."""
@@ -26,29 +24,35 @@ class Difference(NamedTuple):
         return text.removeprefix(".")
 
 
-def difference(written: Any, found: Any, path: tuple[str | int, ...] = ()) -> Difference | None:
+def difference(
+    written: Any, found: Any, path: tuple[str | int, ...] = (), same: Callable[[str], str] = str
+) -> Difference | None:
     """The first difference of two JSON values; None if there is none.
 
-    Numbers may differ by rounding, and texts in the order of the sets that a simulator has printed.
+    Numbers may differ by rounding. Two texts agree if `same` makes one text of both.
     """
     if isinstance(written, Mapping) and isinstance(found, Mapping):
         for key in dict.fromkeys((*found, *written)):
             both = written.get(key, MISSING), found.get(key, MISSING)
-            if (one := difference(*both, (*path, key))) is not None:
+            if (one := difference(*both, (*path, key), same)) is not None:
                 return one
         return None
     if isinstance(written, list) and isinstance(found, list):
-        return _in_lists(written, found, path)
+        return _in_lists(written, found, path, same)
     if isinstance(written, str) and isinstance(found, str):
-        same = written == found or in_one_order(written) == in_one_order(found)
-        return None if same else Difference(path, written, found)
-    same = _same_number(written, found) if _number(written) and _number(found) else written == found
-    return None if same and isinstance(written, bool) == isinstance(found, bool) else Difference(path, written, found)
+        agree = written == found or same(written) == same(found)
+    elif _number(written) and _number(found):
+        agree = _same_number(written, found)
+    else:
+        agree = written == found and isinstance(written, bool) == isinstance(found, bool)
+    return None if agree else Difference(path, written, found)
 
 
-def _in_lists(written: Sequence[Any], found: Sequence[Any], path: tuple[str | int, ...]) -> Difference | None:
+def _in_lists(
+    written: Sequence[Any], found: Sequence[Any], path: tuple[str | int, ...], same: Callable[[str], str]
+) -> Difference | None:
     for index, (one, other) in enumerate(zip(written, found, strict=False)):
-        if (first := difference(one, other, (*path, index))) is not None:
+        if (first := difference(one, other, (*path, index), same)) is not None:
             return first
     if len(written) == len(found):
         return None

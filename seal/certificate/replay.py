@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.splits import parse_task_id
+from env_service.environments.bfcl.unordered import in_one_order
 from seal.certificate.episode import UNPLAYABLE, Again, RecordedLimits, ended_as, parameters
 from seal.certificate.fields import ASPECT_OF, LOST_HASHED, TRAJECTORY_HASHED
 from seal.certificate.places import Disagreement, Place, difference, says, shown
@@ -97,7 +98,8 @@ def replay(text: bytes, stage: Stage) -> Replayed:
     for field in dict.fromkeys((*found, *line)):
         if field not in decided:
             sides = ({field: each[field]} if field in each else {} for each in (line, found))
-            if (one := difference(*sides)) is not None:
+            same = in_one_order if field in _PRINTED else str
+            if (one := difference(*sides, same=same)) is not None:
                 faults.add(one.field, says(one), _turn_of(one.path, again))
     written = {name: line.get(name) for name in (*WEIGHING, "sample", "task_id", "data_source")}
     slim = replace(again, messages=(), evidence=())
@@ -178,6 +180,9 @@ def _lost(record: TrajectoryRecord, stage: Stage, known: Mapping[str, Any]) -> T
     carried = {name: getattr(record, name) for name in (*_CARRIED, *LOST_HASHED - {"output"})}
     return TrajectoryRecord.of(None, **carried | known, score=0.0, excluded=_excluded(record.stop, stage))
 
+
+_PRINTED = ("output", "evidence")
+"""The fields that hold what tools have printed."""
 
 _CARRIED = (*TRAJECTORY_HASHED, "task_id", "data_source", "sample", "truncated", *WEIGHING)
 """The fields that no replay changes."""

@@ -239,10 +239,20 @@ def _arms(analysis: Analysis) -> Section:
                 _mean([step.w for step in steps]),
                 _mean(rewards),
                 _mean([step.seconds for step in steps], 1),
+                "/".join(map(str, sorted({len(run.steps) for run in runs}))) or "-",
                 design.arms[arm].about or "; ".join(design.arms[arm].overrides) or "the recipe",
             )
         )
-    columns = ("arm", "runs", f"{design.primary.set} % [95%]", "mean w", "last reward", "s per step", "what it is")
+    columns = (
+        "arm",
+        "runs",
+        f"{design.primary.set} % [95%]",
+        "mean w",
+        "last reward",
+        "s per step",
+        "steps",
+        "what it is",
+    )
     note = "Last reward: mean training reward of the last quarter of the steps, under the arm's own interface."
     return Section("Arms", columns=columns, rows=tuple(rows), notes=(note,))
 

@@ -65,12 +65,17 @@ def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
     An area is taken over the steps that the runs have in common. ValueError if a run was not validated where it counts.
     """
     if outcome.step is None and not outcome.area:
-        return _panel(results, outcome, [_steps(result, outcome)[-1:] for result in results])
+        ends = [_steps(result, outcome)[-1:] for result in results]
+        if not all(ends):
+            raise ValueError(f"a run was never validated on {outcome.set}")
+        return _panel(results, outcome, ends)
     steps = common_steps(results, outcome)
     last = steps[-1] if outcome.step is None else outcome.step
     if last not in steps:
         raise ValueError(f"not every run validated {outcome.set} at step {last}; common steps are {_listed(steps)}")
     chosen = [step for step in steps if step <= last] if outcome.area else [last]
+    if outcome.area and len(chosen) == 1:
+        raise ValueError(f"the runs have one validation of {outcome.set} in common, and one has no area under a curve")
     return _panel(results, outcome, [chosen] * len(results))
 
 
@@ -100,7 +105,7 @@ def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[Seque
     }
     every = pd.DataFrame(columns)
     whole = every.dropna()
-    if whole.empty or not all(steps):
+    if whole.empty:
         raise ValueError(f"the runs have no task of {outcome.set} in common")
     values = np.stack([_over_steps(whole[run].to_numpy(), steps[run]) for run in range(len(results))])
     sources = np.array([source for source, _task in whole.index])

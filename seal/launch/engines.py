@@ -4,6 +4,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal.errors import LaunchError
 from seal.pilot import require_rest
+from seal.rollout.row import whole_part
 from seal.settings import SealSettings
 
 
@@ -28,7 +29,7 @@ def check_engines(config: DictConfig) -> None:
             "trainer.v1.sampler.sync_refill_failed_groups=false, or seal.sampling.mode=uniform."
         )
     _pilots(config)
-    _plain_updates(config)
+    _share(config)
 
 
 def _pilots(config: DictConfig) -> None:
@@ -54,19 +55,11 @@ def _pilots(config: DictConfig) -> None:
             raise LaunchError(f"{key}: {switch} {instead}: set it to false, {off}.")
 
 
-def _plain_updates(config: DictConfig) -> None:
-    """Refuse what would compare rollouts with the policy under the prompt that they saw, not under the plain one."""
-    if SealSettings.of(config).interface.update != "plain":
-        return
-    correction = config.algorithm.rollout_correction
-    for switch, found, instead in (
-        ("trainer.v1.trainer_mode", config.trainer.v1.trainer_mode != "seal", "seal"),
-        ("algorithm.rollout_correction.rollout_is", correction.rollout_is is not None, "null"),
-        ("algorithm.rollout_correction.rollout_rs", correction.rollout_rs is not None, "null"),
-        ("algorithm.rollout_correction.bypass_mode", correction.bypass_mode, "false"),
-    ):
-        if found:
-            raise LaunchError(
-                "seal.interface.update=plain trains rollouts under another prompt than they saw: set "
-                f"{switch}={instead}, or seal.interface.update=seen."
-            )
+def _share(config: DictConfig) -> None:
+    """Refuse a share of rollouts that is less than one rollout."""
+    share, samples = SealSettings.of(config).interface.share, config.actor_rollout_ref.rollout.n
+    if whole_part(share, samples) < 1:
+        raise LaunchError(
+            f"seal.interface.share={share:g} leaves no rollout of {samples} (actor_rollout_ref.rollout.n) that sees "
+            f"Omega: raise it to {1 / samples:g}, or set seal.interface.enabled=false."
+        )

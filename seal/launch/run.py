@@ -150,7 +150,13 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     urls = service_urls(config, to_start=what.with_bfcl)
     if config.env_service.delay_seconds and not what.with_bfcl:
         raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
-    if not what.with_bfcl or probe(urls[0]) is not None:
+    answers = probe(urls[0]) is not None
+    if config.env_service.delay_seconds and answers:
+        raise LaunchError(
+            f"A service already answers at {urls[0]}, and env_service.delay_seconds needs one that the launcher "
+            "starts: stop that one, or set env_service.env_url to a free port."
+        )
+    if not what.with_bfcl or answers:
         require_agreement(urls[0], require_services(urls))
         require_tasks(urls, preflight.task_files(config))
         require_environments(urls, preflight.environments(config))

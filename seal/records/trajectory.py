@@ -84,8 +84,7 @@ class TrajectoryRecord:
     training trajectory: drawn is the step that drew its prompt and gave it its Omega,
     weights are the oldest and the newest step whose weights sampled it (0: the start).
     inclusion: for how many rollouts it counts in C_t and in a step's mean reward
-    (`seal.pilot`); 1 unless the step pilots its prompts. plain_update: it saw Omega, and the
-    update conditions on the first message without it (`seal.interface.update`).
+    (`seal.pilot`); 1 unless the step pilots its prompts.
     """
 
     task_id: str
@@ -132,7 +131,6 @@ class TrajectoryRecord:
     drawn: int | None = None
     weights: tuple[int, int] | None = None
     inclusion: Finite = 1.0
-    plain_update: bool = False
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -197,8 +195,6 @@ class TrajectoryRecord:
                 del data[name]
         if self.inclusion == 1.0:
             del data["inclusion"]
-        if not self.plain_update:
-            del data["plain_update"]
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data

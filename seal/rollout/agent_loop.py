@@ -108,8 +108,6 @@ class SEALAgentLoop(AgentLoopBase):
             dialogue.messages = list(messages)
             dialogue.ids = await _on_token_path(self.ct_build_initial_tokens(dialogue.messages))
             dialogue.prompt_length = len(dialogue.ids)
-            if self.interface.update == "plain" and row.omega is not None:
-                dialogue.plain_prompt = await self._plain_prompt(dialogue, row)
             await self._interact(dialogue, episode, sampling_params, row, attempt)
             spans = [(start, end) for _, start, end in dialogue.spans]
             check(dialogue.response, dialogue.mask, dialogue.logprobs, spans, dialogue.sampled)
@@ -129,16 +127,6 @@ class SEALAgentLoop(AgentLoopBase):
     def _opened(self, row: Row) -> Episode:
         params = row.create_params(self.settings, self.service.mode(row.environment))
         return Episode(self.services, row.task_id, uuid4().hex, params, row.environment)
-
-    async def _plain_prompt(self, dialogue: Dialogue, row: Row) -> list[int] | None:
-        """The first prompt as an episode without Omega has it; None if it is the same."""
-        episode = self._opened(row.plain())
-        try:
-            with dialogue.waits_for(ENVIRONMENT):
-                messages, _ = await episode.create()
-        finally:
-            await episode.release()
-        return None if messages == dialogue.messages else await _on_token_path(self.ct_build_initial_tokens(messages))
 
     async def _interact(
         self, dialogue: Dialogue, episode: Episode, sampling_params: dict[str, Any], row: Row, attempt: int
@@ -235,7 +223,7 @@ class SEALAgentLoop(AgentLoopBase):
 
     def _output(self, dialogue: Dialogue, row: Row, seconds: float) -> AgentLoopOutput:
         evaluation = dialogue.evaluation
-        prompt, response = dialogue.plain_prompt or dialogue.ids[: dialogue.prompt_length], dialogue.response
+        prompt, response = dialogue.ids[: dialogue.prompt_length], dialogue.response
         mask, logprobs = dialogue.mask, dialogue.logprobs
         cut = row.training and dialogue.stop in CUTS
         excluded = cut and self.reward.cut == "exclude"
@@ -296,7 +284,6 @@ class SEALAgentLoop(AgentLoopBase):
             drawn=row.step if row.training else None,
             weights=_ends(dialogue.weight_versions) if row.training else None,
             inclusion=row.inclusion,
-            plain_update=dialogue.plain_prompt is not None,
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:

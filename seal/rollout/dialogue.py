@@ -17,8 +17,7 @@ ENVIRONMENT = "the environment service"
 class Dialogue:
     """One trajectory so far: its tokens, its messages and what is known about it.
 
-    ids: prompt and response. prompt_length: tokens of the first prompt. plain_prompt: the
-    tokens of the first prompt without Omega, if the update conditions on them. mask: 1 for
+    ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for
     a sampled token, 0 for context, per response token; logprobs: natural logarithms,
     0 for context, per response token. spans: (turn, start, end) of each sampled
     message in response tokens. weight_versions: the engine's weights per sampled
@@ -35,7 +34,6 @@ class Dialogue:
 
     ids: list[int] = field(default_factory=list)
     prompt_length: int = 0
-    plain_prompt: list[int] | None = None
     mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)

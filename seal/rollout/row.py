@@ -67,7 +67,7 @@ class Row:
 
     def sharing(self, share: float) -> Self:
         """The row without Omega unless it is one of its prompt's share; they are spread evenly over its rollouts."""
-        chosen = int((self.sample + 1) * share + _ROUNDING) > int(self.sample * share + _ROUNDING)
+        chosen = whole_part(share, self.sample + 1) > whole_part(share, self.sample)
         return self if chosen or self.withdrawn is not None else self.plain()
 
     def plain(self) -> Self:
@@ -88,3 +88,8 @@ class Row:
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = draw < settings.leak_guard_share
         return params
+
+
+def whole_part(share: float, rollouts: int) -> int:
+    """How many of a prompt's first rollouts belong to a share of them, rounded down."""
+    return int(rollouts * share + _ROUNDING)

@@ -64,11 +64,8 @@ class InterfaceSettings(Settings):
     enabled: bool = True
     """`false` sends no Omega: training rollouts see the plain benchmark."""
     share: NonZeroShare = 1.0
-    """The share of each prompt's rollouts that see Omega; the others see the plain benchmark."""
-    update: Literal["seen", "plain"] = "seen"
-    """The first message that the update of a rollout with Omega conditions on: the one that it saw (`seen`), or the
-    plain benchmark's (`plain`), so that the policy learns what the cues say. With `plain` a negative advantage of such
-    a rollout counts as 0."""
+    """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
+    benchmark."""
     initial: str | None = None
     """The `interface.json` of an exported run, whose Omega this run starts with."""
     evolve: EvolveSettings = EvolveSettings()

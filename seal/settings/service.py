@@ -31,7 +31,7 @@ class EnvServiceSettings(Settings):
     task_files: tuple[str, ...] = ()
     """Files of synthesised tasks that a service started by the launcher serves, besides those of `seal.data`."""
     delay_seconds: NonNegative = 0
-    """For benchmarks: the median time for which a service started by the launcher holds back each answer."""
+    """For benchmarks: the median time for which a service started by the launcher holds back each answer to a step."""
     attempts: Count = 4
     """How often a request is sent before its service counts as failed."""
     restart_wait_s: NonNegative = 120

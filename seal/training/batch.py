@@ -126,9 +126,9 @@ class StepBatch:
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; nan: not compared.
 
-        Compared are trajectories that the weights of the step before sampled, under the prompt
-        that they are trained under. The engine and the actor hold the same weights for
-        them, so that a difference is numerical noise, unless the weight sync failed.
+        Compared are trajectories that the weights of the step before sampled. The engine
+        and the actor hold the same weights for them, so that a difference is numerical
+        noise, unless the weight sync failed.
         Raises RuntimeError beyond `seal.logprob_tolerance` or `seal.logprob_mean_tolerance`
         (None sets no limit), and for a difference that is not finite: the engine then
         does not run the weights that are being trained, and no gradient means anything.
@@ -139,7 +139,7 @@ class StepBatch:
         fresh = [
             (rollout - actor)[mask].abs().float().cpu()
             for record, rollout, actor, mask in rows
-            if record.weights in (None, (step - 1, step - 1)) and not record.plain_update
+            if record.weights in (None, (step - 1, step - 1))
         ]
         if not fresh:
             return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}

@@ -142,16 +142,13 @@ class ClosedLoop:
         if not self._settings.enabled:
             return [TokenWeights(1.0)] * len(rows)
         w = weights(labels, self._rho, settings, step, signs)
-        weighed = [TokenWeights(each) for each in w]
-        if settings.per_turn:
-            factors = turn_weights(labels, self._rho, settings, step, signs)
-            weighed = [
-                TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
-                for row, each, own in zip(rows, w, factors, strict=True)
-            ]
-        # What a rollout did under cues is hardly what the policy would do without: nothing bounds a push away from it.
-        away = [row.plain_update and sign < 0 for row, sign in zip(rows, signs, strict=True)]
-        return [TokenWeights(0.0) if each else weight for each, weight in zip(away, weighed, strict=True)]
+        if not settings.per_turn:
+            return [TokenWeights(each) for each in w]
+        factors = turn_weights(labels, self._rho, settings, step, signs)
+        return [
+            TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
+            for row, each, own in zip(rows, w, factors, strict=True)
+        ]
 
 
 def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:

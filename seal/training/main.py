@@ -92,10 +92,14 @@ def root_cause(error: BaseException) -> BaseException:
 
 def sentence(cause: BaseException) -> str:
     """What the launcher tells of an error of the trainer."""
+    from ray.exceptions import OutOfMemoryError
     from vllm.v1.engine.exceptions import EngineDeadError
 
+    again = "Start again to resume from the last checkpoint."
     if isinstance(cause, EngineDeadError):
-        return "The engine of a rollout server has died. Start again to resume from the last checkpoint."
+        return f"The engine of a rollout server has died. {again}"
+    if isinstance(cause, OutOfMemoryError):
+        return f"A process of the run has died because the machine ran low on memory. {again}"
     return f"{type(cause).__name__}: {cause}"
 
 

@@ -118,13 +118,11 @@ class SEALTraining(PPOTrainer):
     def _compute_old_log_prob(self, batch, metrics: dict):
         """PPO's old log-probs: the actor's in steps that check the engine, and the engine's own in the others.
 
-        The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them. They do not
-        for rollouts that are trained under another prompt than they saw.
+        The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them.
         """
         correction = self.config.algorithm.rollout_correction
         chosen = correction.bypass_mode
-        needed = self._settings.checks_logprobs(self.global_steps) or self._settings.interface.update == "plain"
-        correction.bypass_mode = chosen or not needed
+        correction.bypass_mode = chosen or not self._settings.checks_logprobs(self.global_steps)
         self._scored_by_actor = not correction.bypass_mode
         try:
             return super()._compute_old_log_prob(batch, metrics)
@@ -158,7 +156,7 @@ class SEALTraining(PPOTrainer):
         return batch
 
     def _update_actor(self, batch, metrics: dict):
-        batch.extra_info[SKIP_IDLE_ROWS] = can_skip(self.config.actor_rollout_ref.actor)
+        batch.extra_info[SKIP_IDLE_ROWS] = can_skip(self.config)
         return super()._update_actor(batch, metrics)
 
     # --------------------------------------------------------------- checkpoint

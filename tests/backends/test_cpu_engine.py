@@ -12,41 +12,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
-from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip
+from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 
 RECIPE = HOME / "exp" / "quickstart.yaml"
 LENGTHS = ((5, 3), (4, 6), (9, 2), (3, 5), (2, 2), (6, 4))
 """Tokens of prompt and response, by row."""
-PROCESS = {
-    "VERL_PLATFORM": "cpu",
-    "GLOO_SOCKET_IFNAME": "lo",
-    "WORLD_SIZE": "1",
-    "RANK": "0",
-    "LOCAL_RANK": "0",
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "1",
-}
+PROCESS = {"VERL_PLATFORM": "cpu", "GLOO_SOCKET_IFNAME": "lo", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+
+
+class Case(NamedTuple):
+    """A recipe's settings, and the rows without an advantage that each rank gets."""
+
+    mode: str
+    temperature: float
+    idle: tuple[tuple[int, ...], ...]
 
 
 class Updated(NamedTuple):
-    """What an update left, how many tokens went through the model, and of how many it computed logits."""
+    """What an update of two mini-batches left, what scoring the rows gave before, and what the update computed.
+
+    log_probs: of the sampled tokens. tokens, logits: how many tokens went through the model, and had logits.
+    """
 
     weights: list[np.ndarray]
     metrics: dict[str, float]
+    log_probs: np.ndarray
     tokens: int
     logits: int
 
 
-def updates(mode, idle, place):
-    """In a process of its own: the same two mini-batches by verl's own engine and by ours."""
-    os.environ |= PROCESS
-    torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=0, world_size=1)
-    return updated(mode, idle, ours=False), updated(mode, idle, ours=True)
+def updates(case, rank, place):
+    """In a process of its own: the same rows by verl's own engine and by ours."""
+    os.environ |= PROCESS | {"RANK": str(rank), "WORLD_SIZE": str(len(case.idle)), "MASTER_PORT": "1"}
+    torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=len(case.idle))
+    return updated(case, rank, ours=False), updated(case, rank, ours=True)
 
 
-def updated(mode, idle, ours):
+def updated(case, rank, ours):
     from verl.utils import tensordict_utils as tu
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
@@ -54,11 +58,12 @@ def updated(mode, idle, ours):
 
     from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 
-    keys = f"loss_agg_mode={mode}", "use_kl_loss=false"
+    keys = f"loss_agg_mode={case.mode}", "use_kl_loss=false"
     config = compose_recipe(RECIPE, [f"actor_rollout_ref.actor.{key}" for key in keys]).actor_rollout_ref
     actor = omega_conf_to_dataclass(config.actor)
     actor.model_config = omega_conf_to_dataclass(config.model)
-    actor.engine.use_dynamic_bsz, actor.engine.max_token_len_per_gpu, actor.engine.use_remove_padding = True, 24, True
+    actor.engine.use_dynamic_bsz, actor.engine.use_remove_padding = True, True
+    actor.engine.max_token_len_per_gpu = actor.engine.infer_max_token_len_per_gpu = 24
     worker = TrainingWorker(
         TrainingWorkerConfig(
             model_type="language_model",
@@ -75,17 +80,23 @@ def updated(mode, idle, ours):
     if not ours:
         for name in ("forward_backward_batch", "prepare_model_inputs", "prepare_model_outputs"):
             setattr(engine, name, getattr(super(CPUFSDP2EngineWithLMHead, engine), name))
+    facts = {"temperature": case.temperature, "calculate_entropy": False}
+    batch = rows(case.idle[rank])
+    tu.assign_non_tensor(batch, compute_loss=False, **facts)
+    scored = tu.get(worker.infer_batch(batch), "log_probs")
+    chosen = before_sampled(batch["input_ids"].offsets(), batch["response_mask"])
     engine.module.register_forward_pre_hook(
         lambda module, args, inputs: passed.append(inputs["input_ids"].numel()), with_kwargs=True
     )
     engine.module.register_forward_hook(lambda module, args, output: computed.append(output.logits.shape[1]))
-    batch = rows(idle)
-    facts = {"mini_batch_size": 3, "global_batch_size": 3, "temperature": 1.0, "calculate_entropy": False}
-    tu.assign_non_tensor(batch, dataloader_kwargs={"shuffle": False}, **facts, **{SKIP_IDLE_ROWS: True})
+    size = 3 * len(case.idle)
+    batch = rows(case.idle[rank])
+    tu.assign_non_tensor(batch, mini_batch_size=size, global_batch_size=size, dataloader_kwargs={"shuffle": False})
+    tu.assign_non_tensor(batch, **facts, **{SKIP_IDLE_ROWS: True})
     metrics = tu.get(worker.train_mini_batch(batch), "metrics")
     weights = [each.full_tensor().detach().numpy().copy() for each in engine.module.parameters()]
     figures = {name: float(np.mean(metrics[name])) for name in ("grad_norm", "actor/pg_loss")}
-    return Updated(weights, figures, sum(passed), sum(computed))
+    return Updated(weights, figures, scored.values()[chosen].numpy(), sum(passed), sum(computed))
 
 
 def rows(idle):
@@ -116,16 +127,34 @@ def rows(idle):
     )
 
 
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
-def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, tmp_path):
-    idle = (0, 2, 3, 4, 5)  # the second mini-batch has no advantage at all
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        verls, ours = pool.apply(updates, (mode, idle, tmp_path / "meeting"))
-    assert verls.tokens == verls.logits == sum(map(sum, LENGTHS))
-    assert ours.tokens == sum(LENGTHS[1]) + sum(LENGTHS[3]) and ours.logits == LENGTHS[1][1] - 1 + LENGTHS[3][1] - 1
+def played(case, place):
+    """(verl's, ours) of each rank."""
+    with multiprocessing.get_context("spawn").Pool(len(case.idle)) as pool:
+        begun = [pool.apply_async(updates, (case, rank, place)) for rank in range(len(case.idle))]
+        return [each.get(timeout=300) for each in begun]
+
+
+def check_equal(verls, ours):
+    np.testing.assert_allclose(ours.log_probs, verls.log_probs, rtol=1e-5)
     for found, expected in zip(ours.weights, verls.weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     assert ours.metrics == pytest.approx(verls.metrics, rel=1e-4) and verls.metrics["grad_norm"] > 0
+
+
+@pytest.mark.parametrize(("mode", "temperature"), [("token-mean", 1.0), ("seq-mean-token-mean", 0.7)])
+def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, temperature, tmp_path):
+    # The second mini-batch has no advantage at all.
+    ((verls, ours),) = played(Case(mode, temperature, ((0, 2, 3, 4, 5),)), tmp_path / "meeting")
+    assert verls.tokens == verls.logits == sum(map(sum, LENGTHS))
+    assert ours.tokens == sum(LENGTHS[1]) + sum(LENGTHS[3]) and ours.logits == LENGTHS[1][1] - 1 + LENGTHS[3][1] - 1
+    check_equal(verls, ours)
+
+
+def test_ranks_with_different_numbers_of_idle_rows_stay_together(tmp_path):
+    (verls, ours), (_, others) = played(Case("token-mean", 1.0, ((3, 4), tuple(range(6)))), tmp_path / "meeting")
+    assert ours.tokens == sum(map(sum, LENGTHS[:3])) + sum(LENGTHS[5])
+    assert others.tokens == sum(map(sum, LENGTHS[:3])) + sum(LENGTHS[3])
+    check_equal(verls, ours)
 
 
 @settings(deadline=None)
@@ -149,16 +178,26 @@ def test_a_row_is_busy_if_one_of_its_tokens_has_an_advantage():
     assert busy_rows(torch.zeros(2, 3)) == [0]
 
 
+def test_the_first_others_fill_up_what_is_chosen():
+    assert filled_up([1, 4], rows=6, number=4) == [0, 1, 2, 4]
+    assert filled_up([1, 4], rows=6, number=2) == [1, 4]
+
+
+ACTOR = "actor_rollout_ref.actor"
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "skips"),
+    "override",
     [
-        ("ppo_epochs", 2, True),
-        ("entropy_coeff", 0.01, False),
-        ("use_kl_loss", True, False),
-        ("use_dynamic_bsz", False, False),
+        f"{ACTOR}.entropy_coeff=0.01",
+        f"{ACTOR}.calculate_entropy=true",
+        f"{ACTOR}.use_kl_loss=true",
+        f"{ACTOR}.use_dynamic_bsz=false",
+        f"{ACTOR}.policy_loss.loss_mode=kl_cov",
+        f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm",
+        "distillation.enabled=true",
     ],
 )
-def test_other_terms_of_the_loss_keep_every_row(key, value, skips):
-    actor = compose_recipe(RECIPE, ["actor_rollout_ref.actor.use_kl_loss=false"]).actor_rollout_ref.actor
-    actor[key] = value
-    assert can_skip(actor) is skips
+def test_other_terms_and_forms_of_the_loss_keep_every_row(override):
+    alone = [f"{ACTOR}.use_kl_loss=false", f"{ACTOR}.ppo_epochs=2"]
+    assert can_skip(compose_recipe(RECIPE, alone)) and not can_skip(compose_recipe(RECIPE, [*alone, override]))

@@ -168,7 +168,9 @@ def test_runs_of_different_lengths_are_compared_at_their_own_last_validation(tmp
     assert paired([long], [short], outcome.model_copy(update={"step": 8})).difference.means == pytest.approx([0.0])
     with pytest.raises(ValueError, match="not every run validated base@1 at step 16; common steps are 8"):
         paired([long], [short], outcome.model_copy(update={"step": 16}))
-    with pytest.raises(ValueError, match="no task of base@1 in common"):
+    with pytest.raises(ValueError, match="one validation of base@1 in common"):
+        paired([long], [short], outcome.model_copy(update={"area": True}))
+    with pytest.raises(ValueError, match="a run was never validated on base@1"):
         paired([long], [simulated.result(made, Cell("short", 0), ())], outcome)
 
 

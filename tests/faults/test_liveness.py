@@ -6,7 +6,7 @@ import time
 
 import pytest
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from seal import exits
@@ -109,14 +109,19 @@ def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error
     assert exit_code(cause) == code and str(cause) == str(error)
 
 
-def test_a_dead_engine_that_the_trainer_meets_is_infrastructure(start):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EngineDeadError(), "The engine of a rollout server has died. Start again"),
+        (OutOfMemoryError("..."), "A process of the run has died because the machine ran low on memory. Start again"),
+    ],
+)
+def test_a_death_that_the_trainer_meets_is_infrastructure(start, error, said):
     inner, outer = start(Process, "inner"), start(Process, "outer")
     with pytest.raises(RayTaskError) as raised:
-        ray.get(outer.ask.remote(inner, EngineDeadError()))
+        ray.get(outer.ask.remote(inner, error))
     cause = root_cause(raised.value)
-    assert exit_code(cause) == exits.INFRASTRUCTURE and sentence(cause).startswith(
-        "The engine of a rollout server has died"
-    )
+    assert exit_code(cause) == exits.INFRASTRUCTURE and sentence(cause).startswith(said)
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):

@@ -100,19 +100,13 @@ def test_what_cannot_pilot_is_named(config, key, value):
     assert key in refused(config, preflight.CHECKS["engines"])
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("trainer.v1.trainer_mode", "seal_async"),
-        ("algorithm.rollout_correction.rollout_is", "token"),
-        ("algorithm.rollout_correction.bypass_mode", True),
-    ],
-)
-def test_what_cannot_train_under_the_plain_prompt_is_named(config, key, value):
-    config.seal.interface.update = "plain"
-    preflight.CHECKS["engines"](config)
-    OmegaConf.update(config, key, value)
-    assert key in refused(config, preflight.CHECKS["engines"])
+@pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])
+def test_a_share_without_a_rollout_is_named(config, share, fits):
+    config.seal.interface.share = share
+    if fits:
+        preflight.CHECKS["engines"](config)
+    else:
+        assert "seal.interface.share=0.1 leaves no rollout" in refused(config, preflight.CHECKS["engines"])
 
 
 def test_a_step_that_pilots_needs_tasks_for_the_case_that_nobody_goes_on(tmp_path, config):
@@ -239,14 +233,7 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
         guarded.stop()
 
 
-def test_only_a_service_that_is_started_delays_its_answers(tmp_path):
-    quick = Service(free_url(), tmp_path / "quick.log")
-    try:
-        assert quick.start()
-        with pytest.raises(LaunchError, match="needs one that the launcher starts"):
-            Service(quick.url, tmp_path / "slow.log", delay_seconds=0.2).start()
-    finally:
-        quick.stop()
+def test_a_service_that_is_started_delays_its_answers_to_steps(tmp_path):
     slow = Service(free_url(), tmp_path / "slow.log", delay_seconds=1000)
     try:
         assert slow.start()

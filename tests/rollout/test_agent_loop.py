@@ -113,25 +113,6 @@ def test_a_share_of_the_rollouts_sees_the_cues(url):
     assert [record.omega_version is not None for _, record in played] == [False] * 3 + [True] + [False] * 3 + [True]
     seen = [tuple(output.prompt_ids) for output, _ in played]
     assert len(set(seen[:3])) == 1 and seen[3] == seen[7] and len(seen[3]) > len(seen[0])
-    assert not any(record.plain_update for _, record in played)
-
-
-def test_a_plain_update_conditions_on_the_first_message_without_cues(url):
-    halved = ("seal.interface.share=0.5", "seal.interface.update=plain")
-    engine = ScriptedEngine(reference_texts())
-    (plain, plain_record), (guided, record) = roll_out([url], engine, *halved, omega=SCHEMA, trajectories=2)
-    assert (plain_record.plain_update, record.plain_update) == (False, True)
-    assert guided.prompt_ids == plain.prompt_ids and tuple(guided.response_ids) == tuple(plain.response_ids)
-    assert guided.response_logprobs == plain.response_logprobs
-    assert record.prompt_tokens > plain_record.prompt_tokens == len(guided.prompt_ids)
-    assert "Required: " in record.messages[0]["content"] and "Required: " not in plain_record.messages[0]["content"]
-
-
-def test_a_plain_update_changes_nothing_where_no_cue_is_shown(url):
-    ((_, record),) = roll_out(
-        [url], ScriptedEngine(reference_texts()), "seal.interface.update=plain", omega={"version": 1, "cues": {}}
-    )
-    assert record.omega_version == 1 and not record.plain_update
 
 
 def test_a_service_that_words_the_cues_otherwise_is_refused(url, monkeypatch):

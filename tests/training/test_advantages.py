@@ -185,19 +185,6 @@ def test_an_engine_with_other_weights_ends_the_step_before_anything_is_weighed(s
     check(played.field("advantages"), {"b_3_0": group_relative(SCORES["b"])[3]})
 
 
-def test_rollouts_under_another_prompt_are_scored_by_the_actor_and_not_compared(step):
-    plain = ("seal.logprob_check_every=4", "seal.interface.update=plain")
-    played, metrics = (
-        step(*plain, noise={"b_3_0": [0.0, 0.0, -0.5]}, changes={"b_3_0": {"plain_update": True}}),
-        {},
-    )
-    played.trainer.global_steps = 4
-    with pytest.raises(AttributeError, match="actor_rollout_wg"):  # the actor, of which this test has none, is asked
-        played.trainer._compute_old_log_prob(played.batch, {})
-    played.trainer._compute_advantage(played.batch, metrics)
-    assert metrics["seal/logp_diff_max"] == 0.0
-
-
 def test_a_log_prob_that_is_no_number_ends_the_step(step):
     played = step(noise={"a_0_0": [0.0, float("nan"), 0.0, 0.0]})
     with pytest.raises(RuntimeError, match="Log-probs of step 1 are not finite"):

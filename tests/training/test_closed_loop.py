@@ -246,20 +246,6 @@ def test_random_labels_do_not_depend_on_the_order_of_trajectories():
     assert [w.w for w in weights] == [w.w for w in reverse[::-1]]
 
 
-@pytest.mark.parametrize("per_turn", ["true", "false"])
-def test_only_what_went_well_under_cues_is_learnt_without_them(per_turn):
-    loop = ClosedLoop(settings(f"seal.reweighting.per_turn={per_turn}"))
-    records = [
-        record(sample, labels, score, plain_update=plain, spans=((0, 0, 4),))
-        for sample, (labels, score, plain) in enumerate(
-            ((("state_mismatch",), 0.0, True), (("state_mismatch",), 0.0, False), (("pass",), 1.0, True))
-        )
-    ]
-    weights, report = run(loop, 1, records)
-    assert [any(weight.per_token(4)) for weight in weights] == [False, True, True]
-    assert report.record.label_counts == {"state_mismatch": 2, "pass": 1}  # C_t counts all of them
-
-
 def test_per_turn_weights_fall_on_the_tokens_of_their_turn():
     loop = ClosedLoop(settings("seal.reweighting.per_turn=true"))
     mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)))
