@@ -41,7 +41,7 @@ def test_a_service_that_is_not_reachable():
         ("trainer.n_gpus_per_nodes=2", "trainer.n_gpus_per_node"),
         ("seal.reward.mode=dense", "seal.reward.mode"),
         ("seal.data.train.categories=[bass]", "bass"),
-        ("seal.data.train.limit=4", "data.train_batch_size"),
+        ("data.train_batch_size=128", "selects 64 tasks, fewer than data.train_batch_size=128"),
         ("seal.checkpoints.keep_last=0", "seal.checkpoints.keep_last"),
         ("trainer.max_actor_ckpt_to_keep=3", "seal.checkpoints.keep_last"),
         ("trainer.logger=[console,mlflow]", "pip install mlflow"),

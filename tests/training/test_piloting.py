@@ -14,7 +14,7 @@ from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
 from seal.pilot import Part
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.agent_loop import _place
+from seal.rollout.row import Row
 from seal.settings import SealSettings
 from seal.training import piloting
 from seal.training.replay_buffer import TRAIN, SEALReplayBuffer
@@ -92,7 +92,12 @@ def test_the_rest_of_a_group_has_a_uid_of_its_own_and_goes_on_with_numbers_and_s
     assert len({row["uid"] for row in loops.rows}) == len(loops.rows)
     assert sum(row["__rollout_n__"] for row in loops.rows) == 32
     assert all(row["global_steps"] == 3 and row["training"] for row in loops.rows)
-    places = [_place({**row, "session_id": number}) for row in loops.rows for number in range(row["__rollout_n__"])]
+    known = {
+        "data_source": "base",
+        "extra_info": {"task_id": "multi_turn_base_0", "category": "base", "split": "train"},
+    }
+    every = [{**row, **known, "session_id": number} for row in loops.rows for number in range(row["__rollout_n__"])]
+    places = [Row.read(row).place for row in every]
     assert len(set(places)) == 32, "two rollouts would have the same seed"
     assert loops.parts[further[0]["uid"]] == Part(1, 2, 6, 1.0)
     # 12 rollouts are left for a second wave of one, and then 10 for a full group and a smaller one.
