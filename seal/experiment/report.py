@@ -243,16 +243,8 @@ def _arms(analysis: Analysis) -> Section:
                 design.arms[arm].about or "; ".join(design.arms[arm].overrides) or "the recipe",
             )
         )
-    columns = (
-        "arm",
-        "runs",
-        f"{design.primary.set} % [95%]",
-        "mean w",
-        "last reward",
-        "s per step",
-        "steps",
-        "what it is",
-    )
+    score = f"{design.primary.set} % [95%]"
+    columns = ("arm", "runs", score, "mean w", "last reward", "s per step", "steps", "what it is")
     note = "Last reward: mean training reward of the last quarter of the steps, under the arm's own interface."
     return Section("Arms", columns=columns, rows=tuple(rows), notes=(note,))
 

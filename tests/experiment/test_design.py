@@ -118,7 +118,8 @@ def test_the_experiments_of_the_repository_can_be_planned_and_submitted(path):
     assert sum(arm.runs for arm in plan.arms) == len(experiment.cells)
     assert plan.hours_left == pytest.approx(sum((arm.runs - arm.done) * arm.minutes for arm in plan.arms) / 60)
     if all(arm.config.trainer.device == "cpu" for arm in arms.values()):
-        with pytest.raises(LaunchError, match="trains on a CPU|nothing to submit"):
+        ended = all(arm.done == arm.runs for arm in plan.arms)
+        with pytest.raises(LaunchError, match="nothing to submit" if ended else "trains on a CPU"):
             slurm_script(experiment, arms, plan)
         return
     script = slurm_script(experiment, arms, plan)
