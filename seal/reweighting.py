@@ -87,25 +87,26 @@ def weights(
     rho: Mapping[str, float],
     settings: ReweightSettings,
     step: int,
-    advantage_signs: Sequence[int] | None = None,
+    advantages: Sequence[float] | None = None,
 ) -> list[float]:
     """w of each trajectory of a batch, budgeted and renormalised. Pass no padding rows.
 
-    When the budget renormalises, weights are divided by their mean over the
-    trajectories that have labels (the others stay at 1) and clipped once more, so the
-    mean is 1 as far as [w_min, w_max] allows. ``settings.renormalise`` divides all
-    weights by their mean and clips nothing, so the mean is exactly 1.
+    advantages: A_j of each trajectory; None: all 0. When the budget renormalises,
+    weights are divided by their mean over the trajectories that have labels (the
+    others stay at 1) and clipped once more, so the mean is 1 as far as [w_min, w_max]
+    allows. ``settings.renormalise`` scales the weights and clips nothing, so it holds
+    exactly: ``all`` and ``nonzero`` divide them by their mean, ``signs`` those of
+    positive and those of negative advantages by their mean weighted by |A|.
     """
-    signs = advantage_signs if advantage_signs is not None else [0] * len(batch_labels)
-    rows = list(zip(batch_labels, signs, strict=True))
-    found = [weight(labels, rho, settings, step, sign) for labels, sign in rows]
+    rows = list(zip(batch_labels, advantages or [0.0] * len(batch_labels), strict=True))
+    found = [weight(labels, rho, settings, step, sign_of(advantage)) for labels, advantage in rows]
     if not settings.budget.renormalise:
-        scale = _scale([(w, sign) for w, sign in zip(found, signs, strict=True)], settings)
-        return [w * scale for w in found]
+        scale = _scales([(w, advantage) for w, (_, advantage) in zip(found, rows, strict=True)], settings)
+        return [w * scale[sign_of(advantage)] for w, (_, advantage) in zip(found, rows, strict=True)]
     moved = [
         index
-        for index, (labels, sign) in enumerate(rows)
-        if set(labels or ()) - EXCLUDED and _applies(settings, step, sign)
+        for index, (labels, advantage) in enumerate(rows)
+        if set(labels or ()) - EXCLUDED and _applies(settings, step, sign_of(advantage))
     ]
     if moved:
         mean = sum(found[index] for index in moved) / len(moved)
@@ -119,23 +120,36 @@ def turn_weights(
     rho: Mapping[str, float],
     settings: ReweightSettings,
     step: int,
-    advantage_signs: Sequence[int],
+    advantages: Sequence[float],
 ) -> list[list[float]]:
     """One weight for the tokens of each labelled turn: clip(rho(z_i)), 1 for an excluded label.
 
     Beyond the paper: the turn that failed carries the weight, not its whole trajectory.
-    ``settings.renormalise`` scales the mean over turns to 1.
+    ``settings.renormalise`` counts turns, each with the advantage of its trajectory.
     """
-    rows = list(zip(batch_labels, advantage_signs, strict=True))
-    found = [[weight((label,), rho, settings, step, sign) for label in labels or ()] for labels, sign in rows]
-    scale = _scale([(w, sign) for row, (_, sign) in zip(found, rows, strict=True) for w in row], settings)
-    return [[w * scale for w in row] for row in found]
+    rows = list(zip(batch_labels, advantages, strict=True))
+    found = [[weight((label,), rho, settings, step, sign_of(a)) for label in labels or ()] for labels, a in rows]
+    scale = _scales([(w, a) for row, (_, a) in zip(found, rows, strict=True) for w in row], settings)
+    return [[w * scale[sign_of(a)] for w in row] for row, (_, a) in zip(found, rows, strict=True)]
 
 
-def _scale(signed: Sequence[tuple[float, int]], settings: ReweightSettings) -> float:
-    """The factor that makes the mean weight 1, over the (weight, sign of advantage) pairs that are meant."""
-    meant = [w for w, sign in signed if settings.renormalise == "all" or sign != 0]
-    return len(meant) / sum(meant) if meant and settings.renormalise != "none" else 1.0
+def sign_of(advantage: float) -> int:
+    """-1, 0 or 1."""
+    return (advantage > 0) - (advantage < 0)
+
+
+def _scales(pairs: Sequence[tuple[float, float]], settings: ReweightSettings) -> dict[int, float]:
+    """The factors of ``settings.renormalise`` for (weight, advantage) pairs, by the sign of the advantage."""
+    if settings.renormalise == "signs":
+        return {sign: _inverse_mean([(w, abs(a)) for w, a in pairs if sign_of(a) == sign]) for sign in (-1, 0, 1)}
+    meant = {"none": [], "all": pairs, "nonzero": [(w, a) for w, a in pairs if a != 0]}[settings.renormalise]
+    return dict.fromkeys((-1, 0, 1), _inverse_mean([(w, 1.0) for w, _ in meant]))
+
+
+def _inverse_mean(counted: Sequence[tuple[float, float]]) -> float:
+    """1 / the mean of values with these shares; 1 where there is nothing to count."""
+    total = sum(w * share for w, share in counted)
+    return sum(share for _, share in counted) / total if total else 1.0
 
 
 def _applies(settings: ReweightSettings, step: int, sign: int) -> bool:

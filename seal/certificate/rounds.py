@@ -44,8 +44,8 @@ class Rounds:
         prompts = [position // launch.samples for position in range(len(records))]
         self._compare_batch(step, replays, prompts, closing)
         groups = mark_groups([str(prompt) for prompt in prompts], records)
-        signs = self._signs(records, groups, replays)
-        weights, report = self._loop.step(step, records, groups, signs)
+        advantages = self._advantages(records, groups, replays)
+        weights, report = self._loop.step(step, records, groups, advantages)
         self._compare_weights(replays, weights)
         for name, expected in report.lines().items():
             self._compare_line(step, name, closing, json.loads(json.dumps(expected)))
@@ -70,27 +70,27 @@ class Rounds:
             written = {name: found.written[name] for name in expected}
             self._findings.compare("identities", record.number, _place(step, found), difference(written, expected))
 
-    def _signs(
+    def _advantages(
         self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], replays: Sequence[tuple[Record, Replayed]]
-    ) -> list[int]:
-        """The sign of each trajectory's advantage, after a comparison of the advantages."""
+    ) -> list[float]:
+        """Each trajectory's advantage as it was logged, or as it follows from the rewards where the log disagrees."""
         config = self._launch.config
         written = [found.written["advantage"] for _, found in replays]
         if not follow_from_rewards(config):
             self._findings.taken["advantages, which do not follow from rewards alone"] += len(written)
-            return [_sign(value or 0.0) if group.counts else 0 for value, group in zip(written, groups, strict=True)]
+            return [value or 0.0 if group.counts else 0.0 for value, group in zip(written, groups, strict=True)]
         by_deviation = config["algorithm"].get("norm_adv_by_std_in_grpo", True)
         expected = group_advantages(records, groups, by_deviation=by_deviation)
         spread: dict[str, set[float]] = {}
         for each, group in zip(records, groups, strict=True):
             spread.setdefault(group.uid, set()).update({each.score} if group.counts else ())
-        signs = []
+        advantages = []
         for (record, found), value, other, group in zip(replays, written, expected, groups, strict=True):
             same = agrees(value, other, equal_rewards=len(spread[group.uid]) == 1)
             one = None if same else Difference(("advantage",), value, other)
             self._findings.compare("advantages", record.number, _place(records[0].step, found), one)
-            signs.append(_sign(value if same else other))
-        return signs
+            advantages.append(value if same else other)
+        return advantages
 
     def _compare_weights(self, replays: Sequence[tuple[Record, Replayed]], weights: Sequence[TokenWeights]) -> None:
         for (record, found), weight in zip(replays, weights, strict=True):
@@ -126,7 +126,3 @@ ASPECTS_OF_LINES: dict[str, dict[str, tuple[str, ...]]] = {
 
 def _place(step: int | None, found: Replayed) -> Place:
     return Place(step=step, task=found.written["task_id"], sample=found.written["sample"])
-
-
-def _sign(value: float) -> int:
-    return (value > 0) - (value < 0)

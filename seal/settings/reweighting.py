@@ -48,8 +48,9 @@ class ReweightSettings(Settings):
     """The sign of the advantages that are weighted."""
     warmup_steps: Amount = 0
     """The number of first steps with weight 1."""
-    renormalise: Literal["none", "all", "nonzero"] = "none"
-    """Scales the weights of a batch to a mean of 1: over all trajectories, or those with a nonzero advantage."""
+    renormalise: Literal["none", "all", "nonzero", "signs"] = "none"
+    """Scales the weights of a batch to a mean of 1: over all trajectories, over those with a nonzero advantage, or so
+    that the sums of positive and of negative advantages both stay what they are without weights."""
     budget: BudgetSettings = BudgetSettings()
     """A limit on how far weights move a batch."""
     per_turn: bool = False

@@ -99,14 +99,6 @@ class StepBatch:
             for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
         ]
 
-    @property
-    def signs(self) -> list[int]:
-        """The sign of each trajectory's summed advantage: -1, 0 or 1; 0 for one that does not count."""
-        return [
-            int(torch.sign(advantage[mask].sum()).item()) if group.counts else 0
-            for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
-        ]
-
     def separate(self) -> None:
         """Keep what does not count out of verl's step; call before verl computes advantages.
 

@@ -76,24 +76,24 @@ class ClosedLoop:
         step: int,
         records: Sequence[TrajectoryRecord],
         groups: Sequence[Group],
-        signs: Sequence[int],
+        advantages: Sequence[float],
     ) -> tuple[list[TokenWeights], StepReport]:
         """One round of Algorithm 1: C_t from the step's labels, rho_t from C_t, w from rho_t, Omega_{t+1} from C_t.
 
-        signs: sign of each trajectory's advantage. A trajectory that does not
-        count (see `mark_groups`) has weight 0 and stays out of C_t.
+        advantages: A_j of each trajectory. One that does not count (see `mark_groups`)
+        has weight 0 and stays out of C_t.
         """
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        rows, row_signs = [records[i] for i in counted], [signs[i] for i in counted]
+        rows, row_advantages = [records[i] for i in counted], [advantages[i] for i in counted]
         diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
         self._observed = _counted(self._observed, step, rows, diagnosed)
         labels = self._source.relabel(diagnosed, step, self._observed.recent())
         self._profile = _counted(self._profile, step, rows, labels)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
-        weighed = self._weigh(rows, labels, row_signs, step)
+        weighed = self._weigh(rows, labels, row_advantages, step)
         token_weights = [TokenWeights(0.0)] * len(records)
         for i, row in zip(counted, weighed, strict=True):
             token_weights[i] = row
@@ -136,15 +136,15 @@ class ClosedLoop:
         self._omega = Omega.from_json(state["omega"])
 
     def _weigh(
-        self, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]], signs: Sequence[int], step: int
+        self, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]], advantages: Sequence[float], step: int
     ) -> list[TokenWeights]:
         settings = self._settings.reweighting
         if not self._settings.enabled:
             return [TokenWeights(1.0)] * len(rows)
-        w = weights(labels, self._rho, settings, step, signs)
+        w = weights(labels, self._rho, settings, step, advantages)
         if not settings.per_turn:
             return [TokenWeights(each) for each in w]
-        factors = turn_weights(labels, self._rho, settings, step, signs)
+        factors = turn_weights(labels, self._rho, settings, step, advantages)
         return [
             TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
             for row, each, own in zip(rows, w, factors, strict=True)

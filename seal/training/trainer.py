@@ -142,11 +142,12 @@ class SEALTraining(PPOTrainer):
         after_verl = time.perf_counter()
         step = step.with_tokens(self._scored_by_actor)
         differences = step.compare_logprobs(self.global_steps, self._settings)
-        weights, report = self._loop.step(self.global_steps, step.records, step.groups, step.signs)
+        advantages = step.group_advantages
+        weights, report = self._loop.step(self.global_steps, step.records, step.groups, advantages)
         if self._choice is not None:
             self._choice.learn(self.global_steps, step.records, step.groups)
         step.write_advantages(weights)
-        weighed = zip(weights, step.records, numbered(step.groups), step.group_advantages, strict=True)
+        weighed = zip(weights, step.records, numbered(step.groups), advantages, strict=True)
         logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
         self._log.trajectories(self.global_steps, logged)
         seconds = before_verl - started + time.perf_counter() - after_verl

@@ -84,6 +84,7 @@ def test_every_ablation_holds(ablation, tmp_path):
         ("seal.diagnosis.taxonomy=release", "seal.reward.mode=t3rl"),
         ("seal.reward.cut=exclude", "seal.reward.mode=capped", "seal.rollout.max_steps=5"),
         ("seal.reweighting.per_turn=true", "seal.reweighting.sign_aware=true", "seal.reweighting.renormalise=nonzero"),
+        ("ablation=balanced", "seal.reweighting.per_turn=true"),
         ("algorithm.norm_adv_by_std_in_grpo=false", "actor_rollout_ref.rollout.val_kwargs.n=2"),
         ("seal.interface.evolve={kinds: [schema, feedback, guideline], per_category: true, min_count: 1}",),
         ("env_service.prompt_mode=bfcl_qwen_fc", "data.max_prompt_length=16384", "data.max_response_length=8192",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.reweighting import initial_rho, turn_weights, update_rho, weight, weights
+from seal.reweighting import initial_rho, sign_of, turn_weights, update_rho, weight, weights
 from seal.settings.reweighting import BudgetSettings, ReweightSettings
 
 DEFAULT = ReweightSettings()
@@ -136,6 +136,31 @@ def test_renormalised_weights_keep_their_ratios_beyond_the_clip():
     assert sum(found) / 10 == pytest.approx(1) and found[0] / found[1] == pytest.approx(4) and found[0] > 2
 
 
+def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
+    batch = [("spurious_tool_call",), ("state_mismatch",), ("missing_tool_call", "pass"), ("pass",), ("pass",), ()]
+    advantages = [-0.5, -1.5, 0.7, 1.3, 0.0, 0.0]
+    found = weights(batch, RHO, settings(renormalise="signs"), 1, advantages)
+    weighted = [w * a for w, a in zip(found, advantages, strict=True)]
+    assert sum(weighted[:2]) == pytest.approx(-2) and sum(weighted[2:]) == pytest.approx(2)
+    assert found[0] / found[1] == pytest.approx(2) and found[2] / found[3] == pytest.approx(1.25)
+    assert found[4:] == [1.0, 1.0]
+
+
+def test_without_renormalising_failures_weigh_more_than_successes():
+    """Why `signs` exists: the group's baseline makes the sum of A_j zero, and w does not keep it so."""
+    batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
+    plain = weights(batch, RHO, DEFAULT, 1, advantages)
+    assert sum(w * a for w, a in zip(plain, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
+    even = weights(batch, RHO, settings(renormalise="signs"), 1, advantages)
+    assert sum(w * a for w, a in zip(even, advantages, strict=True)) == pytest.approx(0)
+
+
+def test_turn_weights_keep_the_sums_over_turns_by_sign():
+    batch, even = [("spurious_tool_call", "pass"), ("pass",)], settings(renormalise="signs", per_turn=True)
+    found = turn_weights(batch, RHO, even, 1, [-0.3, 0.3])
+    assert found == [pytest.approx([2 / 1.5, 1 / 1.5]), [1.0]]
+
+
 def test_turn_weights_are_renormalised_over_turns():
     batch, even = [("spurious_tool_call", "pass"), ("pass",)], settings(renormalise="nonzero", per_turn=True)
     found = turn_weights(batch, RHO, even, 1, [-1, 1])
@@ -214,14 +239,27 @@ any_settings = st.builds(
 @given(batches, any_settings, st.integers(1, 5), st.data())
 def test_weights_are_positive_bounded_and_never_change_a_sign(batch, chosen, step, data):
     advantages = data.draw(st.lists(st.floats(-3, 3), min_size=len(batch), max_size=len(batch)))
-    signs = [(a > 0) - (a < 0) for a in advantages]
     rho = update_rho(initial_rho(chosen), seen({"missing_tool_call": 40, "pass": 10}), chosen)
-    found = weights(batch, rho, chosen, step, signs)
-    assert found == weights(batch, rho, chosen, step, signs)
-    for w, advantage, sign in zip(found, advantages, signs, strict=True):
+    found = weights(batch, rho, chosen, step, advantages)
+    assert found == weights(batch, rho, chosen, step, advantages)
+    for w, advantage in zip(found, advantages, strict=True):
         assert chosen.w_min <= w <= chosen.w_max and w > 0
-        weighted = w * advantage
-        assert (weighted > 0) - (weighted < 0) == sign or abs(advantage) < 1e-300
+        assert sign_of(w * advantage) == sign_of(advantage) or abs(advantage) < 1e-300
+
+
+@given(batches, st.sampled_from(["none", "all", "nonzero", "signs"]), st.data())
+def test_renormalising_keeps_signs_and_what_it_names(batch, mode, data):
+    values = st.floats(-3, 3).filter(lambda a: a == 0 or abs(a) > 1e-6)
+    advantages = data.draw(st.lists(values, min_size=len(batch), max_size=len(batch)))
+    chosen = settings(renormalise=mode)
+    plain = weights(batch, RHO, DEFAULT, 1, advantages)
+    found = weights(batch, RHO, chosen, 1, advantages)
+    assert all(w > 0 for w in found)
+    for sign in (-1, 1):
+        own = [i for i, a in enumerate(advantages) if sign_of(a) == sign]
+        assert [found[i] * plain[own[0]] for i in own] == pytest.approx([plain[i] * found[own[0]] for i in own])
+        if mode == "signs":
+            assert sum(found[i] * advantages[i] for i in own) == pytest.approx(sum(advantages[i] for i in own))
 
 
 @given(st.lists(vocabulary, max_size=8), any_settings, st.randoms(use_true_random=False))
