@@ -47,6 +47,7 @@ RUNS = (
     ("compact", "permuted_labels"),
     ("compact", "noisy_labels"),
     ("compact", "renormalised"),
+    ("compact_arguments", "balanced"),
 )
 
 
@@ -70,7 +71,7 @@ def test_every_mode_and_every_ablation_has_its_run():
 
 @pytest.mark.parametrize(("mode", "ablation"), RUNS)
 def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
-    sizes = () if mode == "compact" else (*LONG, f"actor_rollout_ref.model.path={policy}")
+    sizes = () if mode.startswith("compact") else (*LONG, f"actor_rollout_ref.model.path={policy}")
     run = make_run(*TINY, *sizes, f"env_service.prompt_mode={mode}", f"ablation={ablation}")
     done = run.finish(deadline_s=1800)
     assert done.returncode == 0, done.stdout
@@ -130,6 +131,10 @@ def renormalised(steps, settings):
     assert all(abs(step["w"]["mean"] - 1) < 1e-9 for step in steps)
 
 
+def balanced(steps, settings):
+    assert settings.reweighting.renormalise == "signs" and all(step["w"]["min"] > 0 for step in steps)
+
+
 ONLY = {
     each.__name__: each
     for each in (
@@ -141,5 +146,6 @@ ONLY = {
         permuted_labels,
         noisy_labels,
         renormalised,
+        balanced,
     )
 }

@@ -12,7 +12,7 @@ from bfcl_official import HANDLERS
 from bfcl_perturbations import perturbed, reference_calls
 
 from env_service.environments.base import Guard
-from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
 from seal.interface.cues import Omega
@@ -118,6 +118,7 @@ def test_damaged_calls_are_read_as_the_packages_handler_reads_them(mode: str) ->
 REFUSED = {
     "bfcl_qwen_fc": ["<tool_call>\n{broken\n</tool_call>", '<tool_call>{"name": "ls", "arguments": {}}</tool_call>'],
     "compact": ["<tool_call>{</tool_call>", "<tool_call>", '<tool_call>{"name":"ls"}</tool_call>'],
+    "compact_arguments": ["<tool_call>[", '<tool_call>{"arguments":{}}</tool_call>'],
     "llama31_official_fc": ['{"name": "ls"', '{"name": "ls", "parameters": {"n": 2 * 3}}', "<|python_tag|>ls"],
     "toolace_official_prompt": [
         "[ls(a=1]",
@@ -198,6 +199,24 @@ def test_every_mode_plays_references_and_lets_the_interface_speak(mode: str) -> 
         told.start()
         untold = told.step(render("cd", {"nowhere": 1}), False)["state"]
         assert wrong[-1]["content"].startswith(untold[-1]["content"]) and wrong[-1] != untold[-1]
+
+
+def test_compact_arguments_tells_what_the_documents_tell_of_names() -> None:
+    task = load_tasks()["multi_turn_miss_func_120"]
+    tools = available_tools(task, 0)
+    names, arguments = (get_format(mode).system(task, tools) for mode in ("compact", "compact_arguments"))
+    assert arguments.startswith(f"{names}\nArguments: ")
+    entries = arguments.removeprefix(f"{names}\nArguments: ").split("; ")
+    assert [entry.split()[0] for entry in entries] == names.split()
+    told = {tool["name"]: tool["parameters"] for tool in tools}
+    for entry in entries:
+        name, *listed = entry.split()
+        required = told[name].get("required", [])
+        assert listed[: len(required)] == required
+        assert {each.removesuffix("?") for each in listed} == set(told[name]["properties"])
+        assert all(each.endswith("?") for each in listed[len(required) :])
+    turn = next(turn for turn in range(len(task.users)) if task.users[turn] is None)
+    assert "Arguments: " in get_format("compact_arguments").user(task, turn)
 
 
 def test_the_long_prompts_of_evaluation_hold_nothing_of_the_interface() -> None:

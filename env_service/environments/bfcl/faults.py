@@ -33,6 +33,9 @@ _LISTED = re.compile(r"Enum|[Oo]ptions|\w/\w|' for |one of|can be|must be", re.I
 STEP_LIMIT = 40
 """Room for the longest reference, one call per message."""
 
+_MODES = tuple(name for name in format_names() if name != "compact_arguments")
+"""The modes whose calls differ; compact_arguments reads and writes them as compact does."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -215,7 +218,7 @@ def _recovered(site: _Site) -> Fault | None:
 
 
 def _wrong_format(site: _Site) -> Fault | None:
-    mode = site.rng.choice(format_names())
+    mode = site.rng.choice(_MODES)
     text = site.rng.choice(_foreign(mode, site.call))
     return site.put("wrong format", [], text=text, mode=mode, broken=labels.INVALID_TOOL_CALL)
 
@@ -265,7 +268,7 @@ def _silent_withheld(site: _Site) -> Fault | None:
 
 
 def _silent_format(site: _Site) -> Fault | None:
-    mode, call = site.rng.choice(format_names()), _other_tool_call(site)
+    mode, call = site.rng.choice(_MODES), _other_tool_call(site)
     if call is None:
         return None
     text = site.rng.choice(_foreign(mode, call))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from env_service.environments.bfcl.formats.base import Call, Format, Parsed
-from env_service.environments.bfcl.formats.compact import CompactFormat
+from env_service.environments.bfcl.formats.compact import CompactArgumentsFormat, CompactFormat
 from env_service.environments.bfcl.formats.envtuning import EnvTuningFormat
 from env_service.environments.bfcl.formats.llama import LlamaFormat
 from env_service.environments.bfcl.formats.qwen import QwenFormat
@@ -12,7 +12,15 @@ from env_service.environments.bfcl.formats.toolace import ToolaceFormat
 __all__ = ["Call", "Format", "Parsed", "format_names", "get_format"]
 
 _FORMATS: dict[str, Format] = {
-    item.name: item for item in (QwenFormat(), CompactFormat(), LlamaFormat(), ToolaceFormat(), EnvTuningFormat())
+    item.name: item
+    for item in (
+        QwenFormat(),
+        CompactFormat(),
+        CompactArgumentsFormat(),
+        LlamaFormat(),
+        ToolaceFormat(),
+        EnvTuningFormat(),
+    )
 }
 _ALIASES = {"toolace_fc": "toolace_official_prompt"}
 

@@ -1,4 +1,7 @@
-"""compact: the shortest prompt that still names the tools, for policies with a small context."""
+"""compact: the shortest prompt that still names the tools, for policies with a small context.
+
+compact_arguments: the same, and what each tool's document says of its arguments' names.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +49,28 @@ class CompactFormat(Format):
         """Return the call without blanks between JSON tokens."""
         call = json.dumps({"name": name, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
         return f"<tool_call>{call}</tool_call>"
+
+
+class CompactArgumentsFormat(CompactFormat):
+    """Tool names, then each tool with the names of its arguments; otherwise compact."""
+
+    name = "compact_arguments"
+
+    def system(self, task: Task, tools: Sequence[Document]) -> str:
+        """Return the names of the visible tools and a line with their arguments."""
+        return f"{super().system(task, tools)}\n{_arguments(tools)}"
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """Return the names of the new tools and a line with their arguments."""
+        return f"{super().reveal(tools)}\n{_arguments(tools)}"
+
+
+def _arguments(tools: Sequence[Document]) -> str:
+    """ "Arguments: cp source destination; ls a?": required ones first, optional ones with a question mark."""
+    return "Arguments: " + "; ".join(" ".join((tool["name"], *_names(tool))) for tool in tools)
+
+
+def _names(tool: Document) -> list[str]:
+    required = tool["parameters"].get("required", ())
+    optional = [f"{name}?" for name in tool["parameters"].get("properties", {}) if name not in required]
+    return [*required, *optional]
