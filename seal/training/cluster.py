@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, open_dict
 
+from seal.backends import weight_socket
 from seal.paths import HOME
 
 LOCAL = "local"
@@ -19,7 +20,7 @@ QUEUE_NAMESPACE = "transfer_queue"
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
-FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN")
+FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN", weight_socket.VARIABLE)
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
 

@@ -8,10 +8,12 @@ exit code (seal.exits) says what kind of ending that was.
 import argparse
 import logging
 import sys
+from importlib.metadata import entry_points
 
 from omegaconf import DictConfig, OmegaConf
 
 from seal import exits
+from seal.backends import vllm_plugin, weight_socket
 from seal.text import first_line
 from seal.training import cluster
 
@@ -22,7 +24,7 @@ ENDED = "training ended: "
 
 
 def check_registrations() -> None:
-    """Import the plugins again, because verl swallows their import errors."""
+    """Import the plugins again, because verl swallows their import errors, and look for the one that vLLM loads."""
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo.v1 import get_trainer_cls
 
@@ -30,6 +32,8 @@ def check_registrations() -> None:
 
     if PlatformRegistry.get("cpu") is None or get_trainer_cls("seal") is None:
         raise RuntimeError("SEAL's platform and trainer did not register with verl: run `bash install.sh` again.")
+    if vllm_plugin.__name__ not in {each.module for each in entry_points(group="vllm.general_plugins")}:
+        raise RuntimeError("SEAL's vLLM plugin is not that of the installation: run `bash install.sh` again.")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from seal.training.liveness import DEATHS, TRAINER, Liveness
 
+    weight_socket.claim()
     cluster.prepare(config)
     drop_idle_reference(config)
     auto_set_device(config)

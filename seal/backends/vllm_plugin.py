@@ -2,9 +2,12 @@
 
 
 def register() -> None:
-    """Prepare vLLM's CPU build for weight updates; does nothing on other devices."""
+    """Prepare vLLM for weight updates: the run's own socket, and on a CPU layers that notice them."""
     from vllm.platforms import current_platform
 
+    from seal.backends.weight_socket import listen
+
+    listen()
     if current_platform.is_cpu():
         from seal.backends.patches import plain_linear
 

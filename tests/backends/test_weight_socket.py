@@ -1,0 +1,50 @@
+"""Runs on one host send their weights over sockets of their own."""
+
+import multiprocessing
+import os
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from seal.backends import weight_socket
+from seal.launch.recipe import compose_recipe
+from seal.paths import HOME
+
+PROCESS = {"VERL_PLATFORM": "cpu", "RANK": "0", "RAY_LOCAL_WORLD_SIZE": "1"}
+
+
+class Ends(NamedTuple):
+    """The two ends of a run's weight transfer, and what Ray calls its job."""
+
+    job: str
+    sender: str
+    receiver: str
+
+
+def ends(_):
+    """In a process of its own: the names that verl's trainer and vLLM's worker give the socket."""
+    os.environ |= PROCESS
+    weight_socket.claim()
+    import ray
+    from verl.workers.rollout.base import get_rollout_class
+    from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+
+    from seal.backends.vllm_plugin import register
+
+    config = compose_recipe(HOME / "exp" / "quickstart.yaml", []).actor_rollout_ref
+    ray.init(num_cpus=1, include_dashboard=False)
+    job = ray.get_runtime_context().get_job_id()
+    sender = get_rollout_class("vllm")(config=config.rollout, model_config=None, device_mesh=None, replica_rank=0)
+    os.environ["VERL_RAY_JOB_ID"] = job  # as verl's server does before it starts the engine
+    register()
+    worker = SimpleNamespace(model_runner=None, local_rank=0)
+    receiver = vLLMColocateWorkerExtension._get_zmq_handle(worker)
+    ray.shutdown()
+    return Ends(job, sender.zmq_handle, receiver)
+
+
+def test_two_runs_have_a_socket_each_though_ray_gives_their_jobs_the_same_number():
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
+        one, other = pool.map_async(ends, range(2), chunksize=1).get(timeout=240)
+    assert one.job == other.job
+    assert one.sender == one.receiver and other.sender == other.receiver
+    assert one.sender != other.sender
