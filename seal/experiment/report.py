@@ -254,7 +254,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
     results = analysis.results
     notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
     for values, what in (
-        ([each.commit for each in results], "commits of the code"),
+        ([each.commit.removesuffix("+") for each in results], "commits of the code"),
         ([each.inputs for each in results], "models or validation tasks"),
         ([mode for each in results for mode in each.prompt_modes], "prompt modes"),
         ([found for each in results for found in each.data_hashes], "versions of the benchmark's data"),
@@ -262,8 +262,11 @@ def _doubts(analysis: Analysis) -> list[Section]:
         kinds = sorted({value for value in values if value})
         if len(kinds) > 1:
             notes.append(f"The runs used {len(kinds)} {what}: {', '.join(kind[:12] for kind in kinds)}.")
-    if any(each.commit.endswith("+") for each in results):
-        notes.append("The code of some runs differed from its commit (launcher_record/NAME/TIME/diff.patch).")
+    changed = [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]
+    if changed:
+        notes.append(
+            f"Files differed from the commit in {', '.join(changed)} (launcher_record/NAME/TIME/diff.patch has what)."
+        )
     certified = sum(analysis.experiment.certificate(Cell(each.arm, each.seed)).is_file() for each in results)
     if certified:
         notes.append(
