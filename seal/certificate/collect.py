@@ -118,6 +118,13 @@ def _steps(folder: RunFolder, launches: Sequence[Launch]) -> dict[int, dict[str,
     if steps != list(range(1, len(steps) + 1)):
         missing = next(step for step in range(1, steps[-1] + 1) if step not in logs["steps"])
         raise ValueError(f"{folder.steps} has no step {missing}: a certificate needs every step from the first.")
+    # A run that was killed leaves one step that was played and not logged; more are missing from an incomplete copy.
+    played = max((step for step, _ in step_files(folder.trajectories)), default=0)
+    if played > len(steps) + 1:
+        raise ValueError(
+            f"{folder.steps} ends with step {len(steps)}, and {folder.trajectories} with step {played}: a certificate "
+            "needs every step's line. Copy the whole run."
+        )
     for step in steps:
         launch_of_step(launches, step)
         for name, found in {n: step in logs[n] for n in STEP_LOGS}.items():

@@ -396,6 +396,11 @@ def test_a_run_that_lacks_what_a_replay_needs_is_refused_in_one_sentence(tmp_pat
     with pytest.raises(ValueError, match="trajectories of step 2"):
         list(records(run))
     path.write_text(lines)
+    path.with_name("3.jsonl").write_text(lines)
+    list(records(run))  # a run that was killed in step 3
+    path.with_name("4.jsonl").write_text(lines)
+    with pytest.raises(ValueError, match=r"steps\.jsonl ends with step 2, and \S+ with step 4: .* Copy the whole run"):
+        list(records(run))
     log = run / "seal_log" / "launches.jsonl"
     launches = log.read_text()
     log.write_text(launches.replace('"step": 0', '"step": 5', 1))
