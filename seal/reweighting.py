@@ -141,7 +141,9 @@ def sign_of(advantage: float) -> int:
 def _scales(pairs: Sequence[tuple[float, float]], settings: ReweightSettings) -> dict[int, float]:
     """The factors of ``settings.renormalise`` for (weight, advantage) pairs, by the sign of the advantage."""
     if settings.renormalise == "signs":
-        return {sign: _inverse_mean([(w, abs(a)) for w, a in pairs if sign_of(a) == sign]) for sign in (-1, 0, 1)}
+        return {0: 1.0} | {
+            sign: _inverse_mean([(w, abs(a)) for w, a in pairs if sign_of(a) == sign]) for sign in (-1, 1)
+        }
     meant = {"none": [], "all": pairs, "nonzero": [(w, a) for w, a in pairs if a != 0]}[settings.renormalise]
     return dict.fromkeys((-1, 0, 1), _inverse_mean([(w, 1.0) for w, _ in meant]))
 

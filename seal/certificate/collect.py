@@ -119,10 +119,13 @@ def _steps(folder: RunFolder, launches: Sequence[Launch]) -> dict[int, dict[str,
         missing = next(step for step in range(1, steps[-1] + 1) if step not in logs["steps"])
         raise ValueError(f"{folder.steps} has no step {missing}: a certificate needs every step from the first.")
     # A run that was killed leaves one step that was played and not logged; more are missing from an incomplete copy.
-    played = max((step for step, _ in step_files(folder.trajectories)), default=0)
-    if played > len(steps) + 1:
+    ends = {folder.log(name): max(found, default=0) for name, found in logs.items()}
+    for files in (folder.trajectories, folder.validations):
+        ends[files] = max((step for step, _ in step_files(files)), default=0)
+    later = max(ends, key=ends.__getitem__)
+    if ends[later] > len(steps) + 1:
         raise ValueError(
-            f"{folder.steps} ends with step {len(steps)}, and {folder.trajectories} with step {played}: a certificate "
+            f"{folder.steps} ends with step {len(steps)}, and {later} with step {ends[later]}: a certificate "
             "needs every step's line. Copy the whole run."
         )
     for step in steps:

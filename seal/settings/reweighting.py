@@ -49,8 +49,8 @@ class ReweightSettings(Settings):
     warmup_steps: Amount = 0
     """The number of first steps with weight 1."""
     renormalise: Literal["none", "all", "nonzero", "signs"] = "none"
-    """Scales the weights of a batch to a mean of 1: over all trajectories, over those with a nonzero advantage, or so
-    that the sums of positive and of negative advantages both stay what they are without weights."""
+    """Scales the weights of a batch to a mean of 1: over all trajectories, over those with a nonzero advantage, or by
+    sign, so that the sums of positive and of negative advantages stay what they are. `per_turn` counts turns."""
     budget: BudgetSettings = BudgetSettings()
     """A limit on how far weights move a batch."""
     per_turn: bool = False

@@ -7,6 +7,7 @@ exit code (seal.exits) says what kind of ending that was.
 
 import argparse
 import logging
+import os
 import sys
 from importlib.metadata import entry_points
 
@@ -24,16 +25,19 @@ ENDED = "training ended: "
 
 
 def check_registrations() -> None:
-    """Import the plugins again, because verl swallows their import errors, and look for the one that vLLM loads."""
+    """Import verl's plugin again, because verl swallows its import errors, and look for the one that vLLM loads."""
     from verl.plugin.platform.platform_manager import PlatformRegistry
-    from verl.trainer.ppo.v1 import get_trainer_cls
 
     import seal.training.plugin  # noqa: F401
 
-    if PlatformRegistry.get("cpu") is None or get_trainer_cls("seal") is None:
-        raise RuntimeError("SEAL's platform and trainer did not register with verl: run `bash install.sh` again.")
-    if vllm_plugin.__name__ not in {each.module for each in entry_points(group="vllm.general_plugins")}:
-        raise RuntimeError("SEAL's vLLM plugin is not that of the installation: run `bash install.sh` again.")
+    if PlatformRegistry.get("cpu") is None:
+        raise RuntimeError("SEAL's platform did not register with verl: run `bash install.sh` again.")
+    plugin = next((p for p in entry_points(group="vllm.general_plugins") if p.module == vllm_plugin.__name__), None)
+    if plugin is None:
+        raise RuntimeError("SEAL's plugin is not registered with vLLM: run `bash install.sh` again.")
+    chosen = os.environ.get("VLLM_PLUGINS")
+    if chosen is not None and plugin.name not in chosen.split(","):
+        raise RuntimeError(f"VLLM_PLUGINS={chosen} leaves out SEAL's plugin: add {plugin.name} to it.")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,12 +50,13 @@ def main(argv: list[str] | None = None) -> int:
 
     check_registrations()
     from ray.exceptions import RayTaskError
-    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+    from verl.trainer.main_ppo import run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
     from verl.utils.device import auto_set_device
 
     from seal.training.liveness import DEATHS, TRAINER, Liveness
+    from seal.training.task_runner import TaskRunner
 
     weight_socket.claim()
     cluster.prepare(config)
@@ -61,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     liveness = Liveness()
     try:
         with liveness:
-            run_ppo(config, task_runner_class=TaskRunnerV1.options(name=TRAINER))
+            run_ppo(config, task_runner_class=TaskRunner.options(name=TRAINER))
     except RayTaskError as error:
         cause = root_cause(error)
         code = exit_code(cause)

@@ -1,6 +1,3 @@
-"""Imported by verl's plugin loader in every process: SEAL's platform, trainers and weight socket."""
+"""Imported by verl's plugin loader in every process: SEAL's platform. Each import here costs every process of a run."""
 
-from seal.backends import cpu_platform, weight_socket  # noqa: F401
-from seal.training import async_trainer, trainer  # noqa: F401
-
-weight_socket.register()
+from seal.backends import cpu_platform  # noqa: F401

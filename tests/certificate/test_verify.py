@@ -401,6 +401,12 @@ def test_a_run_that_lacks_what_a_replay_needs_is_refused_in_one_sentence(tmp_pat
     path.with_name("4.jsonl").write_text(lines)
     with pytest.raises(ValueError, match=r"steps\.jsonl ends with step 2, and \S+ with step 4: .* Copy the whole run"):
         list(records(run))
+    path.with_name("4.jsonl").unlink()
+    validation = run / "validation_log" / "0.jsonl"
+    validation.with_name("9.jsonl").write_text(validation.read_text())
+    with pytest.raises(ValueError, match=r"steps\.jsonl ends with step 2, and \S+validation_log with step 9: "):
+        list(records(run))
+    validation.with_name("9.jsonl").unlink()
     log = run / "seal_log" / "launches.jsonl"
     launches = log.read_text()
     log.write_text(launches.replace('"step": 0', '"step": 5', 1))

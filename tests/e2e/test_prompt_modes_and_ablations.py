@@ -132,7 +132,9 @@ def renormalised(steps, settings):
 
 
 def balanced(steps, settings):
-    assert settings.reweighting.renormalise == "signs" and all(step["w"]["min"] > 0 for step in steps)
+    # Two rollouts of a prompt differ or have no advantage: each is the only one of its sign, and keeps its weight of 1.
+    assert settings.reweighting.renormalise == "signs"
+    assert all(step["w"]["min"] == step["w"]["max"] == 1 for step in steps if step["groups_with_spread"])
 
 
 ONLY = {

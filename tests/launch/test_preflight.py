@@ -10,6 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.task_file import write_task_file
+from seal.backends import weight_socket
 from seal.client import ServiceClient, ServiceError
 from seal.data.parquet import read_rows
 from seal.data.rows import WITHDRAWAL_AGENTS
@@ -344,13 +345,14 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.env_service.env_url = "http://10.0.0.1:8082"
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
-    prepare(config, shell)
+    prepare(config, shell | {weight_socket.VARIABLE: "own"})
     arguments = config.ray_kwargs.ray_init
     assert not set(arguments) & set(SIZES)
     environment = dict(arguments.runtime_env.env_vars)
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
     assert environment["VERL_PLATFORM"] == "cpu" and "SSH_TTY" not in environment
+    assert environment[weight_socket.VARIABLE] == "own"
     assert all(isinstance(value, str) for value in environment.values())
 
 

@@ -287,6 +287,7 @@ CHANGES = {
     "permuted_labels": {"diagnosis": {"source": "permuted"}},
     "noisy_labels": {"diagnosis": {"noise": 0.2}},
     "renormalised": {"reweighting": {"renormalise": "all"}},
+    "balanced": {"reweighting": {"renormalise": "signs"}},
 }
 
 

@@ -146,6 +146,11 @@ def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
     assert found[4:] == [1.0, 1.0]
 
 
+def test_signs_do_not_spread_an_advantage_that_is_no_number():
+    found = weights([("pass",), ("pass",), ("pass",)], RHO, settings(renormalise="signs"), 1, [float("nan"), 0.0, 1.0])
+    assert found == [1.0, 1.0, 1.0]
+
+
 def test_without_renormalising_failures_weigh_more_than_successes():
     """Why `signs` exists: the group's baseline makes the sum of A_j zero, and w does not keep it so."""
     batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
