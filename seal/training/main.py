@@ -27,11 +27,12 @@ ENDED = "training ended: "
 def check_registrations() -> None:
     """Import verl's plugin again, because verl swallows its import errors, and look for the one that vLLM loads."""
     from verl.plugin.platform.platform_manager import PlatformRegistry
+    from verl.trainer.ppo.v1 import get_trainer_cls
 
     import seal.training.plugin  # noqa: F401
 
-    if PlatformRegistry.get("cpu") is None:
-        raise RuntimeError("SEAL's platform did not register with verl: run `bash install.sh` again.")
+    if PlatformRegistry.get("cpu") is None or get_trainer_cls("seal") is None:
+        raise RuntimeError("SEAL's platform and trainer did not register with verl: run `bash install.sh` again.")
     plugin = next((p for p in entry_points(group="vllm.general_plugins") if p.module == vllm_plugin.__name__), None)
     if plugin is None:
         raise RuntimeError("SEAL's plugin is not registered with vLLM: run `bash install.sh` again.")
@@ -50,13 +51,12 @@ def main(argv: list[str] | None = None) -> int:
 
     check_registrations()
     from ray.exceptions import RayTaskError
-    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
     from verl.utils.device import auto_set_device
 
     from seal.training.liveness import DEATHS, TRAINER, Liveness
-    from seal.training.task_runner import TaskRunner
 
     weight_socket.claim()
     cluster.prepare(config)
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     liveness = Liveness()
     try:
         with liveness:
-            run_ppo(config, task_runner_class=TaskRunner.options(name=TRAINER))
+            run_ppo(config, task_runner_class=TaskRunnerV1.options(name=TRAINER))
     except RayTaskError as error:
         cause = root_cause(error)
         code = exit_code(cause)
