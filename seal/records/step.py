@@ -109,7 +109,9 @@ class StepRecord:
     figures by environment, empty for a step with a single one. staleness: by how many
     updates the oldest weights that sampled a trajectory lag behind those that it trains.
     pilots: prompts that were `piloted`, those of them that `went_on`, and prompts that were
-    played `in_full` without pilots; empty for a step that pilots none.
+    played `in_full` without pilots; empty for a step that pilots none. push: |A| summed over
+    the sampled tokens of `successes` (A > 0) and `failures` (A < 0), weighted by w and
+    `_unweighted`; empty without signal and in earlier logs.
     """
 
     step: int
@@ -137,6 +139,7 @@ class StepRecord:
     environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
     staleness: Range | None = None
     pilots: dict[str, int] = field(default_factory=dict)
+    push: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
@@ -206,12 +209,31 @@ class StepRecord:
             "rho": self.rho,
             "infra": self.infra,
             "pilots": self.pilots,
+            "push": self.push,
         }
         for name, found in self.environments.items():
             rewards = {"reward_mean": found.reward_mean, "pass_share": found.pass_share}
             by_name[name] = {key: value for key, value in rewards.items() if value is not None}
         figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
         return {f"seal/{name}": value for name, value in figures.items()}
+
+
+class PushRatios(NamedTuple):
+    """How hard failures push for each unit of successes, with w and without."""
+
+    weighted: float
+    unweighted: float
+
+
+def push_ratios(steps: Sequence[StepRecord]) -> PushRatios | None:
+    """The ratios over some steps; None if their logs lack the sums or nothing succeeded."""
+    total = Counter[str]()
+    for step in steps:
+        total.update(step.push)
+    if not total["successes"]:
+        return None
+    plain = total["failures_unweighted"] / total["successes_unweighted"]
+    return PushRatios(total["failures"] / total["successes"], plain)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from seal.evaluation.summary import Summary, informative, summarise_step, suspec
 from seal.evaluation.summary import summarise as summarise_log
 from seal.evaluation.tables import percent, table, with_difference, with_interval
 from seal.evaluation.withdrawal import lifts, progress
+from seal.records.step import push_ratios
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.report.example import learnt_example
@@ -147,6 +148,11 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         low_high = [f"({min(w.min for w in part):.2f} to {max(w.max for w in part):.2f})" for part in weights]
         cells = f"{first:.2f} {low_high[0]}", f"{last:.2f} {low_high[1]}"
         made.add_row("weight w: mean (range)", *cells, f"{last - first:+.2f}")
+    pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
+    if pushes[0] and pushes[1]:
+        cells = [f"{each.weighted:.2f} ({each.unweighted:.2f})" for each in pushes]
+        change = pushes[1].weighted - pushes[0].weighted
+        made.add_row("push of failures / successes (without w)", *cells, f"{change:+.2f}")
     first, last = (mean.value for mean in quarters.of(lambda step: step.groups_with_spread))
     made.add_row("groups with signal per step", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
     return made

@@ -36,6 +36,13 @@ class TokenWeights:
         """A trajectory's record with its weights, the number of its prompt in the step, and A_j."""
         return replace(record, group=group, advantage=advantage, w=self.w, span_weights=self.spans)
 
+    def total(self, tokens: int) -> float:
+        """The sum of the factors over a trajectory's sampled tokens."""
+        within = [end - start for start, end, _ in self.spans]
+        return self.w * (tokens - sum(within)) + sum(
+            n * factor for n, (_, _, factor) in zip(within, self.spans, strict=True)
+        )
+
     def per_token(self, length: int) -> list[float]:
         """The factor of each of `length` response tokens."""
         factors = [self.w] * length
@@ -108,6 +115,7 @@ class ClosedLoop:
             label_counts=count_labels(labels),
             rho=self._rho,
             w=Range.of([row.w for row in weighed]),
+            push=_push(rows, weighed, row_advantages),
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
@@ -149,6 +157,18 @@ class ClosedLoop:
             TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
             for row, each, own in zip(rows, w, factors, strict=True)
         ]
+
+
+def _push(
+    rows: Sequence[TrajectoryRecord], weights: Sequence[TokenWeights], advantages: Sequence[float]
+) -> dict[str, float]:
+    """|A| summed over the sampled tokens of each sign, with w and without, as the token-mean loss counts it."""
+    sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
+    for row, weight, advantage in zip(rows, weights, advantages, strict=True):
+        name = "successes" if advantage > 0 else "failures"
+        sums[name] += abs(advantage) * weight.total(row.tokens)
+        sums[f"{name}_unweighted"] += abs(advantage) * row.tokens
+    return sums if any(sums.values()) else {}
 
 
 def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:

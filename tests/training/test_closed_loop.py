@@ -12,6 +12,7 @@ from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega, catalogue
 from seal.launch.recipe import compose_recipe
 from seal.paths import HOME
+from seal.records.step import StepRecord, push_ratios
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop, TokenWeights
@@ -251,6 +252,20 @@ def test_per_turn_weights_fall_on_the_tokens_of_their_turn():
     mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)))
     weights, _ = run(loop, 1, [mixed, record(1, ("pass", "pass"), 1.0)])
     assert weights[0].per_token(9) == [1.0] * 3 + [1.5] * 2 + [2.0] * 3 + [1.5]
+
+
+def test_the_push_of_successes_and_failures_counts_their_sampled_tokens():
+    loop = ClosedLoop(settings("seal.reweighting.per_turn=true"))
+    mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)), tokens=7)
+    rows = [mixed, record(1, ("pass", "pass"), 1.0, tokens=4), record(2, ("pass",), tokens=9, infra="engine")]
+    weights, report = run(loop, 1, rows)
+    assert weights[0].total(7) == 3 * 1.0 + 3 * 2.0 + 1 * 1.5
+    assert report.record.push == {
+        "successes": 4.0, "failures": 10.5, "successes_unweighted": 4.0, "failures_unweighted": 7.0
+    }  # fmt: skip
+    assert push_ratios([report.record, StepRecord(2)]) == (10.5 / 4, 7 / 4)
+    _, even = ClosedLoop(settings()).step(1, rows[:2], mark_groups(["group"] * 2, rows[:2]), [0.0, 0.0])
+    assert even.record.push == {} and push_ratios([even.record]) is None
 
 
 def test_token_weights_beyond_the_response_are_cut():
