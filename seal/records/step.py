@@ -186,7 +186,9 @@ class StepRecord:
     def from_line(cls, value: Mapping[str, Any]) -> Self:
         """Read a line of `steps.jsonl`, also of earlier versions (no format); ValueError if it cannot be used."""
         require_format(value)
-        return cls(**{name: found for name, found in value.items() if name in _FIELDS and found is not None})
+        # Earlier versions wrote NaN for log-probs that were not compared.
+        known = {name: found for name, found in value.items() if name in _FIELDS and found == found}
+        return cls(**{name: found for name, found in known.items() if found is not None})
 
     def metrics(self) -> dict[str, float]:
         """The figures as scalars for verl's loggers."""

@@ -116,7 +116,7 @@ class StepBatch:
             self._put(silent, TensorDict({"response_mask": empty, "loss_mask": empty}, batch_size=len(silent)))
 
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
-        """Return the largest and the mean absolute difference of the log-probs of sampled tokens; nan: not compared.
+        """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.
 
         Compared are trajectories that the weights of the step before sampled. The engine
         and the actor hold the same weights for them, so that a difference is numerical
@@ -126,7 +126,7 @@ class StepBatch:
         does not run the weights that are being trained, and no gradient means anything.
         """
         if not self.rollout_logprobs:
-            return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}
+            return {}
         rows = zip(self.records, self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
         fresh = [
             (rollout - actor)[mask].abs().float().cpu()
@@ -134,7 +134,7 @@ class StepBatch:
             if record.weights in (None, (step - 1, step - 1))
         ]
         if not fresh:
-            return {"logp_diff_max": math.nan, "logp_diff_mean": math.nan}
+            return {}
         differences = torch.cat(fresh)
         if not len(differences):
             return {"logp_diff_max": 0.0, "logp_diff_mean": 0.0}

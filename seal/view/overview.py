@@ -72,13 +72,9 @@ def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
         "infra": _by_name(each.infra for each in steps),
         "seconds": _by_name(each.seconds for each in steps),
         "seal_seconds": [each.seal_seconds for each in steps],
-        "logp_diff_max": [_finite(each.logp_diff_max) for each in steps],
+        "logp_diff_max": [each.logp_diff_max for each in steps],
         "cues": cue_steps(steps),
     }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _by_name(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float | None]]:

@@ -125,6 +125,16 @@ def test_a_step_survives_its_log(tmp_path):
     assert json.loads(json.dumps(step.line()))["label_shares"] == {"pass": 0.75, "state_mismatch": 0.25}
 
 
+def test_log_probs_that_were_not_compared_are_null_in_earlier_logs_too(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    line = json.dumps(StepRecord(1).line(), allow_nan=False)
+    path.write_text(
+        line + "\n" + line.replace('"step": 1', '"step": 2').replace('"logp_diff_max": null', '"logp_diff_max": NaN')
+    )
+    steps, bad = read_steps(path)
+    assert "NaN" in path.read_text() and not bad and [step.logp_diff_max for step in steps] == [None, None]
+
+
 def test_of_a_step_logged_twice_the_later_line_counts(tmp_path):
     path = tmp_path / "steps.jsonl"
     path.write_text("".join(json.dumps(StepRecord(1, reward_mean=reward).line()) + "\n" for reward in (0.25, 0.75)))
