@@ -98,8 +98,8 @@ class Arm(NamedTuple):
 
     @property
     def differences(self) -> list[float]:
-        """Largest log-prob difference between engine and trainer, by step."""
-        return [step.logp_diff_max for step in self.steps]
+        """Largest log-prob difference between engine and trainer, of the steps that compared them."""
+        return [step.logp_diff_max for step in self.steps if step.logp_diff_max is not None]
 
 
 def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console) -> Arm:
