@@ -34,12 +34,10 @@ def row(path: Path) -> str:
     good, bad = ([each for each in found if sign_of(each.advantage) == sign] for sign in (1, -1))
     mean = [sum(each.weight for each in some) / len(some) for some in (good, bad)]
     summed = [sum(each.weight * each.advantage for each in some) for some in (good, bad)]
-    ratios = [
-        -sum(each.weight**w * each.advantage * each.tokens for each in bad)
-        / sum(each.weight**w * each.advantage * each.tokens for each in good)
-        for w in (0, 1)
-    ]
-    cells = [f"{value:.2f}" for value in (*mean, *summed, -summed[1] / summed[0], *ratios)]
+    plain = [sum(each.advantage * each.tokens for each in some) for some in (good, bad)]
+    weighted = [sum(each.weight * each.advantage * each.tokens for each in some) for some in (good, bad)]
+    ratios = [-failures / successes for successes, failures in (summed, plain, weighted)]
+    cells = [f"{value:.2f}" for value in (*mean, *summed, *ratios)]
     return f"| {path.parent.name} | {' | '.join(cells)} |"
 
 

@@ -265,7 +265,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
     changed = [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]
     if changed:
         notes.append(
-            f"Files differed from the commit in {', '.join(changed)} (launcher_record/NAME/TIME/diff.patch has what)."
+            f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
     certified = sum(analysis.experiment.certificate(Cell(each.arm, each.seed)).is_file() for each in results)
     if certified:

@@ -146,7 +146,7 @@ def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
     assert found[4:] == [1.0, 1.0]
 
 
-def test_signs_do_not_spread_an_advantage_that_is_no_number():
+def test_with_signs_a_nan_advantage_leaves_the_other_weights_alone():
     found = weights([("pass",), ("pass",), ("pass",)], RHO, settings(renormalise="signs"), 1, [float("nan"), 0.0, 1.0])
     assert found == [1.0, 1.0, 1.0]
 
