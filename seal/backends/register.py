@@ -1,9 +1,6 @@
-"""Named by `actor_rollout_ref.model.external_lib`: what the workers need that train and send weights."""
+"""Named by `actor_rollout_ref.model.external_lib`: adds the CPU engine if the device is a CPU."""
 
 from verl.utils.device import get_device_name
 
-from seal.backends import weight_socket
-
-weight_socket.register()
 if get_device_name() == "cpu":
     from seal.backends import cpu_engine  # noqa: F401

@@ -28,7 +28,6 @@ def ends(_):
     from verl.workers.rollout.base import get_rollout_class
     from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
-    import seal.backends.register  # noqa: F401  as verl's workers import it
     from seal.backends.vllm_plugin import register
 
     config = compose_recipe(HOME / "exp" / "quickstart.yaml", []).actor_rollout_ref
