@@ -60,6 +60,10 @@ def run(
         str, option("The GPUs that the runs share, for instance 0,1,2,3; needed for several at a time.", "LIST")
     ] = "",
     only: Annotated[str, option("Run these arms alone, for instance vanilla,seal.", "LIST")] = "",
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Certify every run that ends, even if the file's `keep` does not ask for it."),
+    ] = False,
     submit: Annotated[str, option("Write a job array for this scheduler instead of running: slurm.", "SCHEDULER")] = "",
 ) -> None:
     """Run what the matrix lacks, each run as `seal train --with-bfcl`.
@@ -79,7 +83,9 @@ def run(
             raise ValueError(f"--submit {submit} is not known; it writes job arrays for slurm.")
         if submit and only:
             raise ValueError("--submit writes a job array of every missing run: omit --only.")
-        experiment = Experiment.read(file)
+        if submit and certify:
+            raise ValueError("--submit only writes a job array: set keep.certificate in the file instead of --certify.")
+        experiment = Experiment.read(file, certify=certify)
         arms = composed_arms(experiment)
         if submit:
             _write_slurm(experiment, arms, jobs, out)

@@ -84,8 +84,8 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
 
 
 def certify(experiment: Experiment, cell: Cell) -> str | None:
-    """Write the certificate of a run if the experiment keeps one; the reason if the run cannot be certified."""
-    if not experiment.design.keep.certificate:
+    """Write the certificate of a run if the experiment certifies; the reason if the run cannot be certified."""
+    if not experiment.certifies:
         return None
     try:
         write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))

@@ -24,21 +24,26 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A design and its folder, which need not exist. source: the file of the design; text: what the file holds."""
+    """A design and its folder, which need not exist.
+
+    source: the file of the design; text: what the file holds; certify: whether runs are certified even if the design
+    keeps no certificates, because the file of an experiment that has begun must not change.
+    """
 
     design: Design
     source: Path
     text: str
+    certify: bool = False
 
     @classmethod
-    def read(cls, source: Path) -> Self:
+    def read(cls, source: Path, *, certify: bool = False) -> Self:
         """The experiment that a file describes; LaunchError with one sentence for the first thing that is wrong."""
         try:
             text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not a text"
             raise LaunchError(f"{source} cannot be read ({reason}): name the file of an experiment.") from error
-        return cls(parse_design(text, str(source)), source, text)
+        return cls(parse_design(text, str(source)), source, text, certify)
 
     @property
     def folder(self) -> Path:
@@ -83,6 +88,11 @@ class Experiment:
     def result(self, cell: Cell) -> Path:
         """The result of a run; a run that has one is finished."""
         return self.run(cell).path / "result.json"
+
+    @property
+    def certifies(self) -> bool:
+        """Whether every run that ends is certified."""
+        return self.certify or self.design.keep.certificate
 
     def certificate(self, cell: Cell) -> Path:
         """The certificate of a run, if the experiment keeps one."""

@@ -28,7 +28,6 @@ def experiment(tmp_path):
         "  - actor_rollout_ref.rollout.n=4\n  - trainer.total_training_steps=2\n  - trainer.test_freq=2\n"
         "  - seal.data.withdrawal=null\n  - trainer.save_freq=1\n  - trainer.logger=[console]\n"
         '  - "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 6}]"\n'
-        "keep: {certificate: true}\n"
         "seeds: [0]\ncontrol: vanilla\narms:\n  vanilla: {overrides: [ablation=vanilla]}\n  seal:\n"
         "primary: {set: base@1, metric: turns}\n"
     )
@@ -56,7 +55,7 @@ def test_real_runs_are_resumed_collected_and_compared(experiment):
     first.send_signal(signal.SIGKILL)
     first.communicate()
 
-    again = seal("experiment", "run", file)
+    again = seal("experiment", "run", file, "--certify")
     said, _ = again.communicate(timeout=2 * DEADLINE_S)
     assert again.returncode == exits.FINISHED, said
     results, bad = read_results(experiment.results)
