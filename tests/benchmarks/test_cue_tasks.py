@@ -1,0 +1,23 @@
+"""The look behind the primary outcome takes it apart without a rest."""
+
+import pytest
+
+from benchmarks.cue_tasks import needing_cues, restricted
+from seal.experiment.effects import by_arm
+from seal.experiment.matrix import Experiment
+from seal.experiment.scores import panel
+from seal.paths import HOME
+
+
+@pytest.mark.parametrize("name", ["evidence", "documents"])
+def test_tasks_that_need_a_cue_and_the_others_make_up_the_primary_outcome(name):
+    experiment = Experiment.read(HOME / "exp" / "experiments" / f"{name}.yaml")
+    runs = by_arm(experiment.design, (result for _cell, result in experiment.finished()))
+    tasks, outcome = needing_cues(), experiment.design.primary
+    inside, others = restricted(runs, tasks, True), restricted(runs, tasks, False)
+    for arm, found in runs.items():
+        for seed, result in found.items():
+            whole = panel([result], outcome)
+            parts = [panel([each[arm][seed]], outcome) for each in (inside, others)]
+            assert [part.values.shape[1] for part in parts] == [36, 124]
+            assert sum(part.values.sum() for part in parts) == pytest.approx(whole.values.sum())
