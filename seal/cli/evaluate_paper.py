@@ -71,7 +71,7 @@ def paper(
 ) -> None:
     """Measure what the paper reports for one model, and show it beside the published figures.
 
-    A suite that cannot run is a row that says why. Exits with 1 if anything is missing.
+    A suite that cannot run gets a row that says why. Exits with 1 if anything is missing.
     """
     with one_sentence("seal evaluate paper"):
         from seal.evaluation.suites.endpoint import Model as Evaluated

@@ -59,7 +59,7 @@ def run(
     devices: Annotated[
         str, option("The GPUs that the runs share, for instance 0,1,2,3; needed for several at a time.", "LIST")
     ] = "",
-    only: Annotated[str, option("Run these arms alone, for instance vanilla,seal.", "LIST")] = "",
+    only: Annotated[str, option("Run only these arms, for instance vanilla,seal.", "LIST")] = "",
     certify: Annotated[
         bool,
         typer.Option("--certify", help="Certify every run that ends, even if the file's `keep` does not ask for it."),

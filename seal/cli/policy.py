@@ -1,4 +1,4 @@
-"""`seal policy`: make a small policy from nothing, and measure how often it passes.
+"""`seal policy`: make a small policy from scratch, and measure how often it passes.
 
 seal policy make --out data/quickstart_policy --seed 0            # one core, about an hour
 seal policy make --out big --size 100m --device cuda --tokens 200e6 --tasks 200000
@@ -27,7 +27,7 @@ LONGEST_MESSAGE = 128
 MOST_MESSAGES = 10
 CONCURRENCY = 128
 
-app = typer.Typer(help="Make a small policy from nothing, and measure it.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Make a small policy from scratch, and measure it.", no_args_is_help=True, add_completion=False)
 _network = partial(option, panel="Network")
 _data = partial(option, panel="Data (training side only)")
 _training = partial(option, panel="Warm start")
@@ -55,7 +55,7 @@ def make(
     muon_lr: Annotated[float, _training("Peak rate for matrices.")] = 0.015,
     adam_lr: Annotated[float, _training("Peak rate for all other parameters.")] = 0.008,
 ) -> None:
-    """Make a policy from nothing: tokenizer, network, warm start."""
+    """Make a policy from scratch: tokenizer, network, warm start."""
     with one_sentence("seal policy make"):
         import torch
 

@@ -48,7 +48,7 @@ _model = partial(option, panel="The model (--writer llm)")
 _asked = partial(option, panel="The model")
 _BASE_URL = "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL)."
 _EXTRA = 'More fields of every request, such as {"enable_thinking": false}.'
-_COST = "Of all prompts and answers for this file: the cost limit."
+_COST = "Limit on the tokens of all prompts and answers for this file."
 
 
 @app.command(cls=ListCommand)
@@ -65,8 +65,8 @@ def synthesise(
     classes: Annotated[list[str] | None, option("Simulators to use; all by default.", "NAME...")] = None,
     model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
     base_url: Annotated[str | None, _model(_BASE_URL)] = None,
-    temperature: Annotated[float, _model("Of the messages.")] = 1.0,
-    max_tokens: Annotated[int, _model("Of one answer, thoughts included.")] = 2048,
+    temperature: Annotated[float, _model("Temperature of the messages.")] = 1.0,
+    max_tokens: Annotated[int, _model("Tokens of one answer, thoughts included.")] = 2048,
     max_tokens_total: Annotated[int | None, _model(_COST)] = None,
     concurrency: Annotated[int, _model("Tasks at once.")] = 8,
     timeout: Annotated[float, _model("Seconds for one attempt at a request.")] = 120.0,
@@ -109,8 +109,8 @@ def explore(
     min_calls: Annotated[int, option("The fewest calls of a task.")] = 2,
     model: Annotated[str | None, _asked("The model's name at the endpoint.")] = None,
     base_url: Annotated[str | None, _asked(_BASE_URL)] = None,
-    temperature: Annotated[float, _asked("Of calls and messages.")] = 1.0,
-    max_tokens: Annotated[int, _asked("Of one answer, thoughts included.")] = 2048,
+    temperature: Annotated[float, _asked("Temperature of calls and messages.")] = 1.0,
+    max_tokens: Annotated[int, _asked("Tokens of one answer, thoughts included.")] = 2048,
     max_tokens_total: Annotated[int | None, _asked(_COST)] = None,
     concurrency: Annotated[int, _asked("Tasks at once.")] = 8,
     timeout: Annotated[float, _asked("Seconds for one attempt at a request.")] = 120.0,

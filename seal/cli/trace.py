@@ -15,7 +15,7 @@ def trace(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")],
     out: Annotated[Path | None, typer.Option(help="A file to write.", metavar="FILE.jsonl")] = None,
     otlp: Annotated[str | None, typer.Option(help="An OTLP/HTTP receiver to send to.", metavar="URL")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="For the receiver.", metavar="NAME=VALUE...")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="Headers for the receiver.", metavar="NAME=VALUE...")] = None,
     steps: Annotated[list[int] | None, typer.Option(help="Only these steps.", metavar="N...")] = None,
     validations: Annotated[bool, typer.Option(help="With the validated trajectories.")] = True,
 ) -> None:

@@ -52,7 +52,7 @@ class Selection(Settings):
     split: Literal["train", "eval"] = "train"
     """The side of the split."""
     subset: str | None = None
-    """Of another environment than `bfcl`: one of its splits or categories in place of the side (`seal env list`)."""
+    """For environments other than `bfcl`: one of its splits or categories instead of the side (`seal env list`)."""
     scheme: Literal["scenario", "released_ids"] = "scenario"
     """The split: by scenario, or by the ids of the public release."""
     categories: tuple[Category, ...] = ()

@@ -40,10 +40,10 @@ class SealSettings(Settings):
     logprob_tolerance: NonNegative | None = None
     """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_mean_tolerance: NonNegative | None = None
-    """The same for the mean difference, which bf16 leaves small."""
+    """The same for the mean difference, which stays small even in bf16."""
     logprob_check_every: Count = 1
-    """Only each so many steps the actor scores the rollouts before its update; in between, the engine's log-probs are
-    PPO's old ones. More than 1 needs `seal.logprob_tolerance`."""
+    """The interval, in steps, at which the actor scores the rollouts before its update; in between, the engine's
+    log-probs are PPO's old ones. More than 1 needs `seal.logprob_tolerance`."""
     infra_limit: NonZeroShare = 0.2
     """The share of a step's trajectories that infrastructure failures may take before the run ends."""
     step_deadline_s: Positive = 7200

@@ -11,11 +11,11 @@ class PilotSettings(Settings):
     """Some rollouts of a prompt first, the rest only where those differ (docs/sampling.md)."""
 
     samples: Annotated[int, Ge(2)] | None = None
-    """Rollouts of a prompt before it is decided whether it gets the rest; `null` plays every prompt in full."""
+    """Rollouts of a prompt that decide whether it gets the rest; `null` plays every prompt in full."""
     keep: NonZeroShare = 0.25
-    """The probability with which a prompt whose pilots all have the same reward gets the rest all the same."""
+    """The probability with which a prompt whose pilots all have the same reward still gets the rest."""
     waves: Count = 2
-    """How often a step pilots prompts; what is then left of its rollouts goes to prompts that are played in full."""
+    """How often a step pilots prompts; the rest of its rollouts then goes to prompts that are played in full."""
 
 
 class SamplingSettings(Settings):
@@ -26,9 +26,9 @@ class SamplingSettings(Settings):
     half_life: Positive = 16
     """Steps after which an outcome counts half: the policy changes."""
     prior: Positive = 1
-    """How many rollouts the mean of a task's data source weighs against the task's own."""
+    """The weight of the mean of a task's data source, in rollouts of the task."""
     sharpness: NonNegative = 2
-    """The power of the expected variance that a task's share is proportional to; 0 draws uniformly."""
+    """A task's share is proportional to its expected variance raised to this power; 0 draws uniformly."""
     explore: Share = 0.1
     """The share of the draws that is uniform over all tasks."""
     floor: Share = 0.5
