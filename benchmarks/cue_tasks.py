@@ -1,15 +1,20 @@
-"""The primary outcome apart for tasks that need a cue: `python -m benchmarks.cue_tasks EXPERIMENT.yaml`.
+"""Tasks that need a cue, and the others: `python -m benchmarks.cue_tasks EXPERIMENT.yaml [--training]`.
 
-Such a task needs a tool whose arguments the small policy's lessons never told (`seal.policy.renaming.CUED`). An
-exploratory look at the committed results: p-values are not corrected.
+A task needs a cue if it calls a tool whose arguments the small policy's lessons never told
+(`seal.policy.renaming.CUED`).
+The first table takes the primary outcome of the committed results apart; with --training a second one has the reward
+of the training rollouts, from the certificates. Exploratory: no p-value, no correction.
 """
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 from env_service.environments.bfcl.task_file import read_task_file
+from seal.certificate.file import read
 from seal.experiment.effects import Runs, by_arm, family, levels
 from seal.experiment.matrix import Experiment
 from seal.experiment.scores import panel
@@ -17,11 +22,16 @@ from seal.paths import HOME
 from seal.policy.renaming import CUED
 from seal.records.experiment import RunResult
 
-FILES = tuple(HOME / "data" / "test_bed" / name for name in ("held_out.jsonl", "evidence.jsonl"))
+TEST_BED = HOME / "data" / "test_bed"
+FILES = tuple(TEST_BED / name for name in ("train.jsonl", "held_out.jsonl", "evidence.jsonl"))
+KINDS = ("need a cue", "others", "benchmark")
+"""Synthesised tasks that need a cue, other synthesised tasks, and first turns of the benchmark's tasks."""
+WINDOWS = ((1, 4), (5, 12), (13, 24))
+"""The steps, first and last, over which training rewards are averaged."""
 
 
 def needing_cues() -> frozenset[str]:
-    """The held-out tasks whose reference calls a tool of CUED."""
+    """The synthesised tasks of the test bed whose reference calls a tool of CUED."""
     return frozenset(
         task.id
         for file in FILES
@@ -47,7 +57,7 @@ def rows(experiment: Experiment) -> Iterator[str]:
     """The table: a row per arm and per comparison, for the tasks that need a cue and for the others."""
     design, tasks = experiment.design, needing_cues()
     runs = by_arm(design, (result for _cell, result in experiment.finished()))
-    for inside, name in ((True, "need a cue"), (False, "others")):
+    for inside, name in ((True, KINDS[0]), (False, KINDS[1])):
         chosen = restricted(runs, tasks, inside)
         for level in levels(design.primary, chosen):
             means = panel(list(chosen[level.arm].values()), design.primary).means
@@ -60,13 +70,38 @@ def rows(experiment: Experiment) -> Iterator[str]:
             yield f"| {name} | {arms} | {points} | {len(effect.seeds)} pairs |"
 
 
+def training_rows(experiment: Experiment) -> Iterator[str]:
+    """A row per arm and kind of task: rollouts, and their mean reward in each window of steps."""
+    synthesised = frozenset(task.id for file in FILES for task in read_task_file(file))
+    tasks = needing_cues()
+    rewards: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    for cell, _result in experiment.finished():
+        if not experiment.certificate(cell).is_file():
+            continue
+        for record in read(experiment.certificate(cell)):
+            if record.kind == "training":
+                task = record.value["task_id"]
+                kind = KINDS[0] if task in tasks else KINDS[1] if task in synthesised else KINDS[2]
+                rewards[cell.arm, kind].append((record.value["step"], record.value["score"]))
+    for (arm, kind), found in sorted(rewards.items()):
+        means = (mean(score for step, score in found if low <= step <= high) for low, high in WINDOWS)
+        yield f"| {kind} | {arm} | {len(found)} | {' | '.join(f'{each:.3f}' for each in means)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", type=Path)
-    print("| tasks | arm or difference | passed, % | seeds, % |")
-    print("| --- | --- | --- | --- |")
-    for row in rows(Experiment.read(parser.parse_args().experiment)):
+    parser.add_argument("--training", action="store_true", help="also the reward of training rollouts")
+    options = parser.parse_args()
+    experiment = Experiment.read(options.experiment)
+    print("| tasks | arm or difference | passed, % | seeds, % |\n| --- | --- | --- | --- |")
+    for row in rows(experiment):
         print(row)
+    if options.training:
+        steps = " | ".join(f"steps {low}-{high}" for low, high in WINDOWS)
+        print(f"\n| tasks | arm | rollouts | {steps} |\n| --- | --- | --- |{' --- |' * len(WINDOWS)}")
+        for row in training_rows(experiment):
+            print(row)
 
 
 if __name__ == "__main__":
