@@ -66,7 +66,9 @@ def _forest(axes: Axes, design: Design, primary: Sequence[Effect], area: Sequenc
         axes.set_axis_off()
         return
     axes.axvline(0, color="#444444", linewidth=1)
-    for effects, offset, colour, label in ((primary, -0.13, ARM, "outcome"), (area, 0.2, AREA, "area under the curve")):
+    apart = 1 if area else 0
+    rows = ((primary, -0.13 * apart, ARM, "outcome"), (area, 0.2 * apart, AREA, "area under the curve"))
+    for effects, offset, colour, label in rows:
         at = [design.contrasts.index(effect.contrast) + offset for effect in effects]
         value = np.array([100 * effect.difference.value for effect in effects])
         low, high = (np.array([100 * getattr(e.difference, end) for e in effects]) for end in ("low", "high"))
