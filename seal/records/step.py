@@ -15,6 +15,7 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event
 from seal.jsonl import BadLine, read_records
 from seal.records.format import FORMAT, require_format
+from seal.records.lift import Lift
 from seal.records.trajectory import TrajectoryRecord, count_labels, count_tokens, shares
 
 
@@ -111,7 +112,8 @@ class StepRecord:
     pilots: prompts that were `piloted`, those of them that `went_on`, and prompts that were
     played `in_full` without pilots; empty for a step that pilots none. push: |A| summed over
     the sampled tokens of `successes` (A > 0) and `failures` (A < 0), weighted by w and
-    `_unweighted`; empty without signal and in earlier logs.
+    `_unweighted`; empty without signal and in earlier logs. lift: what Omega gave the step's
+    rollouts (`seal.interface.share` below 1); None if all or none of them saw it.
     """
 
     step: int
@@ -140,6 +142,7 @@ class StepRecord:
     staleness: Range | None = None
     pilots: dict[str, int] = field(default_factory=dict)
     push: dict[str, float] = field(default_factory=dict)
+    lift: Lift | None = None
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
@@ -212,6 +215,7 @@ class StepRecord:
             "infra": self.infra,
             "pilots": self.pilots,
             "push": self.push,
+            "lift": {"mean": self.lift.mean, "prompts": self.lift.prompts} if self.lift else {},
         }
         for name, found in self.environments.items():
             rewards = {"reward_mean": found.reward_mean, "pass_share": found.pass_share}

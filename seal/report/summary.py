@@ -26,7 +26,7 @@ from seal.records.validation import Log
 from seal.report.example import learnt_example
 from seal.report.picture import draw
 from seal.report.practice import practice
-from seal.report.run import Quarters, Run, ranges, read_run
+from seal.report.run import Change, Quarters, Run, ranges, read_run
 from seal.report.sampling import sampling_table
 
 
@@ -153,6 +153,10 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         cells = [f"{each.weighted:.2f} ({each.unweighted:.2f})" for each in pushes]
         change = pushes[1].weighted - pushes[0].weighted
         made.add_row("push of failures / successes (without w)", *cells, f"{change:+.2f}")
+    lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
+    if all(lifted):
+        what = "lift of the interface (rollouts with it less those without)"
+        made.add_row(what, *map(str, lifted), str(Change.between(*lifted)))
     first, last = (mean.value for mean in quarters.of(lambda step: step.groups_with_spread))
     made.add_row("groups with signal per step", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
     return made

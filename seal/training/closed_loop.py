@@ -15,11 +15,12 @@ from seal.diagnosis.sources import LabelSource
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.interface.evolve import evolve, foreign_cues, initial_omega
+from seal.records.lift import Lift
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import initial_rho, turn_weights, update_rho, weights
 from seal.settings import SealSettings
-from seal.training.group import Group, groups_dropped, groups_with_spread
+from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class ClosedLoop:
             rho=self._rho,
             w=Range.of([row.w for row in weighed]),
             push=_push(rows, weighed, row_advantages),
+            lift=Lift.of(by_prompt(groups, records).values()),
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),

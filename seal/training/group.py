@@ -43,11 +43,17 @@ def numbered(groups: Sequence[Group]) -> list[int]:
 
 def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> int:
     """Count the groups whose trajectories differ in reward: only they give a gradient."""
-    scores: dict[str, set[float]] = defaultdict(set)
+    prompts = by_prompt(groups, records).values()
+    return sum(len({record.score for record in rollouts}) > 1 for rollouts in prompts)
+
+
+def by_prompt(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> dict[str, list[TrajectoryRecord]]:
+    """The trajectories that count, by the uid of their prompt."""
+    found: dict[str, list[TrajectoryRecord]] = defaultdict(list)
     for group, record in zip(groups, records, strict=True):
         if group.counts:
-            scores[group.uid].add(record.score)
-    return sum(len(values) > 1 for values in scores.values())
+            found[group.uid].append(record)
+    return found
 
 
 def groups_dropped(groups: Sequence[Group]) -> int:

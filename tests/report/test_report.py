@@ -55,6 +55,18 @@ def test_cues_are_given_as_ranges_of_steps(tmp_path, write_run):
     assert ranges(run.cues["required_arguments"]) == "9-17, 34-40"
 
 
+def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_path, write_run):
+    folder = write_run(tmp_path / "run", steps=4, validations=(0,))
+    assert "lift of the interface" not in text_of(summarise(folder))
+    path = folder / "seal_log" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, mean in zip(lines, (0.25, 0.1, 0.1, -0.05), strict=True):
+        line["lift"] = {"prompts": 8, "mean": mean, "standard_error": 0.1}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = (line for line in text_of(summarise(folder)).splitlines() if "lift of the interface" in line)
+    assert [part for part in row.split() if part[-1].isdigit()] == ["0.250", "-0.050", "-0.300"]
+
+
 def test_a_run_without_omega_or_weights_is_reported(tmp_path, write_run):
     folder = write_run(tmp_path / "run", validations=(0,))
     path = folder / "seal_log" / "steps.jsonl"

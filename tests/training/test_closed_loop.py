@@ -268,6 +268,25 @@ def test_the_push_of_successes_and_failures_counts_their_sampled_tokens():
     assert even.record.push == {} and push_ratios([even.record]) is None
 
 
+def test_the_lift_compares_rollouts_of_the_same_prompt_with_and_without_omega():
+    def rollout(sample: int, score: float, omega_version: int | None, **fields) -> TrajectoryRecord:
+        return replace(record(sample, ("pass",), score, **fields), omega_version=omega_version)
+
+    rows = [
+        *(rollout(0, 1.0, 3), rollout(1, 1.0, 3), rollout(2, 0.0, None), rollout(3, 1.0, None)),
+        *(rollout(4, 0.0, 3), rollout(5, 1.0, None), rollout(6, 1.0, None, infra="engine")),
+        *(rollout(7, 1.0, 3), rollout(8, 1.0, 3)),
+    ]
+    uids = ["easier with cues"] * 4 + ["harder with cues"] * 3 + ["only with cues"] * 2
+    _, report = ClosedLoop(settings()).step(1, rows, mark_groups(uids, rows), [0.0] * len(rows))
+    lift = report.record.lift
+    assert (lift.prompts, lift.mean) == (2, (0.5 - 1.0) / 2) and lift.standard_error == pytest.approx(0.75)
+    assert StepRecord.from_line(report.record.line()).lift == lift
+    assert report.record.metrics()["seal/lift/mean"] == -0.25
+    _, without = ClosedLoop(settings()).step(1, rows[7:], mark_groups(uids[7:], rows[7:]), [0.0, 0.0])
+    assert without.record.lift is None and "seal/lift/mean" not in without.record.metrics()
+
+
 def test_token_weights_beyond_the_response_are_cut():
     assert TokenWeights(1.0, ((2, 9, 2.0),)).per_token(4) == [1.0, 1.0, 2.0, 2.0]
 
