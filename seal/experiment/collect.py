@@ -1,6 +1,7 @@
 """From the folder of a finished run to its result; what is large is removed afterwards."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     steps, bad = read_steps(folder.steps)
     log = read_validation_dir(folder.path) if folder.validated else Log(())
     attempts = [attempt for attempt in read_attempts(experiment) if attempt.cell == str(cell)]
-    commit, inputs = _recorded(experiment.run_name(cell))
+    commit, inputs = _recorded(experiment, cell)
     last = folder.last_checkpoint
     result = RunResult(
         experiment=experiment.design.name,
@@ -153,13 +154,23 @@ def write_results(experiment: Experiment) -> None:
         write_text("".join(lines), experiment.results)
 
 
-def _recorded(name: str) -> tuple[str, str]:
+def changes_outside(patch: str, folder: str) -> bool:
+    """Whether a patch of `git diff` touches a file that is not below the folder, a path in the repository."""
+    headers = (line for line in patch.splitlines() if line.startswith("diff --git "))
+    return any(not line.startswith(f"diff --git a/{folder}/") for line in headers)
+
+
+def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     """Commit and inputs of a run's last recorded launch."""
-    facts = _launch(name)
+    facts = _launch(experiment.run_name(cell))
     if facts is None:
         return "", ""
     folder, found = facts
-    changed = (folder / "diff.patch").is_file() and (folder / "diff.patch").stat().st_size > 0
+    patch = folder / "diff.patch"
+    # An experiment in the repository changes its own results while its runs go on.
+    changed = patch.is_file() and changes_outside(
+        patch.read_text(encoding="utf-8"), os.path.relpath(experiment.folder, HOME)
+    )
     hashes = {file: each for file, each in found.get("hashes", {}).items() if file != "data/train.parquet"}
     return found.get("commit", "") + ("+" if changed else ""), json_hash(hashes) if hashes else ""
 
