@@ -43,7 +43,7 @@ def ends(_):
 
 
 def test_two_runs_have_a_socket_each_though_ray_gives_their_jobs_the_same_number():
-    # One after the other, because two clusters starting at once need minutes on a busy machine: each numbers its own jobs.
+    # One after the other: each cluster numbers its own jobs, and two that start at once need minutes on a busy machine.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         one, other = pool.map_async(ends, range(2), chunksize=1).get(timeout=480)
     assert one.job == other.job
