@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from seal.records.mean import Mean
 from seal.records.trajectory import TrajectoryRecord
 
 
@@ -29,8 +30,7 @@ class Lift:
             without = [each.score for each in rollouts if each.omega_version is None]
             if with_omega and without:
                 differences.append(statistics.fmean(with_omega) - statistics.fmean(without))
-        if not differences:
+        mean = Mean.of(differences)
+        if mean is None:
             return None
-        n = len(differences)
-        error = statistics.stdev(differences) / n**0.5 if n > 1 else None
-        return cls(n, statistics.fmean(differences), error)
+        return cls(len(differences), *mean)

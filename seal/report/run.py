@@ -10,7 +10,8 @@ from typing import NamedTuple, Self
 
 from seal.jsonl import BadLine, step_files
 from seal.records.folder import RunFolder
-from seal.records.step import Mean, StepRecord, read_steps
+from seal.records.mean import Mean
+from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
 from seal.records.validation import Log, read_log, read_validation_dir
 

@@ -14,7 +14,8 @@ import orjson
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.jsonl import BadLine, Line, read_jsonl
 from seal.records.folder import RunFolder
-from seal.records.step import Mean, StepRecord, read_steps
+from seal.records.mean import Mean
+from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from seal.view.index import VALIDATION, Index, kind_of
 from seal.view.lifts import Lifts
