@@ -34,7 +34,6 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
     _require_the_benchmark(launches)
     _require_whole_groups(launches)
-    _require_seen_prompts(launches)
     yield (
         "head",
         {
@@ -79,12 +78,6 @@ def _require_whole_groups(launches: Sequence[Launch]) -> None:
     """ValueError for a run that pilots its prompts: a verifier of this version takes n rollouts of each for granted."""
     if any(launch.settings.sampling.pilot.samples is not None for launch in launches):
         raise ValueError("seal.sampling.pilot is on: only runs that play every prompt in full can be certified.")
-
-
-def _require_seen_prompts(launches: Sequence[Launch]) -> None:
-    """ValueError for a run some of whose rollouts do not see Omega: a verifier of this version expects that all do."""
-    if any(each.settings.interface.share != 1.0 for each in launches):
-        raise ValueError("seal.interface.share is set: only runs whose rollouts all see Omega can be certified.")
 
 
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from seal.certificate.places import Disagreement, Place, difference, says, shown
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
+from seal.rollout.row import sees_omega
 from seal.settings import SealSettings
 
 
@@ -144,11 +145,10 @@ def _played(record: TrajectoryRecord, stage: Stage, fault: Fault) -> tuple[Traje
         fault("day", f"{record.day!r} is not a date")
         day = clock.today()
     enforced = stage.settings.rollout.enforce_available_tools
+    omega = stage.omega if sees_omega(record.sample, stage.settings.interface.share) else None
     limits = RecordedLimits(record.evidence, enforces=stage.training and enforced)
     with clock.as_of(day):
-        again = Again(
-            record.task_id, parameters(record, stage.prompt_mode, stage.training, enforced, stage.omega), limits
-        )
+        again = Again(record.task_id, parameters(record, stage.prompt_mode, stage.training, enforced, omega), limits)
         info = again.info
         known |= {"omega_version": (info["omega"] or {}).get("version"), "data_hash": info["data_hash"]}
         if record.infra is not None:

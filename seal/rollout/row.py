@@ -67,8 +67,7 @@ class Row:
 
     def sharing(self, share: float) -> Self:
         """The row without Omega unless it is one of its prompt's share; they are spread evenly over its rollouts."""
-        chosen = whole_part(share, self.sample + 1) > whole_part(share, self.sample)
-        return self if chosen or self.withdrawn is not None else self.plain()
+        return self if sees_omega(self.sample, share) or self.withdrawn is not None else self.plain()
 
     def plain(self) -> Self:
         """The row without Omega."""
@@ -88,6 +87,11 @@ class Row:
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = draw < settings.leak_guard_share
         return params
+
+
+def sees_omega(sample: int, share: float) -> bool:
+    """Whether a rollout, by its number among its prompt's, belongs to the share of them that see Omega."""
+    return whole_part(share, sample + 1) > whole_part(share, sample)
 
 
 def whole_part(share: float, rollouts: int) -> int:

@@ -33,6 +33,7 @@ def url():
         (reference_texts(), False, None, ()),
         (FAULTY, True, OMEGA, ("seal.reward.mode=t3rl",)),
         (FAULTY, False, None, ()),
+        (FAULTY, True, OMEGA, ("seal.interface.share=0.5",)),
         (WORDY, True, None, ("seal.rollout.max_message_tokens=64",)),
         (WORDY, False, None, ("seal.rollout.validation_message_tokens=64",)),
         (reference_texts(), True, OMEGA, ("seal.rollout.max_steps=3", "seal.reward.cut=exclude")),

@@ -35,6 +35,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
+from seal.rollout.row import sees_omega
 from seal.settings import SealSettings, task_files
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups, numbered
@@ -276,7 +277,12 @@ def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog
 
 def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
     samples, omega = player.config["actor_rollout_ref"]["rollout"]["n"], loop.omega_to_send()
-    records = [player.play(row, sample, step, omega, True) for row in rows for sample in range(samples)]
+    share = player.settings.interface.share
+    records = [
+        player.play(row, sample, step, omega if sees_omega(sample, share) else None, True)
+        for row in rows
+        for sample in range(samples)
+    ]
     groups = mark_groups([f"prompt-{i // samples}" for i in range(len(records))], records)
     by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
     advantages = group_advantages(records, groups, by_deviation=by_deviation)
