@@ -56,8 +56,8 @@ class AssistantMessage(BaseModel):
 class StepRequest(BaseModel):
     """/step: repeating a request with the same step_id gets the same answer and acts once.
 
-    truncated: a length limit cut the message, so nothing in it is run and the episode
-    ends.
+    truncated: a length limit cut the message. In training nothing in it is run and the
+    episode ends; in evaluation it is read as far as it goes.
     """
 
     instance_id: Identifier | None = None

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import DEFAULT, get_environment
 from env_service.protocol import PROTOCOL, Problem
+from seal import exits
 from seal.errors import LaunchError
 from seal.net import LOOPBACK, is_loopback
 from seal.paths import HOME
@@ -215,16 +216,20 @@ class Service:
     def ensure_running(self) -> str | None:
         """Restart our service if it has ended; returns a sentence about it, None while it runs.
 
-        The rollouts rebuild their episodes. LaunchError if it has ended too often.
+        The rollouts rebuild their episodes. LaunchError (infrastructure) if it has ended too often.
         """
         if self._process is None or self._process.poll() is None:
             return None
         ended = f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
         if self._restarts == MAX_RESTARTS:
-            raise LaunchError(f"{ended} It was started again {MAX_RESTARTS} times already (log: {self._log})")
+            again = f"It was started again {MAX_RESTARTS} times already"
+            raise LaunchError(f"{ended} {again} (log: {self._log})", exits.INFRASTRUCTURE)
         self._restarts += 1
         self.stop()
-        self._launch()
+        try:
+            self._launch()
+        except LaunchError as error:
+            raise LaunchError(str(error), exits.INFRASTRUCTURE) from error
         return f"{ended} Started again ({self._restarts} of {MAX_RESTARTS} times); its episodes are rebuilt."
 
     def stop(self) -> None:

@@ -46,7 +46,9 @@ class LevelName(StrEnum):
 
 _model = partial(option, panel="The model (--writer llm)")
 _asked = partial(option, panel="The model")
-_BASE_URL = "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL)."
+_BASE_URL = (
+    "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL, else that of OPENAI_API_KEY or DASHSCOPE_API_KEY)."
+)
 _EXTRA = 'More fields of every request, such as {"enable_thinking": false}.'
 _COST = "Limit on the tokens of all prompts and answers for this file."
 

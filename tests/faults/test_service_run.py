@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from seal import exits
 from seal import service as launch_service
 from seal.errors import LaunchError
 from seal.net import free_port
@@ -35,7 +36,7 @@ SMALL = (
 @pytest.mark.fault(
     event="a service that the launcher started ends again and again",
     user_sees="a warning each time with the service's last words; then one error that names its log",
-    outcome="it is started again up to three times per run, then the run ends with exit code 1",
+    outcome="it is started again up to three times per run, then the run ends with code 4",
 )
 def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_service, "MAX_RESTARTS", 1)
@@ -47,8 +48,9 @@ def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypat
         assert "code -9" in _when_noticed(running)
         assert launch_service.probe(running.url)
         service_process(os.getpid(), port).kill()
-        with pytest.raises(LaunchError, match=r"started again 1 times already .*service\.log"):
+        with pytest.raises(LaunchError, match=r"started again 1 times already .*service\.log") as ended:
             _when_noticed(running)
+        assert ended.value.code == exits.INFRASTRUCTURE
     finally:
         running.stop()
 
