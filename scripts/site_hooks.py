@@ -38,7 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {target for file in files.documentation_pages() for target in _links(file)}
     for target in sorted(linked):
         if (uri := _uri(target)) and uri.startswith("source/"):
-            files.append(File.generated(config, uri, content=_source_page(target)))
+            content = (HOME / target).read_bytes() if _is_picture(target) else _source_page(target)
+            files.append(File.generated(config, uri, content=content))
     return files
 
 
@@ -82,7 +83,11 @@ def _uri(path: str) -> str | None:
         return None
     if path.startswith("docs/"):
         return path.removeprefix("docs/").replace(".ipynb", ".md")
-    return f"source/{path}.md"
+    return f"source/{path}" if _is_picture(path) else f"source/{path}.md"
+
+
+def _is_picture(path: str) -> bool:
+    return Path(path).suffix in (".png", ".svg")
 
 
 def _source_page(path: str) -> str:
