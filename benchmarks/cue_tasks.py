@@ -71,10 +71,13 @@ def rows(experiment: Experiment) -> Iterator[str]:
 
 
 def training_rows(experiment: Experiment) -> Iterator[str]:
-    """A row per arm and kind of task: rollouts, and their mean reward in each window of steps."""
+    """A row per arm and kind of task: rollouts, and their mean reward in each window of steps.
+
+    An arm some of whose rollouts see no Omega (`seal.interface.share`) has a row for each half.
+    """
     synthesised = frozenset(task.id for file in FILES for task in read_task_file(file))
     tasks = needing_cues()
-    rewards: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    rewards: dict[tuple[str, str, bool], list[tuple[int, float]]] = defaultdict(list)
     for cell, _result in experiment.finished():
         if not experiment.certificate(cell).is_file():
             continue
@@ -82,10 +85,12 @@ def training_rows(experiment: Experiment) -> Iterator[str]:
             if record.kind == "training":
                 task = record.value["task_id"]
                 kind = KINDS[0] if task in tasks else KINDS[1] if task in synthesised else KINDS[2]
-                rewards[cell.arm, kind].append((record.value["step"], record.value["score"]))
-    for (arm, kind), found in sorted(rewards.items()):
+                sees = record.value["omega_version"] is not None
+                rewards[cell.arm, kind, sees].append((record.value["step"], record.value["score"]))
+    for (arm, kind, sees), found in sorted(rewards.items()):
+        name = f"{arm}, {'with' if sees else 'without'} Omega" if (arm, kind, not sees) in rewards else arm
         means = (mean(score for step, score in found if low <= step <= high) for low, high in WINDOWS)
-        yield f"| {kind} | {arm} | {len(found)} | {' | '.join(f'{each:.3f}' for each in means)} |"
+        yield f"| {kind} | {name} | {len(found)} | {' | '.join(f'{each:.3f}' for each in means)} |"
 
 
 def main() -> None:
