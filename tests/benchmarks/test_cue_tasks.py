@@ -9,15 +9,17 @@ from seal.experiment.scores import panel
 from seal.paths import HOME
 
 
-@pytest.mark.parametrize("name", ["evidence", "documents"])
-def test_tasks_that_need_a_cue_and_the_others_make_up_the_primary_outcome(name):
+@pytest.mark.parametrize(
+    ("name", "needing", "others"), [("evidence", 36, 124), ("documents", 36, 124), ("cues", 40, 120)]
+)
+def test_tasks_that_need_a_cue_and_the_others_make_up_the_primary_outcome(name, needing, others):
     experiment = Experiment.read(HOME / "exp" / "experiments" / f"{name}.yaml")
     runs = by_arm(experiment.design, (result for _cell, result in experiment.finished()))
     tasks, outcome = needing_cues(), experiment.design.primary
-    inside, others = restricted(runs, tasks, True), restricted(runs, tasks, False)
+    halves = restricted(runs, tasks, True), restricted(runs, tasks, False)
     for arm, found in runs.items():
         for seed, result in found.items():
             whole = panel([result], outcome)
-            parts = [panel([each[arm][seed]], outcome) for each in (inside, others)]
-            assert [part.values.shape[1] for part in parts] == [36, 124]
+            parts = [panel([each[arm][seed]], outcome) for each in halves]
+            assert [part.values.shape[1] for part in parts] == [needing, others]
             assert sum(part.values.sum() for part in parts) == pytest.approx(whole.values.sum())
