@@ -49,18 +49,16 @@ def rows(experiment: Experiment, contrast: Contrast) -> Iterator[str]:
             results.append(result)
             turns[cell.arm, cell.seed] = labelled_turns(experiment.certificate(cell), primary.set)
     seen = Counter(label for run in turns.values() for count in run.values() for label in count.elements())
-    heading = True
+    arms = Counter(each.arm for each in results)
+    names = " | ".join(f"{arm} ({arms[arm]})" for arm in experiment.design.arms if arm in arms)
+    yield f"| label, % of turns | {names} | {contrast.arm} - {contrast.against} |"
+    yield "| --- |" + " --- |" * (len(arms) + 1)
     for label, _times in seen.most_common():
         runs: Runs = by_arm(
             experiment.design,
             (counting(each, primary.set, turns[each.arm, each.seed], label) for each in results),
         )
         shares = levels(primary, runs)
-        if heading:
-            arms = " | ".join(f"{level.arm} ({len(level.seeds)})" for level in shares)
-            yield f"| label, % of turns | {arms} | {contrast.arm} - {contrast.against} |"
-            yield "| --- |" + " --- |" * (len(shares) + 1)
-            heading = False
         means = " | ".join(f"{100 * level.mean.value:.1f}" for level in shares)
         [effect], _missing = family([contrast], [primary], runs)
         found = effect.difference
@@ -75,6 +73,8 @@ def main() -> None:
     experiment = Experiment.read(options.experiment)
     contrast = experiment.design.contrasts[0]
     if options.compare:
+        if unknown := sorted(set(options.compare) - set(experiment.design.arms)):
+            parser.error(f"{unknown[0]} is not an arm of {options.experiment}: {', '.join(experiment.design.arms)}.")
         contrast = Contrast(arm=options.compare[0], against=options.compare[1])
     for row in rows(experiment, contrast):
         print(row)
