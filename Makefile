@@ -46,7 +46,7 @@ test-faults: setup
 
 # Every page of the viewer in a headless Chromium; without one the browser's tests are skipped: docs/viewer.md.
 test-viewer: setup
-	$(PYTHON) -m pytest -q tests/view
+	$(PYTHON) -m pytest -q shelf/view/tests/viewer
 
 lint: setup
 	$(PYTHON) -m ruff check .

@@ -20,7 +20,7 @@ from seal.cli.main import execute, load
 
 
 def main() -> int:
-    """Run the launcher; returns the exit code (seal.exits)."""
+    """Run the launcher; returns the exit code (seal.system.exits)."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["doctor"]:
         return execute(load("doctor"), arguments[1:], "launcher.py doctor")

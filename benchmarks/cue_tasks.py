@@ -1,7 +1,7 @@
 """Tasks that need a cue, and the others: `python -m benchmarks.cue_tasks EXPERIMENT.yaml [--training]`.
 
 A task needs a cue if it calls a tool whose arguments the small policy's lessons never told
-(`seal.policy.renaming.CUED`).
+(`shelf.testbed.policy.renaming.CUED`).
 The first table takes the primary outcome of the committed results apart; with --training a second one has the reward
 of the training rollouts, from the certificates. Exploratory: no p-value, no correction.
 """
@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import mean
 
 from env_service.environments.bfcl.task_file import read_task_file
-from seal.certificate.file import read
-from seal.experiment.effects import Runs, by_arm, family, levels
-from seal.experiment.matrix import Experiment
-from seal.experiment.scores import panel
-from seal.paths import HOME
-from seal.policy.renaming import CUED
-from seal.records.experiment import RunResult
+from seal.system.paths import HOME
+from shelf.lab.certificate.file import read
+from shelf.lab.experiment.effects import Runs, by_arm, family, levels
+from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.records import RunResult
+from shelf.lab.experiment.scores import panel
+from shelf.testbed.policy.renaming import CUED
 
 TEST_BED = HOME / "data" / "test_bed"
 FILES = tuple(TEST_BED / name for name in ("train.jsonl", "held_out.jsonl", "evidence.jsonl"))

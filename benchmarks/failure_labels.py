@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from seal.certificate.file import read
-from seal.experiment.design import Contrast
-from seal.experiment.effects import Runs, by_arm, family, levels
-from seal.experiment.matrix import Experiment
-from seal.records.experiment import RunResult, TaskScore
+from shelf.lab.certificate.file import read
+from shelf.lab.experiment.design import Contrast
+from shelf.lab.experiment.effects import Runs, by_arm, family, levels
+from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.records import RunResult, TaskScore
 
 Turns = dict[str, Counter[str]]
 """How often each label ends a turn, by task."""

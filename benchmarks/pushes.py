@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from seal.certificate.file import read
 from seal.reweighting import sign_of
+from shelf.lab.certificate.file import read
 
 
 class Push(NamedTuple):

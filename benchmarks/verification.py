@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seal.certificate.file import read, write
-from seal.certificate.findings import Findings
-from seal.certificate.launches import Launch
-from seal.certificate.verify import verify
-from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups, numbered
+from shelf.lab.certificate.file import read, write
+from shelf.lab.certificate.findings import Findings
+from shelf.lab.certificate.launches import Launch
+from shelf.lab.certificate.verify import verify
 
 STEP = HOME / "tests" / "certificate" / "quickstart.seal.gz"
 NEVER = {"min_count": 10**9}

@@ -21,10 +21,10 @@ from pathlib import Path
 import httpx
 import psutil
 
-from seal.net import free_port
-from seal.view.index import INDEX_FILE
-from tests.view.chromium import chromium, find_chromium
-from tests.view.played_run import write_run
+from seal.system.net import free_port
+from shelf.view.index import INDEX_FILE
+from shelf.view.tests.viewer.chromium import chromium, find_chromium
+from shelf.view.tests.viewer.played_run import write_run
 
 STEPS, PROMPTS, ROLLOUTS = 79, 32, 8
 SIZE = 30_000

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from seal.net import is_loopback
+from seal.system.net import is_loopback
 
 _PREFIX = "BFCL_"
 

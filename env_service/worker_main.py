@@ -21,7 +21,7 @@ import psutil
 from env_service.channel import ActivityPage, FrameBuffer, frame
 from env_service.environments import registry
 from env_service.host import Host
-from seal.processes import end_with_parent
+from seal.system.processes import end_with_parent
 
 OUT_OF_MEMORY = 70
 """Exit code of a worker whose call ran out of memory."""

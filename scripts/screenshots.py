@@ -7,12 +7,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from seal.paths import HOME
-from seal.view.app import make_app
-from seal.view.index import Index
-from seal.view.runs import ViewedRun, find_runs
-from tests.view.chromium import Page, chromium, find_chromium
-from tests.view.conftest import served
+from seal.system.paths import HOME
+from shelf.view.app import make_app
+from shelf.view.index import Index
+from shelf.view.runs import ViewedRun, find_runs
+from shelf.view.tests.viewer.chromium import Page, chromium, find_chromium
+from shelf.view.tests.viewer.conftest import served
 
 LARGE, PHONE = (1280, 860), (400, 860)
 _FAILED = (

@@ -22,20 +22,20 @@ from rich.console import Console
 from rich.progress import track
 
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
-from seal.chat import Sampling
-from seal.data.band import find_band
 from seal.data.selection import selected_rows
-from seal.evaluation.benchmark import Evaluation, evaluate
-from seal.evaluation.episode import EpisodeSettings
-from seal.evaluation.serving import served_checkpoint
 from seal.interface.cues import Omega
-from seal.net import free_port
-from seal.policy.dialogue import PROMPT_MODE
-from seal.policy.renaming import CUED
 from seal.settings.data import Selection, Source
-from seal.synthesis.grammar import Grammar
-from seal.synthesis.make import synthesise
-from seal.synthesis.sampler import SamplerSettings
+from seal.system.net import free_port
+from shelf.suites.bfcl.benchmark import Evaluation, evaluate
+from shelf.suites.bfcl.episode import EpisodeSettings
+from shelf.suites.bfcl.serving import served_checkpoint
+from shelf.suites.chat import Sampling
+from shelf.testbed.band import find_band
+from shelf.testbed.policy.dialogue import PROMPT_MODE
+from shelf.testbed.policy.renaming import CUED
+from shelf.testbed.synthesis.grammar import Grammar
+from shelf.testbed.synthesis.make import synthesise
+from shelf.testbed.synthesis.sampler import SamplerSettings
 
 CUES = ("schema_required", "feedback_tools", "feedback_error", "feedback_history", "feedback_answer")
 SAMPLES, MOST_STEPS, MESSAGE_TOKENS, CONCURRENCY = 6, 12, 128, 32

@@ -1,6 +1,6 @@
 import pytest
 
-from seal.net import is_loopback
+from seal.system.net import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1"])

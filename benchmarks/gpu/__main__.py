@@ -5,7 +5,7 @@ policy with the same seed, and reads their logs: seconds per step by stage, toke
 per second of the rollout compared with vLLM's offline throughput on the same
 prompts, the log-prob difference between engine and trainer after each weight
 sync, and the peak memory. On CUDA it uses exp/gpu_smoke.yaml with the committed
-policy grown to 100M parameters (`seal.policy.grow`); on the CPU exp/quickstart.yaml.
+policy grown to 100M parameters (`shelf.testbed.policy.grow`); on the CPU exp/quickstart.yaml.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from rich.console import Console
 from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
 from seal.launch.doctor import installed
 from seal.launch.selfcheck import built_for
-from seal.net import free_port
-from seal.paths import HOME
-from seal.processes import stop_tree
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.validation import read_log
+from seal.system.net import free_port
+from seal.system.paths import HOME
+from seal.system.processes import stop_tree
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
@@ -213,7 +213,7 @@ def benchmark(options: argparse.Namespace, console: Console) -> None:
     policy = options.policy
     if policy is None and options.backend == "cuda":
         # Deferred: it imports torch.
-        from seal.policy.grow import grow
+        from shelf.testbed.policy.grow import grow
 
         policy = HOME / "experiments" / "gpu_smoke_policy"
         parameters = grow(HOME / "data" / "quickstart_policy", policy)

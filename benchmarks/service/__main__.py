@@ -39,7 +39,7 @@ from env_service.environments.bfcl.verifier import Played, verify
 from env_service.host import EpisodeGuard, Host
 from seal import labels
 from seal.diagnosis.rules import diagnose
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20

@@ -20,7 +20,6 @@ DEFAULT = DEFAULT_ENVIRONMENT
 
 _BUILT_IN: dict[str, str] = {
     DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment",
-    "tau2_telecom": "env_service.environments.tau2.environment:TelecomEnvironment",
 }
 _ADDED: dict[str, str] = {}
 _LOADED: dict[str, Environment] = {}

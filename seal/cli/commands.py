@@ -1,6 +1,5 @@
 """What the commands share: options with several values, and refusals in one sentence."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +8,8 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from seal import exits
-from seal.errors import LaunchError
+from seal.system import exits
+from seal.system.errors import LaunchError
 
 
 class ListCommand(TyperCommand):
@@ -38,21 +37,6 @@ def refusing(command: str, *more: type[Exception]) -> Iterator[None]:
     except (ValueError, OSError, LaunchError, *more) as error:
         Console(stderr=True, soft_wrap=True).print(f"{command}: {error}", markup=False)
         raise typer.Exit(exits.USAGE) from None
-
-
-@contextmanager
-def one_sentence(command: str) -> Iterator[None]:
-    """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
-    from seal.chat import EndpointRefused
-    from seal.rollout.env_client import EnvironmentFault
-
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        with refusing(command, EndpointRefused, EnvironmentFault):
-            yield
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command resumes.", err=True)
-        raise typer.Exit(exits.INTERRUPTED) from None
 
 
 def option(text: str, metavar: str | None = None, panel: str | None = None, least: float | None = None) -> Any:

@@ -79,25 +79,3 @@ def select(
         chosen["labels_from"] = [{"run": labels_from[0], "label": labels_from[1]}]
     with refusing("seal data select"):
         typer.echo(f"{out}: {write_parquet(Selection.read(chosen), out)} rows")
-
-
-@app.command()
-def band(
-    log: Annotated[Path, option("Validation log with several samples per task.", "FILE")],
-    out: Annotated[Path, option("JSON file to write.", "FILE")],
-    low: Annotated[float, option("Pass rate strictly above.")] = 0.0,
-    high: Annotated[float, option("Pass rate strictly below.")] = 1.0,
-) -> None:
-    """Find the training tasks that a policy solves sometimes."""
-    from seal.data.band import find_band
-    from seal.files import write_json
-
-    with refusing("seal data band"):
-        found = find_band(log, low, high)
-        write_json(found, out)
-    samples = sum(task["n"] for task in found["tasks"])
-    mean = sum(task["passed"] for task in found["tasks"]) / samples
-    typer.echo(
-        f"{out}: {len(found['tasks'])} of {found['measured']} tasks have a pass rate between {low:g} and {high:g} "
-        f"(mean {mean:.3f} over {samples} samples)"
-    )

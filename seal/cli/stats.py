@@ -1,4 +1,4 @@
-"""`seal stats`: statistics of BFCL validation logs, and of the results of other suites."""
+"""`seal stats`: statistics of validation logs."""
 
 from functools import partial
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seal.cli.commands import ListCommand, option, refusing
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 NAMED_BAD_LINES = 20
 SUSPECTED = HOME / "data" / "suspected_items.json"
@@ -41,27 +41,20 @@ def stats(
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
     from seal.data.suspected import load_suspected
-    from seal.evaluation.plots import save_rates
-    from seal.evaluation.stats import Accounting, compare_runs, expected_tasks, summarise_run
-    from seal.evaluation.suites.stats import are_suites, compare_results, summarise_results
-    from seal.evaluation.tables import console, to_csv
-    from seal.files import write_json, write_text
+    from seal.statistics.plots import save_rates
+    from seal.statistics.stats import Accounting, compare_runs, expected_tasks, summarise_run
+    from seal.statistics.tables import console, to_csv
+    from seal.system.files import write_json, write_text
 
     with refusing("seal stats"):
         accounting = Accounting(price, devices, reach)
-        if compare and are_suites(compare):
-            found = compare_results(compare)
-        elif val_dir is not None and not compare and are_suites([str(val_dir)]):
-            found = summarise_results(str(val_dir))
-        elif compare:
+        if compare:
             found = compare_runs(compare, load_suspected(suspected), step, accounting)
         elif val_dir is not None:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
             found = summarise_run(val_dir, load_suspected(suspected), step, expected, accounting)
         else:
             raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
-        if plot and not found.curves:
-            raise ValueError("--plot draws curves over training steps, which results of suites do not have.")
         out = console()
         out.print(*found.tables, sep="\n")
         warnings = [found.warning] if found.warning else []

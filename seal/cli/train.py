@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seal.data.rows import TaskRow
-from seal.files import json_hash, replacing
+from seal.system.files import json_hash, replacing
 
 TEXT, NUMBER = pa.string(), pa.int64()
 TASK = {"task_id": TEXT, "category": TEXT, "scenario": NUMBER, "split": TEXT, "turns": NUMBER}

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
 from env_service.environments.registry import get_environment
-from seal.categories import environment_of, qualified
+from seal.diagnosis.categories import environment_of, qualified
 from seal.records.source import WHOLE, data_source
 
 AGENT_NAME = "seal_agent"
@@ -24,7 +24,7 @@ WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
 class TaskRow:
     """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
 
-    category: qualified by the environment (`seal.categories`). scenario: shared by tasks of which
+    category: qualified by the environment (`seal.diagnosis.categories`). scenario: shared by tasks of which
     none may be on the other side.
     """
 

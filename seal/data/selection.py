@@ -16,13 +16,13 @@ from env_service.environments.bfcl.task_file import read_task_file as read_made_
 from env_service.environments.registry import get_environment
 from seal.data.mixture import mix
 from seal.data.rows import TaskRow, environment_rows, whole_rows
-from seal.jsonl import step_files
 from seal.labels import PASS
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import MET
 from seal.records.validation import read_log
 from seal.settings.data import BENCHMARK, Selection, Source
+from seal.system.jsonl import step_files
 
 
 def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:

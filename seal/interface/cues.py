@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from seal.categories import environment_of
+from seal.diagnosis.categories import environment_of
 from seal.interface.wording import wording, wording_digest
 
 EVERYWHERE = "*"

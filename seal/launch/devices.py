@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from seal.errors import LaunchError
-from seal.paths import HOME
-from seal.text import last_line
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.text import last_line
 from seal.training.cluster import QUEUE_CONTROLLER, QUEUE_NAMESPACE
 
 KEY = "ray_kwargs.ray_init.address"

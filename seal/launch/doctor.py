@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seal.errors import LaunchError
 from seal.launch.devices import NO_OUTPUT, Torch, flash_attn_problem, run_python
-from seal.net import LOOPBACK
-from seal.paths import HOME
-from seal.text import last_line
+from seal.system.errors import LaunchError
+from seal.system.net import LOOPBACK
+from seal.system.paths import HOME
+from seal.system.text import last_line
 
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
@@ -228,8 +228,8 @@ def _checks(config) -> Iterator[Finding]:
 
 def _services(config) -> Iterator[Finding]:
     """Each address of env_service.env_url: a service that runs, or an address where one can be started."""
+    from seal.launch.service import probe
     from seal.rollout.services import addresses
-    from seal.service import probe
 
     recorded = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]["data_hash"]
     for url in addresses(config.env_service.env_url):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from seal import exits
-from seal.errors import LaunchError
-from seal.lock import CannotLock, Holder, Locked, lock
-from seal.paths import HOME
 from seal.records.folder import RunFolder
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.lock import CannotLock, Holder, Locked, lock
+from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
 
 LOCK_FILE = "launcher.lock"

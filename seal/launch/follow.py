@@ -15,14 +15,14 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from seal import exits
-from seal.errors import LaunchError
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
-from seal.paths import HOME
-from seal.processes import start, stop_tree
+from seal.launch.service import Service
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
-from seal.service import Service
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.processes import start, stop_tree
 from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
 from seal.training.stop import StopRequest

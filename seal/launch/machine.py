@@ -5,11 +5,11 @@ from urllib.parse import urlsplit
 
 from omegaconf import DictConfig
 
-from seal.errors import LaunchError
 from seal.launch.devices import KEY, Cluster, Torch, inspect_cluster
-from seal.net import is_loopback
-from seal.paths import HOME
-from seal.service import service_urls
+from seal.launch.service import service_urls
+from seal.system.errors import LaunchError
+from seal.system.net import is_loopback
+from seal.system.paths import HOME
 from seal.training.cluster import processors, uses_existing_cluster
 
 GIB = 1 << 30

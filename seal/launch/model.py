@@ -12,9 +12,9 @@ from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTP
 from huggingface_hub.utils import disable_progress_bars
 from omegaconf import DictConfig, OmegaConf
 
-from seal.errors import LaunchError
 from seal.launch.plan import step_plan
-from seal.paths import HOME
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 
 MODEL = "actor_rollout_ref.model.path"
 HUB_DEADLINE_S = 10

@@ -12,7 +12,6 @@ from env_service.environments.registry import DEFAULT, get_environment
 from seal.data.parquet import withdrawal_file, write_rows
 from seal.data.rows import TaskRow, withdrawal_rows
 from seal.data.selection import selected_rows
-from seal.errors import LaunchError
 from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.devices import flash_attn_problem
 from seal.launch.engines import check_engines
@@ -20,11 +19,11 @@ from seal.launch.machine import check_devices, check_disk
 from seal.launch.model import check_model
 from seal.launch.plan import step_plan
 from seal.launch.recipe import require_valid
-from seal.paths import HOME
-from seal.pilot import most_prompts
-from seal.service import service_urls
+from seal.launch.service import service_urls
 from seal.settings import EnvServiceSettings, SealSettings, task_files
 from seal.settings.data import Selection
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "sdpa"
@@ -81,14 +80,6 @@ def write_data(config: DictConfig) -> tuple[int, int]:
         raise LaunchError(
             f"seal.data.train selects {len(train)} tasks, fewer than data.train_batch_size="
             f"{config.data.train_batch_size}: widen the selection or lower the batch size."
-        )
-    pilot, prompts = SealSettings.of(config).sampling.pilot, config.data.train_batch_size
-    samples = config.actor_rollout_ref.rollout.n
-    if pilot.samples is not None and len(train) < (needed := most_prompts(pilot, prompts, samples)):
-        raise LaunchError(
-            f"seal.data.train selects {len(train)} tasks, and a step of {prompts} x {samples} rollouts that pilots "
-            f"its prompts can need {needed}: widen the selection, or lower data.train_batch_size or "
-            "seal.sampling.pilot.waves."
         )
     if not data.val:
         raise LaunchError("seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}].")

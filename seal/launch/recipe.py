@@ -12,15 +12,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.diagnosis.sources import LabelSource
-from seal.errors import LaunchError
 from seal.interface.evolve import foreign_cues, require_known_cues
 from seal.launch.verl_keys import require_types, verl_folder
-from seal.paths import HOME
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest
-from seal.text import first_line
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.text import first_line
 
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
 OPEN = ("seal.process_env.", "seal.reweighting.rho.")

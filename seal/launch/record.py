@@ -20,10 +20,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seal import __version__
 from seal.data.parquet import read_rows
-from seal.errors import LaunchError
-from seal.files import file_sha256, write_json
 from seal.interface.artefact import read_artefact
-from seal.paths import HOME
+from seal.system.errors import LaunchError
+from seal.system.files import file_sha256, write_json
+from seal.system.paths import HOME
 
 logger = logging.getLogger(__name__)
 

@@ -15,17 +15,12 @@ from typing import NamedTuple
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from seal import exits
-from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
 from seal.launch.follow import Interrupt, tell, train
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import TRAINER_CONFIG, Replay, add_service, launch_facts, write_record
-from seal.paths import HOME
-from seal.processes import adopt_orphans, stop_descendants
-from seal.report import summarise
-from seal.service import (
+from seal.launch.service import (
     Service,
     probe,
     require_agreement,
@@ -34,6 +29,10 @@ from seal.service import (
     require_tasks,
     service_urls,
 )
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.processes import adopt_orphans, stop_descendants
 from seal.training.log import RunLog
 
 
@@ -83,7 +82,7 @@ class Fitted(NamedTuple):
 
 
 def launch(request: Request, console: Console) -> int:
-    """Run a recipe to its end; returns the exit code (seal.exits)."""
+    """Run a recipe to its end; returns the exit code (seal.system.exits)."""
     interrupt = Interrupt()
     interrupt.install()
     try:
@@ -95,8 +94,7 @@ def launch(request: Request, console: Console) -> int:
                 tell(console, f"{name} is complete; {again}.")
             else:
                 started(run, what, request.overrides, console, interrupt)
-            for part in summarise(run.run_dir):
-                console.print(part)
+            tell(console, f"`seal report {os.path.relpath(run.run_dir)}` shows what was learnt")
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:

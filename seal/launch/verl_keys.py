@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from seal.errors import LaunchError
 from seal.settings.base import Amount, Count
 from seal.settings.sentences import SettingsError, kind, shown
+from seal.system.errors import LaunchError
 
 DOCUMENTED: dict[str, Any] = {
     "actor_rollout_ref.model.path": str,

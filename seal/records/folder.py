@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seal.jsonl import step_files
+from seal.system.jsonl import step_files
 
 STEP_LOGS = ("profile", "omega", "steps")
 """The logs with one line per training step, in the order of writing: a step that `steps` holds is in all of them."""
@@ -16,7 +16,6 @@ class RunFolder:
         self.steps = self.log("steps")
         self.stages = self.log("stages")
         self.launches = self.log("launches")
-        self.sampling = self.log("sampling")
         self.trajectories = self.path / "seal_log" / "trajectories"
         self.validations = self.path / "validation_log"
         self.withdrawals = self.path / "seal_log" / "withdrawal"
@@ -27,7 +26,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
 
     def log(self, name: str) -> Path:
-        """One of STEP_LOGS, `stages` (what the run does now), `launches` (what each launch ran) or `sampling`."""
+        """One of STEP_LOGS, `stages` (what the run does now) or `launches` (what each launch ran)."""
         return self.path / "seal_log" / f"{name}.jsonl"
 
     @property

@@ -11,10 +11,10 @@ from pydantic.dataclasses import dataclass as validated
 
 from seal.interface.cues import Omega
 from seal.interface.evolve import Event
-from seal.jsonl import BadLine, read_records
 from seal.records.format import FORMAT, require_format
 from seal.records.lift import Lift
 from seal.records.trajectory import TrajectoryRecord, count_labels, count_tokens, shares
+from seal.system.jsonl import BadLine, read_records
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from env_service.answers import turn_counts
 from env_service.environments.bfcl.splits import parse_task_id
-from seal.categories import BENCHMARK, environment_of
+from seal.diagnosis.categories import BENCHMARK, environment_of
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
 from seal.records.source import parse_data_source, scenario_of

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from seal.jsonl import BadLine, read_records, step_files
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE, averaged, parse_data_source
 from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.system.jsonl import BadLine, read_records, step_files
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ray.exceptions import RayError, TaskCancelledError
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seal.text import last_line
+from seal.system.text import last_line
 
 
 class EngineFault(RuntimeError):

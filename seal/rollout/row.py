@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from seal.categories import environment_of
+from seal.diagnosis.categories import environment_of
 from seal.settings.rollout import RolloutSettings
 
 _ROUNDING = 1e-9

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from seal.errors import LaunchError
 from seal.rollout.env_client import authorization
+from seal.system.errors import LaunchError
 
 PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0

@@ -12,7 +12,6 @@ from seal.settings.interface import InterfaceSettings
 from seal.settings.reward import RewardSettings
 from seal.settings.reweighting import ReweightSettings
 from seal.settings.rollout import RolloutSettings
-from seal.settings.sampling import SamplingSettings
 
 
 class CheckpointSettings(Settings):
@@ -66,8 +65,6 @@ class SealSettings(Settings):
     """How labels become weights on advantages."""
     reward: RewardSettings = RewardSettings()
     """The terminal reward."""
-    sampling: SamplingSettings = SamplingSettings()
-    """Which of the selected tasks a step plays."""
     rollout: RolloutSettings = RolloutSettings()
     """Budgets and deadlines of a trajectory."""
     data: DataSettings = DataSettings()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 
-from seal.errors import LaunchError
+from seal.system.errors import LaunchError
 
 _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 

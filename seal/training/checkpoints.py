@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seal.files import text_sha256, write_json, write_text
 from seal.settings.run import CheckpointSettings
-from seal.text import last_line
+from seal.system.files import text_sha256, write_json, write_text
+from seal.system.text import last_line
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, open_dict
 
 from seal.backends import weight_socket
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 LOCAL = "local"
 QUEUE_CONTROLLER = "TransferQueueController"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seal.files import write_jsonl, write_text
-from seal.jsonl import step_files
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
 from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.files import write_jsonl, write_text
+from seal.system.jsonl import step_files
 
 
 class RunLog:
@@ -51,10 +51,6 @@ class RunLog:
         """Write a validation in one move, in the order of tasks and samples."""
         _write(folder, step, sorted(records, key=_place_in_log))
 
-    def sampling(self, line: Mapping[str, Any]) -> None:
-        """Write what a step drew; its rollouts begin now."""
-        _append(self._folder.sampling, line)
-
     def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write what a validation played for the withdrawal of cues, if it did."""
         if records:
@@ -62,7 +58,7 @@ class RunLog:
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
-        for name in (*STEP_LOGS, "stages", "launches", "sampling"):
+        for name in (*STEP_LOGS, "stages", "launches"):
             path = self._folder.log(name)
             if path.exists():
                 lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]

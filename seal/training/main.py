@@ -2,7 +2,7 @@
 
 Reads a resolved recipe, checks that SEAL's extensions are registered with verl
 and calls verl's own entry point. The last log line says how the run ended; the
-exit code (seal.exits) says what kind of ending that was.
+exit code (seal.system.exits) says what kind of ending that was.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 
 from omegaconf import DictConfig, OmegaConf
 
-from seal import exits
 from seal.backends import vllm_plugin, weight_socket
-from seal.text import first_line
+from seal.system import exits
+from seal.system.text import first_line
 from seal.training import cluster
 
 logger = logging.getLogger(__name__)

@@ -3,8 +3,7 @@
 The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
 
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
-from seal.pilot import Part
 from seal.rollout.withdrawal import OMEGA
 from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 
@@ -38,7 +36,6 @@ class WholeGroups(ReplayBuffer):
         self._samples = int(sampler_kwargs["samples"])
         self._order: dict[str, int] = {}
         self._sent = 0
-        self._parts: dict[str, Part] = {}
 
     def expect(self, uids: Iterable[str]) -> None:
         """Note training prompts that were sent to the agent loops, in the order in which they are to be trained."""
@@ -46,38 +43,14 @@ class WholeGroups(ReplayBuffer):
             self._order[uid] = self._sent
             self._sent += 1
 
-    def expect_parts(self, parts: Mapping[str, Part]) -> None:
-        """Note what is sent under each uid in a step that pilots its prompts: then all of it is the batch."""
-        self._parts |= parts
-
-    def wait_for(self, uids: Collection[str]) -> None:
-        """Wait until the rollouts of these training prompts have ended.
-
-        Raises StopRequested when a stop is requested during the wait, and
-        InfrastructureFailure when one of them never comes back.
-        """
-        last_debug_time = time.time()
-        while True:
-            self._sync_metadata_from_transfer_queue()
-            if failed := self.failure_keys[TRAIN].intersection(uids):
-                raise InfrastructureFailure(
-                    f"Rollouts of {len(failed)} of {len(uids)} prompts never came back from the agent-loop workers; "
-                    "their errors are in the log. Start again to resume from the last checkpoint."
-                )
-            if self.finished_keys[TRAIN].issuperset(uids):
-                return
-            last_debug_time = self._wait_for_next_poll(TRAIN, last_debug_time)
-
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
-        """Wait for `batch_size` groups, or all that `expect_parts` noted; a training batch comes in their order.
+        """Wait for `batch_size` groups; a training batch comes in the order in which its prompts were sent.
 
         Raises StopRequested when a stop is requested during the wait, and
         InfrastructureFailure when trajectories of a training batch are missing:
         verl would pad the gap.
         """
         expected = batch_size * self._samples
-        if partition_id == TRAIN and self._parts:
-            batch_size, expected = len(self._parts), sum(part.samples for part in self._parts.values())
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         if partition_id == TRAIN:
             if len(batch) != expected:
@@ -89,7 +62,6 @@ class WholeGroups(ReplayBuffer):
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             for key in batch.keys:
                 self._order.pop(_prompt_of(key), None)
-            self._parts = {}
         return batch, metrics
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
@@ -103,9 +75,8 @@ class WholeGroups(ReplayBuffer):
         Prompts that a checkpoint brought back finished come first.
         """
         uid, sample, output = key.rsplit("_", 2)
-        part = self._parts.get(uid)
-        prompt, first = (part.prompt, part.first) if part else (self._order.get(uid, -1), 0)
-        return prompt, uid if prompt < 0 else "", first + int(sample), int(output)
+        prompt = self._order.get(uid, -1)
+        return prompt, uid if prompt < 0 else "", int(sample), int(output)
 
 
 class SEALReplayBuffer(WholeGroups):

@@ -15,21 +15,17 @@ verl that is overridden here, and why.
 import logging
 import os
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.utils import tensordict_utils as tu
-from verl.utils.dataset.rl_dataset import collate_fn
 
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
 from seal.data.parquet import withdrawal_file
@@ -43,8 +39,6 @@ from seal.training.checkpoints import CheckpointError, Checkpoints, expected_siz
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import numbered
 from seal.training.log import RunLog
-from seal.training.piloting import Piloting
-from seal.training.prompts import PromptChoice
 from seal.training.replay_buffer import PromptSender, SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
 
@@ -73,17 +67,12 @@ class SEALTraining(PPOTrainer):
             expected_size(Path(config.actor_rollout_ref.model.path)),
         )
         self._saved_step = 0
-        self._choice: PromptChoice | None = None
         self._scored_by_actor = True
         self._validation_folder = config.trainer.validation_data_dir
         use_extension_points(config, self.mode, self.buffer)
         super().__init__(config)
         # verl would tell the recipe's callback before the checkpoint is in its final place.
         self._recipe_callback, self.checkpoint_callback = self.checkpoint_callback, CheckpointCallback()
-        self._piloting: Piloting | None = None
-        if settings.sampling.pilot.samples is not None:
-            sending = self.replay_buffer, self._fetch_one_gen_batch, self._submit_batch_to_rollout
-            self._piloting = Piloting(config, settings, *sending)
 
     def fit(self, agent_loop_manager):
         """Train to the last step; a stop on request leaves the last finished step saved."""
@@ -91,27 +80,6 @@ class SEALTraining(PPOTrainer):
             super().fit(PromptSender(agent_loop_manager, self._loop.omega_to_send, self.replay_buffer))
         except StopRequested:
             self._save_and_stop()
-
-    # ------------------------------------------------------------------ prompts
-
-    def _init_dataloader(self):
-        super()._init_dataloader()
-        if self._settings.sampling.mode == "gradient":
-            rows = self.train_dataset.dataframe.select_columns(["data_source", "extra_info"])
-            self._choice = PromptChoice(rows, self._settings.sampling, self._settings.seed)
-
-    def _fetch_one_gen_batch(self):
-        """The prompts of a step: the data loader's next ones, or those that `seal.sampling` draws."""
-        if self._choice is None:
-            return super()._fetch_one_gen_batch()
-        if self._piloting is None:
-            drawn = self._choice.draw(self.global_steps, self.config.data.train_batch_size)
-            self._log.sampling(self._choice.line(self.global_steps, drawn))
-        else:
-            drawn = self._choice.draw(self.global_steps, self._piloting.fetched + 1)[-1:]
-        rows = collate_fn([self.train_dataset[each.index] for each in drawn])
-        rows["uid"] = np.array([str(uuid.uuid4()) for _ in drawn], dtype=object)
-        return tu.get_tensordict(rows)
 
     # --------------------------------------------------------------- advantages
 
@@ -132,8 +100,6 @@ class SEALTraining(PPOTrainer):
     def _compute_advantage(self, batch, metrics: dict):
         """A~_j = w_j A_j (method, section 4), then C_t, rho_{t+1} and Omega_{t+1}."""
         started = time.perf_counter()
-        if self._piloting is not None:
-            self._piloting.join(batch)
         step = StepBatch.read(batch)
         check_infrastructure(step.records, self._settings.infra_limit)
         step.separate()
@@ -144,15 +110,12 @@ class SEALTraining(PPOTrainer):
         differences = step.compare_logprobs(self.global_steps, self._settings)
         advantages = step.group_advantages
         weights, report = self._loop.step(self.global_steps, step.records, step.groups, advantages)
-        if self._choice is not None:
-            self._choice.learn(self.global_steps, step.records, step.groups)
         step.write_advantages(weights)
         weighed = zip(weights, step.records, numbered(step.groups), advantages, strict=True)
         logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
         self._log.trajectories(self.global_steps, logged)
         seconds = before_verl - started + time.perf_counter() - after_verl
-        pilots = {} if self._piloting is None else self._piloting.figures
-        self._report = report.with_figures(**differences, seal_seconds=seconds, pilots=pilots)
+        self._report = report.with_figures(**differences, seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
 
@@ -192,8 +155,7 @@ class SEALTraining(PPOTrainer):
     def _state(self, step: int) -> dict[str, Any]:
         """Return what a resumed run needs: every draw follows from seed and step, so no generator is kept."""
         lines = self._report.with_figures(seconds=_rounded(self.timing_raw)).lines() if self._report else {}
-        state = {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
-        return state if self._choice is None else state | {"sampling": self._choice.state}
+        return {"step": step, "seed": self._settings.seed, "loop": self._loop.state, "log": lines}
 
     def _load_checkpoint(self):
         super()._load_checkpoint()
@@ -215,8 +177,6 @@ class SEALTraining(PPOTrainer):
                     self._settings.seed,
                 )
             self._loop.restore(state["loop"])
-            if self._choice is not None and "sampling" in state:
-                self._choice.restore(state["sampling"])
             self._checkpoints.continue_from(folder, self.global_steps)
             self._log.keep_through(self.global_steps)
             self._log.complete(state["log"])
@@ -301,20 +261,6 @@ class SEALTrainer(SEALTraining, PPOTrainerSync):
     mode = "sync"
     buffer = SEALReplayBuffer
 
-    def prepare_step(self):
-        """Send a step's prompts, unless they are piloted: then they are sent as the rollouts come back."""
-        return super().prepare_step() if self._piloting is None else {}
-
-    def on_sample_begin(self):
-        super().on_sample_begin()
-        if self._piloting is not None:
-            self._piloting.play(self.global_steps)
-            line = {"step": self.global_steps}
-            if self._choice is not None:
-                drawn = self._choice.draw(self.global_steps, self._piloting.fetched)
-                line = self._choice.line(self.global_steps, drawn)
-            self._log.sampling(line | self._piloting.line())
-
     def step(self, metrics, timing_raw):
         """One step of Algorithm 1; a stop during its rollouts saves the step before."""
         data = self.train_dataloader.state_dict()
@@ -341,8 +287,6 @@ def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
         "trainer.validation_data_dir": None,
     }
     settings = SealSettings.of(config)
-    if settings.sampling.pilot.samples is not None:
-        values["data.gen_batch_size"] = 1  # how many prompts a step needs follows from its pilots
     if settings.data.withdrawal is not None and settings.enabled and settings.interface.enabled:
         files = config.data.val_files
         values["data.val_files"] = [files, str(withdrawal_file(files))]

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 LIST = HOME / "seal" / "backends" / "internals.toml"
 

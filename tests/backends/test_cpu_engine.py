@@ -14,7 +14,7 @@ from tensordict import TensorDict
 
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 RECIPE = HOME / "exp" / "quickstart.yaml"
 LENGTHS = ((5, 3), (4, 6), (9, 2), (3, 5), (2, 2), (6, 4))

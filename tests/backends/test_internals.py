@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
-from seal.paths import HOME
 from seal.rollout.agent_loop import SEALAgentLoop
+from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
 from seal.training.replay_buffer import WholeGroups
 from seal.training.trainer import SEALTraining

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seal.backends import weight_socket
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 PROCESS = {"VERL_PLATFORM": "cpu", "RANK": "0", "RAY_LOCAL_WORLD_SIZE": "1"}
 

@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.cue_tasks import needing_cues, restricted
-from seal.experiment.effects import by_arm
-from seal.experiment.matrix import Experiment
-from seal.experiment.scores import panel
-from seal.paths import HOME
+from seal.system.paths import HOME
+from shelf.lab.experiment.effects import by_arm
+from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.scores import panel
 
 
 @pytest.mark.parametrize(

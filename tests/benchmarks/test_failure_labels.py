@@ -3,8 +3,8 @@
 from collections import Counter
 
 from benchmarks.failure_labels import labelled_turns
-from seal.experiment.matrix import Experiment
-from seal.paths import HOME
+from seal.system.paths import HOME
+from shelf.lab.experiment.matrix import Experiment
 
 
 def test_turns_labelled_pass_are_the_turns_that_the_committed_result_counts_as_met():

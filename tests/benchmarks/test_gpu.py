@@ -13,8 +13,8 @@ from benchmarks.gpu.__main__ import Arm, page
 from benchmarks.gpu.offline import engine_arguments, workload
 from seal.launch.recipe import compose_recipe
 from seal.launch.selfcheck import built_for
-from seal.paths import HOME
 from seal.records.trajectory import read_line
+from seal.system.paths import HOME
 
 TRAJECTORY = {
     "step": 1,

@@ -7,11 +7,14 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from seal import __version__, exits
+from seal import __version__
 from seal.cli import main
-from seal.cli.main import COMMANDS, app, execute, load
+from seal.cli.main import app, commands, execute, load
+
+COMMANDS = commands()
 from seal.cli.train import complete_recipe
-from seal.paths import HOME
+from seal.system import exits
+from seal.system.paths import HOME
 
 
 def seal(*arguments: str) -> subprocess.CompletedProcess:

@@ -11,8 +11,8 @@ from seal.cli.data import app
 from seal.data.parquet import read_rows
 from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
 from seal.records.source import WHOLE, parse_data_source
-from seal.synthesis.grammar import Grammar
-from seal.synthesis.make import synthesise
+from shelf.testbed.synthesis.grammar import Grammar
+from shelf.testbed.synthesis.make import synthesise
 from tests.support.commands import run
 
 

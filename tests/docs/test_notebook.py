@@ -6,10 +6,10 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from seal.paths import HOME
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
-from tests.view.played_run import write_run
+from seal.system.paths import HOME
+from shelf.view.tests.viewer.played_run import write_run
 
 NOTEBOOK = json.loads((HOME / "docs" / "notebooks" / "read_a_run.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]

@@ -11,7 +11,7 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 DOCS = HOME / "docs"
 PAGES = sorted([*HOME.glob("*.md"), *HOME.glob("benchmarks/*.md"), *DOCS.rglob("*.md")])

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from seal.service import Service
+from seal.launch.service import Service
 from tests.support.launches import HOME, free_url, launch, one_error, refused
 from tests.support.stub_server import answering
 

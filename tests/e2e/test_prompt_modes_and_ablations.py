@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
 from seal.interface.cues import catalogue
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.recipes]
 

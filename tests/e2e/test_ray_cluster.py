@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from seal.launch.devices import inspect_cluster
-from seal.net import free_port
-from seal.service import probe
+from seal.launch.service import probe
+from seal.system.net import free_port
 from tests.support.launches import HOME, has_open_episodes
 
 RAY = str(Path(sys.executable).with_name("ray"))

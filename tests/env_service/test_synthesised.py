@@ -25,9 +25,9 @@ from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.splits import LEVELS
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
-from seal.paths import HOME
-from seal.synthesis.grammar import Grammar
-from seal.synthesis.make import synthesise
+from seal.system.paths import HOME
+from shelf.testbed.synthesis.grammar import Grammar
+from shelf.testbed.synthesis.make import synthesise
 
 
 def made(count: int, seed: int = 0) -> list[MadeTask]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from seal import exits
+from seal.system import exits
 from tests.support.launches import HOME, START_DEADLINE_S, Run, has_open_episodes
 from tests.support.struck_run import check_intact, strike
 

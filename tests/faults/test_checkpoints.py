@@ -12,11 +12,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seal.errors import LaunchError
 from seal.launch.folder import find_start
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
 from seal.settings.run import CheckpointSettings
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from seal.training.checkpoints import (
     FILES,
     SAVING,

@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from env_service.protocol import PROTOCOL
-from seal.errors import LaunchError
 from seal.launch.folder import LOCK_FILE, locked
 from seal.launch.follow import Interrupt
-from seal.paths import HOME
-from seal.service import require_agreement
+from seal.launch.service import require_agreement
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from seal.training.stop import StopRequest
 from tests.support.launches import free_url, refused
 from tests.support.stub_server import service_that_answers
@@ -59,7 +59,7 @@ def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
 
 def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from seal.processes import start; "
+        "import sys, time; from pathlib import Path; from seal.system.processes import start; "
         "here = Path(sys.argv[1]); started = start(['sleep', '60'], log=here / 'log', cwd=here, env={}); "
         "print(started.pid, flush=True); time.sleep(60)"
     )

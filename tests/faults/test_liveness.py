@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from seal import exits
+from seal.system import exits
 from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, TRAINER, Liveness
 from seal.training.main import exit_code, root_cause, sentence

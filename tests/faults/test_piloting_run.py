@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from seal import exits
+from seal.system import exits
 from tests.support.struck_run import assert_same, check_intact, experiment, strike
 
 pytestmark = pytest.mark.slow

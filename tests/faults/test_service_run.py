@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from seal import exits
-from seal import service as launch_service
-from seal.errors import LaunchError
-from seal.net import free_port
-from seal.paths import HOME
-from seal.service import Service
+from seal.launch import service as launch_service
+from seal.launch.service import Service
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.net import free_port
+from seal.system.paths import HOME
 from tests.support.launches import has_open_episodes, service_process
 
 DEADLINE_S = 900

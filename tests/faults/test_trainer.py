@@ -16,7 +16,7 @@ from verl.utils import tensordict_utils as tu
 
 import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
+from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
 from seal.training.replay_buffer import PromptSender
 from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from seal import exits
+from seal.system import exits
 from seal.training.checkpoints import SAVING
 from tests.support.launches import HOME
 from tests.support.struck_run import NOTICED_S, assert_same, check_intact, error_of, experiment, strike

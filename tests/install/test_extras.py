@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SERVICE = HOME / "env_service" / "environments" / "bfcl" / "requirements.txt"
@@ -54,7 +54,7 @@ def test_the_service_starts_without_engines():
 import sys
 sys.modules.update(dict.fromkeys({ENGINES!r}))  # None: importing it raises ImportError
 from seal.cli.main import app, load
-import env_service.__main__, env_service.app, env_service.worker_main, seal.client, seal.local_service
+import env_service.__main__, env_service.app, env_service.worker_main, env_service.client, env_service.local_service
 from env_service.environments.registry import get_environment
 from env_service.environments.base import Guard
 opened = get_environment("bfcl").open("multi_turn_base_0", {{}}, Guard())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from seal.client import ServiceClient, ServiceError
-from seal.net import free_port
-from seal.paths import HOME
-from tests.adapters.script import script
+from env_service.client import ServiceClient, ServiceError
+from seal.system.net import free_port
+from seal.system.paths import HOME
+from shelf.adapters.tests.script import script
 from tests.support.installed import Environment
 
 pytestmark = pytest.mark.slow

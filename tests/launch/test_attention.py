@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
-from seal.errors import LaunchError
 from seal.launch.devices import flash_attn_problem
 from seal.launch.preflight import ATTENTION, FALLBACK, FLASH, with_attention
-from seal.paths import HOME
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from tests.support.recipes import composed
 
 SEAL = HOME / "exp" / "SEAL.yaml"

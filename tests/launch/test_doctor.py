@@ -13,7 +13,7 @@ import pytest
 from seal.launch import devices, doctor
 from seal.launch.devices import Torch
 from seal.launch.doctor import examine
-from seal.paths import HOME
+from seal.system.paths import HOME
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed

@@ -10,14 +10,14 @@ import psutil
 import pytest
 from rich.console import Console
 
-from seal.errors import LaunchError
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
-from seal.paths import HOME
-from seal.processes import start, stop_tree
 from seal.records.step import StepRecord
 from seal.settings.run import CheckpointSettings
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.processes import start, stop_tree
 from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step

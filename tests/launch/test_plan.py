@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from seal.launch.plan import PlanError, step_plan
-from seal.paths import HOME
+from seal.system.paths import HOME
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"

@@ -9,22 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
+from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.backends import weight_socket
-from seal.client import ServiceClient, ServiceError
 from seal.data.parquet import read_rows
 from seal.data.rows import WITHDRAWAL_AGENTS
-from seal.errors import LaunchError
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
-from seal.service import Service, require_services, require_tasks, service_urls
-from seal.synthesis.grammar import Grammar
-from seal.synthesis.make import synthesise
+from seal.launch.service import Service, require_services, require_tasks, service_urls
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from seal.training.cluster import SIZES, prepare
+from shelf.testbed.synthesis.grammar import Grammar
+from shelf.testbed.synthesis.make import synthesise
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed

@@ -12,7 +12,7 @@ from seal.launch.plan import step_plan
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import Replay, write_record
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 RECIPE = HOME / "exp" / "quickstart.yaml"
 

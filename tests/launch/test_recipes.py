@@ -9,15 +9,15 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
-from seal.errors import LaunchError
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
 from seal.launch.plan import step_plan
 from seal.launch.recipe import compose_recipe
 from seal.launch.verl_keys import field_types
-from seal.paths import HOME
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 from omegaconf import OmegaConf
 
-from seal.errors import LaunchError
 from seal.launch.preflight import write_data
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import HIDDEN, Replay, add_service, launch_facts, without_secrets, write_record
-from seal.paths import HOME
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"
 RECIPE = HOME / "exp" / "quickstart.yaml"

@@ -14,8 +14,8 @@ import pytest
 import requests
 
 from seal.interface.cues import Omega
-from seal.net import free_port
 from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from seal.system.net import free_port
 from tests.support.loopback import Loopback
 
 HOME = Path(__file__).resolve().parents[2]

@@ -8,13 +8,13 @@ from annotated_types import Ge, Gt, Le
 
 from env_service.environments.bfcl.splits import CATEGORIES, SCENARIO_COUNT, SPLITS
 from seal import labels
-from seal.paths import HOME
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
 from seal.settings.page import settings_page
 from seal.settings.reweighting import ReweightSettings
 from seal.settings.sentences import is_block, kind
+from seal.system.paths import HOME
 
 
 def fields(block, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -12,9 +12,9 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from seal.paths import HOME
 from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
+from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints, save_state
 from tests.support.played_run import SMALL, write_run
 

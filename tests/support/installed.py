@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seal.paths import HOME
+from seal.system.paths import HOME
 
 
 def _uv(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -15,11 +15,11 @@ import pytest
 import requests
 from rich.console import Console
 
-from seal import exits
-from seal.errors import LaunchError
 from seal.launch.folder import LOCK_FILE
 from seal.launch.run import Request, composed, fitted
-from seal.net import free_port
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S = 600

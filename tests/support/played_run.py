@@ -24,22 +24,22 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from seal import __version__
-from seal.certificate.advantages import group_advantages
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
-from seal.paths import HOME
 from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
 from seal.rollout.row import sees_omega
 from seal.settings import SealSettings, task_files
+from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups, numbered
 from seal.training.log import RunLog
+from shelf.lab.certificate.advantages import group_advantages
 
 ENVIRONMENT = BfclEnvironment()
 

@@ -23,12 +23,12 @@ from verl.workers.rollout.replica import TokenOutput
 
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.launch.recipe import compose_recipe
-from seal.net import free_port
-from seal.paths import HOME
-from seal.policy.dialogue import play_reference
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.services import shared_services
+from seal.system.net import free_port
+from seal.system.paths import HOME
+from shelf.testbed.policy.dialogue import play_reference
 
 TASK = "multi_turn_base_0"
 START_DEADLINE_S = 120

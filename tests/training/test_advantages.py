@@ -13,8 +13,8 @@ from verl.utils import tensordict_utils as tu
 
 import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.paths import HOME
 from seal.training.batch import join_groups
 from seal.training.trainer import SEALTrainer
 

@@ -11,10 +11,10 @@ from seal.diagnosis.profile import Profile
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega, catalogue
 from seal.launch.recipe import compose_recipe
-from seal.paths import HOME
 from seal.records.step import StepRecord, push_ratios
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
+from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, TokenWeights
 from seal.training.group import mark_groups
 from seal.training.stop import InfrastructureFailure, check_infrastructure

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.splits import Category, Level, parse_task_id, side_of
 from env_service.environments.bfcl.tools import parse_reference
-from seal.files import replacing
-from seal.jsonl import BadLine, read_records
+from seal.system.files import replacing
+from seal.system.jsonl import BadLine, read_records
 
 FORMAT = 1
 """The version of the format; a reader refuses others."""

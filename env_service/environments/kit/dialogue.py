@@ -19,7 +19,7 @@ from env_service.environments.kit.report import assessment, blames
 from env_service.environments.kit.settings import Settings
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask
 from env_service.environments.leak_watch import LeakWatch
-from seal.categories import qualified
+from seal.diagnosis.categories import qualified
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
 from seal.diagnosis.schema import violations
 from seal.interface.feedback import observe_feedback

@@ -1,1 +1,0 @@
-"""Validation logs, their statistics, and evaluation of endpoints on the plain benchmark."""

@@ -1,1 +1,0 @@
-"""Suites beside our own benchmark: official tools in environments of their own, with one record of results."""

@@ -1,1 +1,0 @@
-"""AgentDojo by the official package: what a model achieves in four suites of tools, without attacks."""

@@ -1,0 +1,1 @@
+"""Validation logs: rates, intervals and paired comparisons."""

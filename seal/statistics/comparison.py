@@ -1,0 +1,84 @@
+"""Paired differences between runs, groups of seeds, or two steps of one run."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from seal.records.source import averaged, data_source, ordered
+from seal.records.trajectory import TrajectoryRecord
+from seal.statistics.statistics import PairedDifference, paired_difference
+from seal.statistics.summary import AVERAGE, Task
+
+
+class Side(NamedTuple):
+    """One side of a comparison: its name and the lines of each run (or seed) in it."""
+
+    name: str
+    runs: tuple[tuple[TrajectoryRecord, ...], ...]
+
+    @property
+    def lines(self) -> tuple[TrajectoryRecord, ...]:
+        """The lines of all its runs."""
+        return tuple(line for run in self.runs for line in run)
+
+
+class Comparison(NamedTuple):
+    """The difference b - a in one category or over all; unpaired counts tasks that only one side has."""
+
+    a: str
+    b: str
+    name: str
+    prefix: int
+    pass_rate: PairedDifference
+    turn_rate: PairedDifference | None
+    unpaired: int
+
+    @property
+    def is_average(self) -> bool:
+        """True for the row over all categories."""
+        return self.name.startswith(AVERAGE)
+
+
+def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Comparison, ...]:
+    """Compare two sides on the tasks that both have, each category and the average over categories.
+
+    ValueError if they share no task.
+    """
+    sides = [[line for line in side.lines if line.infra is None and line.task not in without] for side in (a, b)]
+    rows = []
+    for prefix in sorted(set.intersection(*({line.prefix for line in lines} for lines in sides))):
+        at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
+        shared = set.intersection(*({line.category for line in lines} for lines in at_prefix))
+        present = {category: (category,) for category in ordered(shared)}
+        every = averaged(line.category for lines in at_prefix for line in lines)
+        for name, categories in (present | {AVERAGE: every}).items():
+            kept = [[line for line in lines if line.category in categories] for lines in at_prefix]
+            rows.append(_compare(a.name, b.name, data_source(name, prefix), prefix, kept))
+    if not rows:
+        raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
+    return tuple(rows)
+
+
+def _compare(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
+    lines = [line for side in sides for line in side]
+    scenarios = {line.task_id: line.scenario for line in lines}
+    categories = {line.task_id: line.category for line in lines}
+    turns = {line.task_id: float(line.turns) for line in lines}
+    passed = [_means((line.task_id, float(line.passed)) for line in side) for side in sides]
+    met = [_means((line.task_id, line.turns_passed / line.turns) for line in side if line.turns) for side in sides]
+    with_turns = set(met[0]) & set(met[1])
+    return Comparison(
+        a=a,
+        b=b,
+        name=name,
+        prefix=prefix,
+        pass_rate=paired_difference(*passed, scenarios, categories),
+        turn_rate=paired_difference(*met, scenarios, categories, turns) if with_turns else None,
+        unpaired=len(set(passed[0]) ^ set(passed[1])),
+    )
+
+
+def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Each task's mean over its samples and seeds."""
+    return pd.DataFrame(values, columns=["task", "value"]).groupby("task")["value"].mean().to_dict()

@@ -1,0 +1,265 @@
+"""The statistics of validation logs: tables, records for programs, and what is wrong with the logs.
+
+One run: rates by step and category with intervals, label shares, with and
+without the suspected items. Several runs: paired differences on the same tasks.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+
+from env_service.environments.bfcl.splits import parse_task_id
+from seal.data.parquet import read_rows
+from seal.data.suspected import SuspectedItem
+from seal.records.folder import RunFolder
+from seal.records.source import WHOLE
+from seal.records.validation import Log, read_validation_dir
+from seal.statistics.comparison import Side, compare
+from seal.statistics.heldout import not_held_out
+from seal.statistics.reach import Ledger, cost_table, reached_record, reached_table, spent_record
+from seal.statistics.summary import Summary, Task, missing_tasks, summarise, suspected_tasks
+from seal.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
+from seal.system.jsonl import BadLine, read_jsonl
+
+PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
+"""The fields that say where lines come from, and their names for people."""
+
+ABOUT_COMPARISONS = (
+    "Differences in percentage points, paired by task; intervals and 'p boot' resample whole scenarios "
+    "(10,000 draws); 'p exact' is McNemar's, which takes tasks as independent."
+)
+
+
+class Accounting(NamedTuple):
+    """How costs are counted: a price per hour of one device, and how many devices, if not the run's own; reach: a score
+    from 0 to 1 whose cost is asked for."""
+
+    price: float | None = None
+    devices: int | None = None
+    reach: float | None = None
+
+    def require_usable(self) -> None:
+        """ValueError for values that mean nothing."""
+        if self.reach is not None and not 0 <= self.reach <= 1:
+            raise ValueError(f"--reach is {self.reach:g}: give a share from 0 to 1, such as 0.5.")
+
+
+OWN = Accounting()
+"""The devices as the runs record them, no price, and no score."""
+
+
+class Findings(NamedTuple):
+    """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
+
+    kind names the records in files: summaries or comparisons. costs: of training and
+    validations; reached: what it took to reach a score, if one was asked for.
+    """
+
+    kind: str
+    tables: tuple[RenderableType, ...]
+    records: tuple[Mapping[str, Any], ...]
+    curves: Mapping[str, Sequence[Summary]]
+    bad: tuple[BadLine, ...]
+    missing: tuple[str, ...]
+    provenance: Mapping[str, Sequence[str]]
+    warning: str | None = None
+    costs: tuple[Mapping[str, Any], ...] = ()
+    reached: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        """Bad lines and missing tasks, one sentence each."""
+        return [*map(str, self.bad), *self.missing]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but tables and curves, for programs."""
+        beside = {"problems": self.problems, "warning": self.warning, "costs": self.costs}
+        beside |= {"reached": self.reached} if self.reached else {}
+        return {self.kind: self.records, **beside, **self.provenance}
+
+
+def summarise_run(
+    folder: Path,
+    items: Sequence[SuspectedItem],
+    step: int | None = None,
+    expected: Iterable[Task] | None = None,
+    accounting: Accounting = OWN,
+) -> Findings:
+    """The rates and costs of a run, or of a validation_log folder; at one step only if it is given.
+
+    items: the suspected items; expected: the tasks that every step must have.
+    ValueError if there is nothing to read, or no such step.
+    """
+    log = read_validation_dir(folder)
+    run = folder.parent if folder.name == RunFolder(folder).validations.name else folder
+    if step is not None:
+        log = Log(log.at(step), log.bad)
+    suspected = suspected_tasks(log.lines, items)
+    rows = summarise(log)
+    less = summarise(log, suspected) if suspected else ()
+    labels = label_table(rows)
+    tables = [summary_table(rows, f"Validation of {folder}", {(row.step, row.name): row for row in less})]
+    tables += [labels] if labels else []
+    costs, reached, bill = _costs({str(run): log}, {str(run): rows}, accounting, lambda each: each.steps)
+    records = [summary_record(row, "with") for row in rows] + [summary_record(row, "without") for row in less]
+    return Findings(
+        kind="summaries",
+        tables=(*tables, *bill, _notes(log, suspected)),
+        records=tuple(records),
+        curves={str(folder): rows},
+        bad=log.bad,
+        missing=missing_sentences([log], None if expected is None else set(expected)),
+        provenance=provenance([log]),
+        warning=not_held_out(run, log.lines),
+        costs=costs,
+        reached=reached,
+    )
+
+
+def compare_runs(
+    names: Sequence[str],
+    items: Sequence[SuspectedItem],
+    step: int | None = None,
+    accounting: Accounting = OWN,
+) -> Findings:
+    """Compare runs with the first one at their last (or the given) step; a single run: its last step with its first.
+
+    Commas in a name join the seeds of one side. ValueError if a run is named
+    twice, or if the sides differ in data or prompt mode.
+    """
+    if len(names) != len(set(names)):
+        raise ValueError("A run is named twice in --compare: name each once.")
+    logs = {name: [read_validation_dir(folder) for folder in name.split(",")] for name in names}
+    every = [log for each in logs.values() for log in each]
+    first, *others = sides = _sides(logs, step)
+    suspected = suspected_tasks((line for side in sides for line in side.lines), items)
+    tables: list[RenderableType] = []
+    records = []
+    for other in others:
+        _require_comparable(first, other)
+        rows = compare(first, other)
+        tables.append(comparison_table(rows, f"{other.name} against {first.name}"))
+        records += [comparison_record(row, "with") for row in rows]
+        if suspected:
+            less = compare(first, other, suspected)
+            averages = [row for row in less if row.is_average]
+            tables.append(comparison_table(averages, f"the same without {len(suspected)} suspected items"))
+            records += [comparison_record(row, "without") for row in less]
+        unpaired = rows[-1].unpaired
+        tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
+    seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
+    curves = {name: summarise(Log.joined(each)) for name, each in logs.items()}
+    ends = (lambda log: (step,)) if step is not None else (lambda log: log.steps[-1:])
+    own = {folder: log for name, each in logs.items() for folder, log in zip(name.split(","), each, strict=True)}
+    costs, reached, bill = _costs(own, {name: summarise(each) for name, each in own.items()}, accounting, ends)
+    return Findings(
+        kind="comparisons",
+        tables=(*tables, ABOUT_COMPARISONS, *seeds, *bill),
+        records=tuple(records),
+        curves=curves,
+        bad=Log.joined(every).bad,
+        missing=missing_sentences(every),
+        provenance=provenance(every),
+        costs=costs,
+        reached=reached,
+    )
+
+
+def _costs(
+    logs: Mapping[str, Log],
+    rows: Mapping[str, Sequence[Summary]],
+    accounting: Accounting,
+    steps: Callable[[Log], Iterable[int]],
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...], list[RenderableType]]:
+    """Costs and what it took to reach a score, as records and as tables. steps: which validations of a log count."""
+    accounting.require_usable()
+    ledgers = {run: Ledger(run, log, accounting.devices) for run, log in logs.items()}
+    kinds = {ledger.kind for ledger in ledgers.values()}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    spent = [each for run, ledger in ledgers.items() for each in ledger.spent(steps(logs[run]))]
+    costs = tuple(spent_record(each, accounting.price) for each in spent)
+    bill = [cost_table(costs, kind)]
+    if accounting.reach is None:
+        return costs, (), [each for each in bill if each]
+    found = [each for run, ledger in ledgers.items() for each in ledger.reached(accounting.reach, rows[run])]
+    bill.append(reached_table(found, accounting.price, kind) if found else "--reach: every rollout failed.")
+    reached = tuple(reached_record(each, accounting.price) for each in found)
+    return costs, reached, [each for each in bill if each]
+
+
+def expected_tasks(parquet: Path | None, question_files: Iterable[Path]) -> set[Task] | None:
+    """The tasks of a parquet file and of the benchmark's question files; None without any.
+
+    ValueError for a file of another kind.
+    """
+    expected: set[Task] = {(row.task_id, row.turns) for row in read_rows(parquet)} if parquet else set()
+    for path in question_files:
+        for line in read_jsonl(path):
+            if isinstance(line, BadLine) or not isinstance(line.value.get("id"), str):
+                place = line if isinstance(line, BadLine) else line.bad("has no id")
+                raise ValueError(f"{place}: name a question file of the benchmark")
+            parse_task_id(line.value["id"])
+            expected.add((line.value["id"], WHOLE))
+    return expected or None
+
+
+def _sides(logs: Mapping[str, Sequence[Log]], step: int | None) -> list[Side]:
+    if len(logs) == 1:
+        ((name, runs),) = logs.items()
+        if len(runs[0].steps) < 2:
+            raise ValueError(f"{name} validated at one step only: name a second run to compare it with.")
+        ends = min(run.steps[0] for run in runs), max(run.steps[-1] for run in runs)
+        return [Side(f"{name} at step {each}", tuple(run.at(each) for run in runs)) for each in ends]
+    return [
+        Side(name, tuple(run.at(run.steps[-1] if step is None else step) for run in runs))
+        for name, runs in logs.items()
+    ]
+
+
+def _require_comparable(a: Side, b: Side) -> None:
+    for field, what in (("data_hash", "benchmark data"), ("prompt_mode", "prompt modes")):
+        values_a, values_b = ({getattr(line, field) for line in side.lines} - {""} for side in (a, b))
+        if values_a and values_b and values_a != values_b:
+            raise ValueError(
+                f"{a.name} and {b.name} were measured with different {what} "
+                f"({', '.join(sorted(values_a))[:40]} and {', '.join(sorted(values_b))[:40]}): not comparable."
+            )
+
+
+def _seeds(side: Side) -> str:
+    scored = [[line.passed for line in run if line.infra is None] for run in side.runs]
+    means = [100 * sum(run) / len(run) for run in scored if run]
+    deviation = f" (standard deviation {statistics.stdev(means):.1f})" if len(means) > 1 else ""
+    return (
+        f"{side.name}: pass rate by run {', '.join(f'{mean:.1f}' for mean in means)}{deviation}; intervals and "
+        "p-values cover the choice of tasks, not of seeds."
+    )
+
+
+def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
+    """The hashes of the benchmark data and the prompt modes of all lines."""
+    lines = [line for log in logs for line in log.lines]
+    return {field: sorted({getattr(line, field) for line in lines} - {""}) for field in PROVENANCE}
+
+
+def _notes(log: Log, suspected: frozenset[Task]) -> str:
+    notes = [f"w/o susp.: without {len(suspected)} suspected items (data/suspected_items.json)"] if suspected else []
+    for field, values in provenance([log]).items():
+        if len(values) > 1:
+            notes.append(f"WARNING: lines of different {PROVENANCE[field]} ({', '.join(each[:16] for each in values)})")
+        elif values:
+            notes.append(f"{PROVENANCE[field]} {values[0][:16]}")
+    return "; ".join(notes)
+
+
+def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
+    """Which tasks each step lacks (see `missing_tasks`)."""
+    return tuple(
+        f"step {step} lacks {len(tasks)} tasks: {', '.join(tasks[:5])}"
+        + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+        for log in logs
+        for step, tasks in missing_tasks(log, expected).items()
+    )

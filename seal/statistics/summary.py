@@ -1,0 +1,139 @@
+"""What a validation log says: rates by step and category, label shares, missing tasks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from seal.data.suspected import SuspectedItem
+from seal.records.source import WHOLE, averaged, data_source, ordered
+from seal.records.trajectory import TrajectoryRecord, count_labels, shares
+from seal.records.validation import Log
+from seal.statistics.statistics import Estimate, Observation, estimate, pass_at_k
+
+AVERAGE = "average"
+
+Task = tuple[str, int]
+"""A task id and the prefix that was played, -1 for the whole task."""
+
+
+class Summary(NamedTuple):
+    """One row of the table: a step and a category, or the average over categories.
+
+    Rates leave out the lines whose rollout failed for reasons other than the
+    policy (infra counts those). samples is the number of rollouts per task
+    (the smallest); pass_at_k is None for a single one. labels gives each
+    label's share of the labelled turns.
+    """
+
+    step: int
+    name: str
+    prefix: int
+    tasks: int
+    samples: int
+    passed: int
+    scored: int
+    rate: Estimate | None
+    turns_passed: int
+    turns: int
+    turn_rate: Estimate | None
+    pass_at_k: float | None
+    infra: int
+    labels: Mapping[str, float]
+
+    @property
+    def is_average(self) -> bool:
+        """True for the row over all categories."""
+        return self.name.startswith(AVERAGE)
+
+
+def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] = ()) -> tuple[Summary, ...]:
+    """The rows of one step's lines: each category in table order, then the average; prefixes after whole tasks.
+
+    without: tasks to leave out (the suspected ones).
+    """
+    groups: dict[tuple[int, str], list[TrajectoryRecord]] = defaultdict(list)
+    for line in lines:
+        if line.task not in without:
+            groups[line.prefix, line.category].append(line)
+    rows = []
+    for prefix in sorted({prefix for prefix, _category in groups}):
+        present = ordered(category for at, category in groups if at == prefix)
+        strata = {category: groups[prefix, category] for category in present}
+        rows += [_row(category, prefix, [stratum]) for category, stratum in strata.items()]
+        rows.append(_row(AVERAGE, prefix, [strata[category] for category in averaged(strata)]))
+    return tuple(rows)
+
+
+def summarise(log: Log, without: Collection[Task] = ()) -> tuple[Summary, ...]:
+    """The rows of every step of a log, ascending."""
+    return tuple(row for step in log.steps for row in summarise_step(log.at(step), without))
+
+
+def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
+    """The rows without the averages over a single category, which only repeat it."""
+    counts = Counter((row.step, row.prefix) for row in rows if not row.is_average)
+    return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
+
+
+def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[SuspectedItem]) -> frozenset[Task]:
+    """The tasks among the lines whose turn at fault was played."""
+    faults = {item.task_id: item for item in items}
+    played = {line.task for line in lines if line.task_id in faults}
+    return frozenset((task, prefix) for task, prefix in played if faults[task].concerns(prefix))
+
+
+def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[int, tuple[str, ...]]:
+    """By step, the tasks that should have a line and have none.
+
+    expected: pairs of task id and prefix (-1 for whole tasks); by default every
+    task that any step of the log has.
+    """
+    wanted = set(expected) if expected is not None else {line.task for line in log.lines}
+    absent = {step: sorted(wanted - {line.task for line in log.at(step)}) for step in log.steps}
+    return {
+        step: tuple(task if prefix == WHOLE else f"{task} (first {prefix} turns)" for task, prefix in tasks)
+        for step, tasks in absent.items()
+        if tasks
+    }
+
+
+def label_shares(lines: Iterable[TrajectoryRecord]) -> dict[str, float]:
+    """Each label's share of the labelled turns, most frequent first; failures of the checker are left out."""
+    counts = count_labels(line.labels for line in lines)
+    return shares(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
+
+
+def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -> Summary:
+    lines = [line for stratum in strata for line in stratum]
+    scored = [[line for line in stratum if line.infra is None] for stratum in strata]
+    flat = [line for stratum in scored for line in stratum]
+    turned = [[line for line in stratum if line.turns] for stratum in scored]
+    outcomes = [_outcomes(stratum) for stratum in scored if stratum]
+    samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
+    at_k = [sum(pass_at_k(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
+    return Summary(
+        step=lines[0].step,
+        name=data_source(name, prefix),
+        prefix=prefix,
+        tasks=len({line.task_id for line in lines}),
+        samples=samples,
+        passed=sum(line.passed for line in flat),
+        scored=len(flat),
+        rate=estimate([[Observation(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
+        turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
+        turns=sum(line.turns for stratum in turned for line in stratum),
+        turn_rate=estimate(
+            [[Observation(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
+        ),
+        pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
+        infra=len(lines) - len(flat),
+        labels=label_shares(flat),
+    )
+
+
+def _outcomes(lines: Iterable[TrajectoryRecord]) -> dict[str, list[bool]]:
+    """Whether each sample of each task passed."""
+    tasks: dict[str, list[bool]] = defaultdict(list)
+    for line in lines:
+        tasks[line.task_id].append(line.passed)
+    return tasks

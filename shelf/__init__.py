@@ -1,0 +1,1 @@
+"""Beside the core: tools around training, each a package with its own tests, page and commands."""

@@ -1,0 +1,1 @@
+"""Environments of your own: written, tried and checked against the contract."""

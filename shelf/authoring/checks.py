@@ -1,0 +1,332 @@
+"""The checks of the conformance suite, one function each: what must hold, and the first thing that does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from env_service.encoding import encode
+from env_service.environments.base import Environment, Guard
+from seal.interface.cues import Omega, catalogue
+from seal.interface.secrets import normal
+from shelf.authoring import runs as scripted
+from shelf.authoring.runs import RUBBISH, Run, play, refuses
+
+STEP_SECONDS = 5.0
+"""Processor time of one answer, as the service allows for a call by default."""
+EPISODES_PER_SECOND = 5.0
+FAULTS_FAIL = 0.9
+
+
+class Nonconforming(Exception):
+    """What does not hold, with the example that shows it."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The environment under test, the tasks that it is tested on, and where another process finds it.
+
+    floor: episodes per second of processor time that it must reach.
+    """
+
+    environment: Environment
+    location: str
+    tasks: tuple[str, ...]
+    floor: float = EPISODES_PER_SECOND
+
+    @property
+    def mode(self) -> str:
+        """The format in which runs are written."""
+        return self.environment.formats[0]
+
+    @cached_property
+    def references(self) -> tuple[Run, ...]:
+        """The reference of each task."""
+        return tuple(scripted.reference_run(self.environment, task, self.mode) for task in self.tasks)
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """References, idle runs and runs with mistakes."""
+        wrong = [
+            make(self.environment, task, self.mode)
+            for task in self.tasks
+            for make in (scripted.idle_run, scripted.stumbling_run)
+        ]
+        return (*self.references, *wrong)
+
+    def played(self, run: Run, guard: Guard | None = None) -> list[Any]:
+        """The answers to a run; Nonconforming for an exception."""
+        try:
+            return play(self.environment, run, guard)
+        except Exception as error:  # whatever an environment raises is what is being looked for
+            raise Nonconforming(f"{run.task_id}, {run.kind}: {type(error).__name__} is raised: {error}") from error
+
+    @cached_property
+    def answers(self) -> list[list[Any]]:
+        """The answers to every run."""
+        return [self.played(run) for run in self.runs]
+
+
+def tasks_and_splits(subject: Subject) -> str:
+    """Every task is known, splits cover tasks, and a split that says so holds groups out."""
+    environment = subject.environment
+    sides = {side: set(environment.task_ids(side)) for side in ("train", "eval")}
+    every = list(environment.task_ids(""))
+    if len(set(every)) != len(every) or not every:
+        raise Nonconforming(f"{len(every)} task ids are listed, {len(set(every))} of them different")
+    for side, ids in sides.items():
+        if wrong := [task for task in ids if environment.task(task).side != side]:
+            raise Nonconforming(f"{wrong[0]} is listed under {side}, but its side is {environment.task(wrong[0]).side}")
+    groups = {side: {environment.task(task).group for task in ids} for side, ids in sides.items()}
+    name, split = next(iter(environment.splits().items()))
+    if split.held_out and (shared := groups["train"] & groups["eval"]):
+        raise Nonconforming(f"the split {name} is called held out, but {min(shared)!r} is on both sides")
+    if missing := [key for key in ("data_hash",) if not environment.version().get(key)]:
+        raise Nonconforming(f"version() lacks {missing[0]}")
+    return f"{len(every)} tasks: {len(sides['train'])} to train on, {len(sides['eval'])} held out"
+
+
+def determinism(subject: Subject) -> str:
+    """The same messages get the same answers."""
+    for run, before in zip(subject.runs, subject.answers, strict=True):
+        _same(run, before, subject.played(run), "played again")
+    return f"{len(subject.runs)} runs, {sum(map(len, subject.answers))} answers"
+
+
+def replay(subject: Subject) -> str:
+    """An episode that is rebuilt from its messages in another process goes on as before."""
+    try:
+        elsewhere = scripted.play_elsewhere(subject.environment, subject.location, subject.runs)
+    except ValueError as error:
+        raise Nonconforming(str(error)) from error
+    for run, here, there in zip(subject.runs, subject.answers, elsewhere, strict=True):
+        _same(run, here, there, "played in another process")
+    return f"{len(elsewhere)} episodes in another process"
+
+
+def isolation(subject: Subject) -> str:
+    """Episodes that take turns in one process do not see each other."""
+    pairs = list(zip(subject.runs, subject.answers, strict=True))
+    episodes = [subject.environment.open(run.task_id, dict(run.params), Guard()) for run, _ in pairs]
+    answers: list[list[Any]] = [[episode.start()] for episode in episodes]
+    for number in range(max(len(run.messages) for run, _ in pairs)):
+        for (run, _), episode, got in zip(pairs, episodes, answers, strict=True):
+            over = len(got) > 1 and got[-1]["is_terminated"]
+            if number < len(run.messages) and not over:
+                got.append(episode.step(run.messages[number], False))
+    for (run, expected), episode, got in zip(pairs, episodes, answers, strict=True):
+        _same(run, expected, orjson.loads(encode([*got, episode.evaluate({})])), "interleaved with other episodes")
+    return f"{len(pairs)} episodes interleaved"
+
+
+def idempotence(subject: Subject) -> str:
+    """start, evaluate and describe change nothing."""
+    for run, expected in zip(subject.runs, subject.answers, strict=True):
+        episode = subject.environment.open(run.task_id, dict(run.params), Guard())
+        answers: list[Any] = [episode.start()]
+        if orjson.loads(encode(episode.start())) != expected[0]:
+            raise Nonconforming(f"{run.task_id}, {run.kind}: start differs when it is asked twice")
+        for message in run.messages:
+            first, again = (orjson.loads(encode(episode.evaluate({}))) for _ in range(2))
+            if first != again:
+                raise Nonconforming(f"{run.task_id}, {run.kind}: evaluate differs when it is asked twice")
+            if episode.describe() != episode.describe():
+                raise Nonconforming(f"{run.task_id}, {run.kind}: describe differs when it is asked twice")
+            answers.append(episode.step(message, False))
+            if answers[-1]["is_terminated"]:
+                break
+        answers.append(episode.evaluate({}))
+        _same(run, expected, orjson.loads(encode(answers)), "evaluated after every message")
+    return f"{len(subject.runs)} runs, asked twice after every message"
+
+
+def bad_input(subject: Subject) -> str:
+    """What a caller gets wrong is refused in one sentence."""
+    environment, task = subject.environment, subject.tasks[0]
+
+    def opened(**params: Any) -> Callable[[], Any]:
+        return lambda: environment.open(task, {"tool_prompt_mode": subject.mode, **params}, Guard())
+
+    def after_the_end() -> None:
+        run = subject.references[0]
+        episode = environment.open(run.task_id, dict(run.params), Guard())
+        for message in (*run.messages, "again"):
+            episode.step(message, False)
+
+    wrong: Mapping[str, Callable[[], Any]] = {
+        "an unknown task": lambda: environment.open("no such task", {}, Guard()),
+        "facts of an unknown task": lambda: environment.task("no such task"),
+        "an unknown split": lambda: environment.task_ids("no such split"),
+        "an unknown format": opened(tool_prompt_mode="no such format"),
+        "too many turns": opened(turns=10**6),
+        "no turns": opened(turns=0),
+        "an interface that cannot be read": opened(omega={"version": "x"}),
+        "an interface in evaluation": opened(split="eval", omega=Omega.of().to_json()),
+        "a message after the end": after_the_end,
+    }
+    for what, call in wrong.items():
+        if problem := refuses(call):
+            raise Nonconforming(f"{what}: {problem}")
+    return f"{len(wrong)} wrong requests refused"
+
+
+def any_message(subject: Subject) -> str:
+    """Whatever a policy says is answered."""
+    for task in subject.tasks[:4]:
+        messages = (*RUBBISH, *scripted.stumbling_run(subject.environment, task, subject.mode).messages)
+        params = {"tool_prompt_mode": subject.mode, "parse_errors": "feedback"}
+        for message in messages:
+            subject.played(Run(f"message {message[:40]!r}", task, (message,), params))
+    return f"{len(RUBBISH)} unreadable messages and calls of every wrong kind"
+
+
+def deadlines(subject: Subject) -> str:
+    """Calls go through the guard, a refused call is an error that the policy is told, and no answer takes long."""
+    calling = [run for run in subject.references if any(subject.environment.reference(run.task_id))]
+    for run in calling:
+        counting, wanted = _Counting(), sum(map(len, subject.environment.reference(run.task_id)))
+        subject.played(run, counting)
+        if counting.calls < wanted:
+            raise Nonconforming(f"{run.task_id}: {wanted} calls were made, {counting.calls} of them through guard.run")
+        if counting.slowest > STEP_SECONDS:
+            raise Nonconforming(f"{run.task_id}: a call takes {counting.slowest:.1f} s of processor time")
+        answers = subject.played(run, _Refusing())
+        if _REASON not in str([answer["state"] for answer in answers[1:-1]]):
+            raise Nonconforming(f"{run.task_id}: a call that exceeded a limit is not answered with the reason")
+    return f"{len(calling)} runs, every call guarded"
+
+
+def reference_passes(subject: Subject) -> str:
+    """Every reference meets the verifier, with the label pass in every turn that needs calls."""
+    for run, answers in zip(subject.runs, subject.answers, strict=True):
+        if run.kind != "reference":
+            continue
+        *_, last, evaluation = answers
+        if not last.get("is_terminated") or not evaluation["valid"] or last["reward"] != 1.0:
+            reward, stop = last.get("reward"), evaluation["stop"]
+            raise Nonconforming(f"the reference of {run.task_id} does not pass: reward {reward}, stop {stop}")
+        needed = subject.environment.reference(run.task_id)
+        labels = [label for label, calls in zip(evaluation["labels"], needed, strict=True) if calls]
+        if set(labels) - {"pass"}:
+            raise Nonconforming(f"the reference of {run.task_id} passes, but is labelled {labels}")
+    return f"{len(subject.references)} references"
+
+
+def faults_fail(subject: Subject) -> str:
+    """Doing nothing fails, and so does leaving a write out, in nearly all places."""
+    environment, failed, tried = subject.environment, 0, 0
+    for task in subject.tasks:
+        calls = environment.reference(task)
+        if not any(calls):
+            continue
+        if subject.played(scripted.idle_run(environment, task, subject.mode))[-1]["valid"]:
+            raise Nonconforming(f"{task}: doing nothing passes")
+        places = [
+            (t, c) for t, turn in enumerate(calls) for c, (name, _) in enumerate(turn) if name in environment.writes
+        ]
+        for place in places:
+            run = scripted.reference_run(environment, task, subject.mode, without=place)
+            tried, failed = tried + 1, failed + (not subject.played(run)[-1]["valid"])
+    if tried and failed < FAULTS_FAIL * tried:
+        raise Nonconforming(
+            f"of {tried} references with one write left out only {failed} fail: does the verifier look?"
+        )
+    return f"nothing done fails everywhere; a write left out in {failed} of {tried} places"
+
+
+def no_leak(subject: Subject) -> str:
+    """Nothing that a policy is shown holds a call of the reference, and no cue tells what only the reference knows."""
+    environment, every = subject.environment, Omega.of(tuple(catalogue()))
+    for task in subject.tasks:
+        secret = {word for word in environment.secrets(task).words if "(" in word or '"arguments"' in word}
+        asked = {**scripted.stumbling_run(environment, task, subject.mode).params, "split": "train"}
+        for params in (asked, {**asked, "omega": every.to_json(), "leak_guard": True}):
+            wrong = tuple(environment.render(subject.mode, call) for call in scripted.wrong_calls(environment, task))
+            answers = subject.played(Run("mistakes only", task, wrong, params))
+            said = [message["content"] for answer in answers[:-1] for message in answer["state"]]
+            shown = normal(" ".join([*said, str(answers[0]["info"])]))
+            if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
+                raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
+    return f"{len(subject.tasks)} tasks, without cues and with all of them"
+
+
+def throughput(subject: Subject) -> str:
+    """Episodes are fast enough to train on."""
+    began, played = time.process_time(), 0
+    while played < 3 * len(subject.references) and time.process_time() - began < 10.0:
+        play(subject.environment, subject.references[played % len(subject.references)])
+        played += 1
+    rate = played / (time.process_time() - began)
+    if rate < subject.floor:
+        raise Nonconforming(f"{rate:.1f} episodes per second of processor time are fewer than {subject.floor:g}")
+    return f"{rate:.0f} episodes per second of processor time"
+
+
+def _same(run: Run, before: list[Any], now: list[Any], how: str) -> None:
+    for number, (old, new) in enumerate(zip(before, now, strict=False)):
+        if old != new:
+            what = "the opening" if number == 0 else f"the answer to message {number}"
+            what = "the evaluation" if number == len(before) - 1 else what
+            raise Nonconforming(f"{run.task_id}, {run.kind}, {how}: {what} differs: {_difference(old, new)}")
+    if len(before) != len(now):
+        raise Nonconforming(f"{run.task_id}, {run.kind}, {how}: {len(now)} answers instead of {len(before)}")
+
+
+def _difference(old: Any, new: Any, path: str = "") -> str:
+    """Where two JSON values differ first, and how."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        key = next(key for key in old if old[key] != new[key])
+        return _difference(old[key], new[key], f"{path}.{key}")
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        index = next(index for index, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
+        return _difference(old[index], new[index], f"{path}[{index}]")
+    return f"{path.lstrip('.') or 'it'} was {str(old)[:120]!r} and is {str(new)[:120]!r}"
+
+
+_REASON = "the call exceeded a limit of the check"
+
+
+class _Counting(Guard):
+    def __init__(self) -> None:
+        self.calls, self.slowest = 0, 0.0
+
+    def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
+        self.calls += 1
+        began = time.process_time()
+        result = call()
+        self.slowest = max(self.slowest, time.process_time() - began)
+        return result
+
+
+class _Refusing(Guard):
+    """Refuses the first call of an episode, as the service does with one that exceeded a limit before."""
+
+    def __init__(self) -> None:
+        self._first = True
+
+    def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
+        first, self._first = self._first, False
+        return refused(_REASON) if first else call()
+
+
+CHECKS: Mapping[str, Callable[[Subject], str]] = {
+    "tasks and splits": tasks_and_splits,
+    "determinism": determinism,
+    "replay": replay,
+    "isolation": isolation,
+    "idempotence": idempotence,
+    "bad input": bad_input,
+    "any message": any_message,
+    "deadlines": deadlines,
+    "reference passes": reference_passes,
+    "faults fail": faults_fail,
+    "no leak": no_leak,
+    "throughput": throughput,
+}
+NEED_DETERMINISM = frozenset({"replay", "isolation", "idempotence"})
+"""Checks that compare with answers given before: without determinism they say nothing."""

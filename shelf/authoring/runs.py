@@ -1,0 +1,157 @@
+"""Scripted runs of an environment: what the conformance suite plays, and how."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from env_service.encoding import encode
+from env_service.environments.base import Call, Environment, Guard
+
+PROCESS_SECONDS = 600.0
+"""How long another process may take to play all runs."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Messages for a task. kind: reference, or what is wrong with it."""
+
+    kind: str
+    task_id: str
+    messages: tuple[str, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def play(environment: Environment, run: Run, guard: Guard | None = None) -> list[Any]:
+    """The opening, the answer to each message until the end, and the evaluation, as they are after the wire."""
+    episode = environment.open(run.task_id, dict(run.params), guard or Guard())
+    answers: list[Any] = [episode.start()]
+    for message in run.messages:
+        answers.append(episode.step(message, False))
+        if answers[-1]["is_terminated"]:
+            break
+    answers.append(episode.evaluate({}))
+    return orjson.loads(encode(answers))
+
+
+def sample(environment: Environment, count: int) -> tuple[str, ...]:
+    """So many tasks of the training side, evenly spread over its categories; of all tasks if it has none."""
+    ids = list(environment.task_ids("train")) or list(environment.task_ids(""))
+    by_category: dict[str, list[str]] = {}
+    for task_id in ids:
+        by_category.setdefault(environment.task(task_id).category, []).append(task_id)
+    found = []
+    for group in by_category.values():
+        share = min(max(1, count // len(by_category)), len(group))
+        found += [group[place * len(group) // share] for place in range(share)]
+    return tuple(found)
+
+
+def reference_run(environment: Environment, task_id: str, mode: str, without: tuple[int, int] | None = None) -> Run:
+    """Every call of the reference in a message of its own, perhaps without one at (turn, place)."""
+    messages = []
+    for turn, calls in enumerate(environment.reference(task_id)):
+        kept = [call for place, call in enumerate(calls) if (turn, place) != without]
+        messages += [*(environment.render(mode, call) for call in kept), environment.closing(mode)]
+    kind = "reference" if without is None else "a write left out"
+    return Run(kind, task_id, tuple(messages), {"tool_prompt_mode": mode})
+
+
+def idle_run(environment: Environment, task_id: str, mode: str) -> Run:
+    """No call at all."""
+    turns = len(environment.reference(task_id))
+    return Run("nothing done", task_id, (environment.closing(mode),) * turns, {"tool_prompt_mode": mode})
+
+
+def stumbling_run(environment: Environment, task_id: str, mode: str) -> Run:
+    """What a policy gets wrong, and only then the reference."""
+    wrong = tuple(environment.render(mode, call) for call in wrong_calls(environment, task_id))
+    whole = reference_run(environment, task_id, mode)
+    return Run("mistakes first", task_id, (*wrong, *whole.messages), {**whole.params, "parse_errors": "feedback"})
+
+
+def wrong_calls(environment: Environment, task_id: str) -> Iterator[Call]:
+    """An unknown tool, then the first tools without arguments, with an unknown one, and with wrong types."""
+    yield "no_such_tool", {"value": 1}
+    for document in list(environment.documents(task_id))[:4]:
+        names = list(document["parameters"].get("properties", {}))
+        yield document["name"], {}
+        yield document["name"], {"no_such_argument": "x"}
+        if names:
+            yield document["name"], {name: [["deep"], {"text": 3}] for name in names}
+
+
+RUBBISH = (
+    "",
+    "plain text",
+    "<tool_call>",
+    "<tool_call>{}</tool_call>",
+    '<tool_call>{"name": 3, "arguments": []}</tool_call>',
+    '<tool_call>{"name": "no_such_tool", "arguments": {"": null}}</tool_call>',
+    "<tool_call>" + "[" * 3000 + "</tool_call>",
+    '<tool_call>{"name": "x", "arguments": {"n": ' + "9" * 5000 + "}}</tool_call>",
+    "\ud800 \x00 \u202e",
+    "[x(y=1)]",
+)
+"""Messages that no parser may stumble over."""
+
+
+def play_elsewhere(environment: Environment, location: str, runs: Sequence[Run]) -> list[list[Any]]:
+    """The answers to the runs in a new process with another hash seed.
+
+    ValueError with the end of what it wrote if it fails or does not end.
+    """
+    job = {"name": environment.name, "location": location, "runs": [asdict(run) for run in runs]}
+    path = os.pathsep.join(filter(None, sys.path))
+    seeded = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": path}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "shelf.authoring.runs"],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=PROCESS_SECONDS,
+            env=seeded,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"another process did not play {len(runs)} runs within {PROCESS_SECONDS:g} s") from None
+    if done.returncode:
+        raise ValueError(f"another process failed: {done.stderr.strip().splitlines()[-1:]}")
+    return orjson.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Play the runs of the job on stdin; the answers go to stdout as one line."""
+    from env_service.environments.registry import get_environment, register
+
+    job = json.load(sys.stdin)
+    register(job["name"], job["location"])
+    environment = get_environment(job["name"])
+    answers = [play(environment, Run(**{**run, "messages": tuple(run["messages"])})) for run in job["runs"]]
+    sys.stdout.write(orjson.dumps(answers).decode() + "\n")
+
+
+def refuses(call: Callable[[], Any]) -> str | None:
+    """None if the call raises ValueError with one sentence, else what happens instead."""
+    try:
+        call()
+    except ValueError as error:
+        text = str(error)
+        if not text or "\n" in text:
+            return f"the refusal is not one sentence: {text!r}"
+        return None
+    except Exception as error:  # what the contract forbids, from anybody's code
+        return f"{type(error).__name__} is raised: {error}"
+    return "it is accepted"
+
+
+if __name__ == "__main__":
+    main()

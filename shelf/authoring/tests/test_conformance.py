@@ -1,0 +1,124 @@
+"""The conformance suite passes on what conforms, and each check fails on exactly what it looks for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import broken_environments
+import pytest
+from typer.testing import CliRunner
+
+from seal.system.paths import HOME
+from shelf.authoring.checks import CHECKS
+from shelf.authoring.cli.env import app
+from shelf.authoring.conformance import Finding, conformance
+from shelf.authoring.scaffold import write_package
+
+BROKEN = {
+    "tasks and splits": (broken_environments.SharedGroup, "'words' is on both sides"),
+    "determinism": (broken_environments.Random, "the answer to message 2 differs: state[0].content was"),
+    "replay": (broken_environments.OfThisProcess, "played in another process: the answer to message 2 differs"),
+    "isolation": (broken_environments.Shared, "interleaved with other episodes: the answer to message"),
+    "idempotence": (broken_environments.Counting, "evaluate differs when it is asked twice"),
+    "bad input": (broken_environments.Lenient, "an unknown task: it is accepted"),
+    "any message": (broken_environments.Stumbling, "IndexError is raised"),
+    "deadlines": (broken_environments.Unguarded, "2 calls were made, 0 of them through guard.run"),
+    "reference passes": (broken_environments.WrongReference, "does not pass: reward 0.0, stop answered"),
+    "faults fail": (broken_environments.Indulgent, "doing nothing passes"),
+    "no leak": (broken_environments.Talkative, "is shown \"say(word='"),
+    "throughput": (broken_environments.Slow, "are fewer than 150"),
+}
+"""For each check the environment that fails it alone, and what the check says of it."""
+
+
+def failing(name: str) -> list[Finding]:
+    return [finding for finding in conformance(name, tasks=3, floor=150) if finding.outcome == "fail"]
+
+
+def test_every_check_has_an_environment_that_fails_it() -> None:
+    assert list(BROKEN) == list(CHECKS)
+
+
+def test_a_conforming_environment_passes(registered: Callable[[str, str], str]) -> None:
+    findings = list(conformance(registered("sound", "broken_environments:Sound"), tasks=3, floor=150))
+    assert [finding.check for finding in findings] == list(CHECKS) and all(finding.passed for finding in findings)
+
+
+@pytest.mark.parametrize("check", BROKEN)
+def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Callable[[str, str], str]) -> None:
+    broken, says = BROKEN[check]
+    found = failing(registered(broken.name, f"broken_environments:{broken.__name__}"))
+    assert [finding.check for finding in found] == [check]
+    assert says in found[0].detail
+
+
+def test_the_benchmark_conforms() -> None:
+    findings = list(conformance("bfcl", tasks=8))
+    assert not [f"{finding.check}: {finding.detail}" for finding in findings if not finding.passed]
+
+
+def test_a_new_package_conforms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registered: Callable[[str, str], str]
+) -> None:
+    written = write_package("shelf", tmp_path / "shelf")
+    assert {path.name for path in written} == {
+        "__init__.py",
+        "environment.py",
+        "test_environment.py",
+        "pyproject.toml",
+        "README.md",
+    }
+    project = tomllib.loads((tmp_path / "shelf" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    location = project["entry-points"]["seal.environments"]["shelf"]
+    monkeypatch.syspath_prepend(tmp_path / "shelf")
+    registered("shelf", location)
+    said = CliRunner().invoke(app, ["check", "shelf", "--tasks", "3"])
+    assert said.exit_code == 0, said.output
+    assert said.output.count("pass  ") == len(CHECKS)
+
+
+def test_the_command_fails_for_an_environment_that_does_not_conform(registered: Callable[[str, str], str]) -> None:
+    registered("faults_fail", "broken_environments:Indulgent")
+    said = CliRunner().invoke(app, ["check", "faults_fail", "--tasks", "1"])
+    assert said.exit_code == 1
+    assert "FAIL  faults fail" in said.output and "doing nothing passes" in said.output
+
+
+def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
+    info = tmp_path / "sound_env-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sound-env\nVersion: 1\n", encoding="utf-8")
+    entry = "[seal.environments]\nsound = broken_environments:Sound\nbroken = no_such_module:Environment\n"
+    (info / "entry_points.txt").write_text(entry, encoding="utf-8")
+    path = os.pathsep.join((str(tmp_path), str(HOME), str(Path(__file__).parent)))
+    script = (
+        "from env_service.environments.registry import get_environment\n"
+        "print(len(get_environment('sound').task_ids('train')))\n"
+        "for name in ('broken', 'nothing'):\n"
+        "    try: get_environment(name)\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    tasks, broken, unknown = done.stdout.splitlines()
+    assert tasks == "3"
+    assert broken.startswith("The environment broken (no_such_module:Environment) cannot be imported")
+    assert "env_type 'nothing' is unknown; choose one of bfcl, broken, sound, tau2_telecom" in unknown
+
+
+@pytest.mark.parametrize(("name", "says"), [("My-Env", "is not a name"), ("bfcl", "already")])
+def test_a_bad_name_is_refused_and_nothing_is_written(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        write_package(name, tmp_path / "new")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,72 @@
+"""One telecom episode: the provider's systems and the customer's phone, and the package's two evaluators over them."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from env_service.environments.kit.tasks import Check, Outcome, ToolTask
+from seal.diagnosis.evidence import CallEvidence
+from shelf.environments.tau2.package import State, Telecom, pristine, signatures, unmatched
+
+
+class TelecomWorld:
+    """The package's environment in the initial state of a task."""
+
+    def __init__(self, task: ToolTask) -> None:
+        """A copy of the task's state, which is made once per process and kept for a while."""
+        self._criteria = task.data["evaluation_criteria"]
+        self._telecom = Telecom(_STATES.of(task))
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Run a tool of either side; the package flags errors explicitly."""
+        answer = self._telecom.respond(name, arguments)
+        if not answer.error:
+            return Outcome(answer.text)
+        return Outcome(answer.text, "execution" if _binds(name, arguments) else "signature")
+
+    def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+        """Combine the package's assertions with its comparison of actions, where the task's reward asks for it."""
+        state = Telecom(self._telecom.state()).holds(self._criteria["env_assertions"] or ())
+        if "ACTION" not in self._criteria["reward_basis"]:
+            return Check(state_match=state)
+        absent = unmatched(self._criteria["actions"], ((call.name, call.arguments) for call in calls))
+        return Check(state_match=state, response_match=not absent, absent=absent)
+
+
+class _InitialStates:
+    """The states in which tasks begin, of the last tasks that were opened."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[str, State] = OrderedDict()
+
+    def of(self, task: ToolTask) -> State:
+        """The task's state, made when it is not kept."""
+        if task.id not in self._kept:
+            telecom = Telecom(pristine())
+            telecom.prepare(task.data["initial_state"]["initialization_actions"] or ())
+            self._kept[task.id] = telecom.state()
+        self._kept.move_to_end(task.id)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+        return self._kept[task.id]
+
+
+_STATES = _InitialStates(size=512)
+
+
+def _binds(name: str, arguments: dict[str, Any]) -> bool:
+    try:
+        _signature(name).bind(**arguments)
+    except TypeError:
+        return False
+    return True
+
+
+@cache
+def _signature(name: str) -> inspect.Signature:
+    return inspect.signature(signatures()[name])

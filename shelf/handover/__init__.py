@@ -1,0 +1,1 @@
+"""A run's checkpoint as a model that others can load."""

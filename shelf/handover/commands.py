@@ -1,0 +1,11 @@
+"""The commands of this package, as `seal` lists them."""
+
+from seal.cli.main import RESULTS, Entry
+
+COMMANDS = {
+    "export": Entry(
+        RESULTS,
+        "Turn a checkpoint into a model folder with a card, and the run's interface.",
+        "shelf.handover.cli.export",
+    ),
+}

@@ -1,0 +1,92 @@
+"""The checkpoint that is handed over, and what its run recorded about it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seal.records.folder import RunFolder
+from seal.settings.run import CheckpointSettings
+from seal.system.paths import HOME
+from seal.training.checkpoints import CheckpointError, Checkpoints, load_state, step_of, verify, whole_steps
+from shelf.lab.certificate.launches import Launch, launch_of_step, read_launches
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint of a run. why: how its step was chosen; launch: what ran it, None if no launch was recorded."""
+
+    run: RunFolder
+    checkpoint: Path
+    step: int
+    why: str
+    launch: Launch | None
+    state: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.run.path.resolve().name
+
+    @property
+    def actor(self) -> Path:
+        """The folder of the weights."""
+        return self.checkpoint / "actor"
+
+    def setting(self, *keys: str) -> Any:
+        """A value of the run's configuration; None if it is not there."""
+        value: Any = self.launch.config if self.launch else None
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+def find_source(named: Path, step: int | None = None) -> Source:
+    """The checkpoint that RUN, RUN/STEP or RUN/checkpoints/global_step_STEP names, read in full.
+
+    Without a step: the best validated one, else the last. ValueError if there is none or it is damaged.
+    """
+    run, in_path = _run_of(named)
+    if step is not None and in_path is not None and step != in_path:
+        raise ValueError(f"{named} names step {in_path} and --step {step}: name one of the two.")
+    wanted = in_path if step is None else step
+    if not run.path.is_dir():
+        raise ValueError(f"{run.path} is not a folder: name a run (experiments/NAME).")
+    launches = read_launches(run)
+    folder = _checkpoints(run, launches)
+    steps = whole_steps(folder)
+    if not steps:
+        raise ValueError(f"{folder} holds no whole checkpoint: has the run saved one (trainer.save_freq)?")
+    best = Checkpoints(folder, CheckpointSettings()).best
+    if wanted is not None:
+        chosen, why = wanted, "the step that was asked for"
+    elif best is not None and best.step in steps:
+        chosen, why = best.step, "the best validated step"
+    else:
+        chosen, why = steps[-1], "the last saved step; no checkpoint is named the best"
+    if chosen not in steps:
+        raise ValueError(f"{folder} holds no whole checkpoint of step {chosen}: it has {', '.join(map(str, steps))}.")
+    checkpoint = folder / f"global_step_{chosen}"
+    try:
+        verify(checkpoint)
+        state = load_state(checkpoint)
+    except CheckpointError as error:
+        raise ValueError(str(error).replace("resumed from: resume from", "exported: export")) from error
+    launch = launches[launch_of_step(launches, chosen)] if launches else None
+    return Source(run, checkpoint, chosen, why, launch, state)
+
+
+def _checkpoints(run: RunFolder, launches: Sequence[Launch]) -> Path:
+    """The run's own folder of checkpoints, or the one that its recipe names instead."""
+    if run.checkpoints.is_dir() or not launches:
+        return run.checkpoints
+    return HOME / launches[-1].config["trainer"]["default_local_dir"]
+
+
+def _run_of(named: Path) -> tuple[RunFolder, int | None]:
+    """The run that is meant, and the step if the path names one."""
+    if (step := step_of(named)) is not None:
+        return RunFolder(named.parent.parent), step
+    if named.name.isdigit() and RunFolder(named.parent).checkpoints.is_dir():
+        return RunFolder(named.parent), int(named.name)
+    return RunFolder(named), None

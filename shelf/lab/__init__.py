@@ -1,0 +1,1 @@
+"""What was learnt from runs: experiments, certificates, stored episodes judged again."""

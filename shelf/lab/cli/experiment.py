@@ -1,0 +1,191 @@
+"""`seal experiment`: plan, run and judge a matrix of runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.train import console as launch_console
+from seal.system.paths import HOME
+
+app = typer.Typer(
+    help="Plan, run and judge a matrix of runs: arms x seeds over a recipe (docs/experiments.md).",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def complete_experiment(incomplete: str) -> list[str]:
+    """The experiments of exp/experiments that begin with what was typed."""
+    names = (str(path.relative_to(HOME)) for path in sorted((HOME / "exp" / "experiments").glob("*.yaml")))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="The experiment, for instance exp/experiments/evidence.yaml.",
+        autocompletion=complete_experiment,
+    ),
+]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Runs at a time.")]
+
+
+@app.command()
+def plan(file: File, jobs: Jobs = 1) -> None:
+    """Check every arm and print runs, hours and disk; start nothing.
+
+    Times are those of finished runs, or those that the file gives under `cost`.
+    """
+    from seal.statistics.tables import console
+    from shelf.lab.experiment.arms import composed_arms, require_unchanged
+    from shelf.lab.experiment.matrix import Experiment
+    from shelf.lab.experiment.plan import plan_experiment, plan_parts
+
+    with refusing("seal experiment plan"):
+        experiment = Experiment.read(file)
+        arms = composed_arms(experiment)
+        require_unchanged(experiment, arms)
+        console().print(*plan_parts(experiment, plan_experiment(experiment, arms, jobs)), sep="\n")
+
+
+@app.command()
+def run(
+    file: File,
+    jobs: Jobs = 1,
+    devices: Annotated[
+        str, option("The GPUs that the runs share, for instance 0,1,2,3; needed for several at a time.", "LIST")
+    ] = "",
+    only: Annotated[str, option("Run only these arms, for instance vanilla,seal.", "LIST")] = "",
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Certify every run that ends, even if the file's `keep` does not ask for it."),
+    ] = False,
+    submit: Annotated[str, option("Write a job array for this scheduler instead of running: slurm.", "SCHEDULER")] = "",
+) -> None:
+    """Run what the matrix lacks, each run as `seal train --with-bfcl`.
+
+    The first run registers the file. Ctrl-C saves the runs under way; the same command goes on after any interruption.
+    When a run has ended, its results are kept and its checkpoints removed (`keep` in the file).
+
+    Exits with 0 if every run that was asked for has finished, 3 if some failed, 2 if the experiment cannot start.
+    """
+    from shelf.lab.experiment.arms import composed_arms
+    from shelf.lab.experiment.matrix import Experiment
+    from shelf.lab.experiment.runner import Job, run_experiment
+
+    out = launch_console()
+    with refusing("seal experiment run"):
+        if submit not in ("", "slurm"):
+            raise ValueError(f"--submit {submit} is not known; it writes job arrays for slurm.")
+        if submit and only:
+            raise ValueError("--submit writes a job array of every missing run: omit --only.")
+        if submit and certify:
+            raise ValueError("--submit only writes a job array: set keep.certificate in the file instead of --certify.")
+        experiment = Experiment.read(file, certify=certify)
+        arms = composed_arms(experiment)
+        if submit:
+            _write_slurm(experiment, arms, jobs, out)
+            return
+        job = Job(jobs=jobs, devices=_listed(devices), only=_listed(only))
+        session = run_experiment(experiment, arms, job, lambda text: out.print(text, highlight=False, soft_wrap=True))
+    if session.code == 0:
+        which = "every run of these arms" if only else "every run"
+        out.print(f"{which} has finished: seal experiment report {file}", highlight=False, soft_wrap=True)
+    raise typer.Exit(session.code)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _write_slurm(experiment, arms, jobs: int, out: Console) -> None:
+    from seal.system.files import write_text
+    from shelf.lab.experiment.arms import record_configuration, require_unchanged
+    from shelf.lab.experiment.plan import plan_experiment
+    from shelf.lab.experiment.registration import Registration
+    from shelf.lab.experiment.slurm import slurm_script
+
+    require_unchanged(experiment, arms)
+    path = experiment.folder / "slurm.sh"
+    write_text(slurm_script(experiment, arms, plan_experiment(experiment, arms, jobs)), path)
+    Registration.ensure(experiment)
+    for arm in arms.values():
+        record_configuration(experiment, arm)
+    out.print(f"wrote {path}; submit it with: sbatch {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def status(file: File) -> None:
+    """Print how far each run is, and why runs failed."""
+    from seal.statistics.tables import console
+    from shelf.lab.experiment.collect import collect_finished
+    from shelf.lab.experiment.matrix import Experiment
+    from shelf.lab.experiment.status import status_parts
+
+    with refusing("seal experiment status"):
+        experiment = Experiment.read(file)
+        collect_finished(experiment)
+        console().print(*status_parts(experiment), sep="\n", highlight=False)
+
+
+@app.command()
+def report(
+    file: File,
+    out: Annotated[Path | None, option("The page to write; picture and figures stand beside it.", "PAGE.md")] = None,
+) -> None:
+    """Print the effects of the arms, and write them as a page with a picture.
+
+    Effects are paired by seed and task, with 95 % intervals over seeds and scenarios, and p-values corrected by Holm.
+    Runs that are still missing are named; the report of an unfinished matrix says so.
+    """
+    from seal.statistics.tables import console
+    from shelf.lab.experiment.collect import collect_finished
+    from shelf.lab.experiment.document import terminal
+    from shelf.lab.experiment.matrix import Experiment
+    from shelf.lab.experiment.report import analyse, sections, write_report
+
+    with refusing("seal experiment report"):
+        experiment = Experiment.read(file)
+        collect_finished(experiment)
+        found = analyse(experiment)
+        page, picture = write_report(found, out)
+        shown = console()
+        shown.print(*terminal(sections(found)), sep="\n", highlight=False)
+        shown.print(f"wrote {page} and {picture}", highlight=False, soft_wrap=True)
+
+
+@app.command(cls=ListCommand)
+def power(
+    file: File,
+    difference: Annotated[
+        list[float] | None, option("Differences in points, for instance 2 5 10.", "POINTS...")
+    ] = None,
+    probability: Annotated[
+        float, typer.Option("--power", min=0.1, max=0.999, metavar="P", help="The probability of finding them.")
+    ] = 0.8,
+) -> None:
+    """Print how many seeds and tasks find a difference in the primary outcome, from the runs that have finished.
+
+    Two seeds of one arm are enough; finished seeds of two arms tell more.
+    """
+    from seal.statistics.tables import console
+    from shelf.lab.experiment.collect import collect_finished
+    from shelf.lab.experiment.document import terminal
+    from shelf.lab.experiment.effects import by_arm, pilot
+    from shelf.lab.experiment.matrix import Experiment
+    from shelf.lab.experiment.report import DIFFERENCES, power_sections
+
+    with refusing("seal experiment power"):
+        experiment = Experiment.read(file)
+        collect_finished(experiment)
+        design = experiment.design
+        wanted = [each / 100 for each in difference] if difference else list(DIFFERENCES)
+        if any(not 0 < each < 1 for each in wanted):
+            raise ValueError("--difference takes points above 0 and below 100.")
+        found = pilot(design, design.primary, by_arm(design, (result for _cell, result in experiment.finished())))
+        parts = power_sections(found, len(design.contrasts), wanted, probability)
+        console().print(*terminal(parts), sep="\n", highlight=False)

@@ -1,0 +1,67 @@
+"""`seal rescore`: judge stored episodes again."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+from seal.cli.commands import ListCommand, option, refusing
+from seal.settings.diagnosis import Taxonomy
+from seal.settings.reward import Cut, Mode
+
+SHOWN = 20
+EVERY = 1_000_000
+LOG = "A run, or one <step>.jsonl of its validations, of its training, or of an evaluation."
+TASKS = "Files of the synthesised tasks, if the run does not name them."
+
+app = typer.Typer(add_completion=False)
+_read = partial(option, panel="What to read")
+_judge = partial(option, panel="How to judge (default: as the run does)")
+
+
+@app.command("rescore", cls=ListCommand)
+def rescore(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help=LOG)],
+    step: Annotated[int | None, _read("Of a run: only this step (default: all).", "N")] = None,
+    training: Annotated[bool, _read("Of a run: its training trajectories, not its validations.")] = False,
+    tasks: Annotated[list[str] | None, _read(TASKS, "FILE...")] = None,
+    taxonomy: Annotated[Taxonomy | None, _judge("The set of labels.")] = None,
+    reward_mode: Annotated[Mode | None, _judge("The terminal reward.")] = None,
+    reward_weight: Annotated[float | None, _judge("Its weight of solved turns or abstentions.", "SHARE")] = None,
+    reward_cap: Annotated[float | None, _judge("Its limit for failed rollouts.", "SHARE")] = None,
+    reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
+    json: Annotated[Path | None, option("Every change as JSON.", "FILE")] = None,
+    processes: Annotated[int | None, option("Default: one per core.", "N", least=0)] = None,
+) -> None:
+    """Play stored episodes again and judge them by the present checker, taxonomy and reward.
+
+    Prints what changed and why, paired by task. Exits with 1 if rollouts cannot be played again, 2 for bad input.
+    """
+    from seal.statistics.tables import console
+    from seal.system.files import write_json
+    from shelf.lab.rescoring.findings import rescored, tables, to_json
+    from shelf.lab.rescoring.stored import find_logs
+
+    given = {"mode": reward_mode, "weight": reward_weight, "cap": reward_cap, "cut": reward_cut}
+    reward = {name: value for name, value in given.items() if value is not None}
+    out, findings = console(), []
+    with refusing("seal rescore"):
+        logs = find_logs(log, step, training)
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+            bar = progress.add_task("replaying", total=sum(len(each.lines) for each in logs))
+            for each in logs:
+                conditions = each.conditions(taxonomy, reward)
+                workers = (os.cpu_count() or 1) if processes is None else processes
+                findings.append(rescored(each, conditions, workers, tasks or (), lambda _: progress.advance(bar)))
+        for found in findings:
+            out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
+        if json:
+            write_json([to_json(found) for found in findings], json)
+            out.print(f"wrote {json}", highlight=False)
+    if any(found.unplayable for found in findings):
+        raise typer.Exit(1)

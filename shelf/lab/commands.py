@@ -1,0 +1,15 @@
+"""The commands of this package, as `seal` lists them."""
+
+from seal.cli.main import RESULTS, TRAINING, Entry
+
+COMMANDS = {
+    "experiment": Entry(
+        TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects, power.", "shelf.lab.cli.experiment"
+    ),
+    "rescore": Entry(
+        RESULTS, "Judge stored episodes again by the present checker, taxonomy and reward.", "shelf.lab.cli.rescore"
+    ),
+    "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify"),
+    "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify"),
+    "diagnose": Entry(RESULTS, "Label the turns of logged trajectories.", "shelf.lab.cli.diagnose"),
+}

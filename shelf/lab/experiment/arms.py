@@ -1,0 +1,170 @@
+"""What the arms of an experiment compose to, and whether that is still what their first runs used."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seal.data.selection import selected_rows
+from seal.launch.plan import step_plan
+from seal.launch.preflight import total_steps
+from seal.launch.recipe import compose_recipe
+from seal.records.source import data_source, parse_data_source
+from seal.settings import BLOCKS, SealSettings
+from seal.settings.base import recipe_defaults
+from seal.statistics.summary import AVERAGE
+from seal.system.errors import LaunchError
+from seal.system.files import json_hash, write_text
+from seal.system.paths import movable
+from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.matrix import Experiment
+
+ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
+"""Keys that say where a run works and how it logs, not what it computes."""
+NAMED_CHANGES = 3
+
+
+@dataclass(frozen=True)
+class ComposedArm:
+    """An arm as the launcher will see it, without its seed."""
+
+    name: str
+    config: DictConfig
+    steps: int
+
+    @property
+    def settings(self) -> SealSettings:
+        """Its settings of SEAL."""
+        return SealSettings.of(self.config)
+
+    @property
+    def validation_steps(self) -> tuple[int, ...]:
+        """The steps after which a run validates, 0 before training."""
+        trainer = self.config.trainer
+        every = trainer.test_freq
+        after = {*range(every, self.steps + 1, every), self.steps} if every > 0 else ()
+        return (*([0] if trainer.val_before_train else []), *sorted(after))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names under which its validations can be compared: data sources, and averages over categories."""
+        rows = {row.data_source for selection in self.settings.data.val for row in selected_rows(selection)}
+        prefixes = {parse_data_source(source)[1] for source in rows}
+        return (*sorted(rows), *(data_source(AVERAGE, prefix) for prefix in sorted(prefixes)))
+
+    @property
+    def devices(self) -> int:
+        """GPUs of a run, 0 on a CPU."""
+        return 0 if self.config.trainer.device == "cpu" else step_plan(self.config).devices
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What decides the results: the configuration, flat, without seed, places and loggers."""
+        return _facts(self.config)
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the facts."""
+        return json_hash(self.facts)
+
+
+def composed_arms(experiment: Experiment) -> dict[str, ComposedArm]:
+    """Every arm, composed.
+
+    LaunchError for the first that cannot be, as the launcher would say it, or that does
+    not validate an outcome of the design.
+    """
+    arms = {arm: _composed(experiment, arm) for arm in experiment.design.arms}
+    for arm in arms.values():
+        for outcome in experiment.design.outcomes:
+            _require_validated(experiment, arm, outcome)
+    return arms
+
+
+def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcome) -> None:
+    place = f"{experiment.source}: the outcome {outcome.title}"
+    try:
+        sources = arm.sources
+    except (ValueError, FileNotFoundError) as error:
+        raise LaunchError(f"The arm {arm.name} of {experiment.source}: seal.data.val: {error}") from error
+    if outcome.set not in sources:
+        raise LaunchError(
+            f"{place} is not measured by the arm {arm.name}, which validates {', '.join(sources)}: add the set to "
+            "seal.data.val, or name another."
+        )
+    if outcome.step is not None and outcome.step not in arm.validation_steps:
+        raise LaunchError(
+            f"{place} is not measured by the arm {arm.name}, which validates at steps "
+            f"{', '.join(map(str, arm.validation_steps))}: name one of them, or change trainer.test_freq."
+        )
+    if not arm.validation_steps:
+        raise LaunchError(f"{place}: the arm {arm.name} never validates; set trainer.test_freq.")
+
+
+def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> None:
+    """LaunchError if an arm of which runs have started composes to something else now.
+
+    A setting of SEAL that a later version has added counts with its default in the runs before it.
+    """
+    added = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
+    defaults = dict(_flat(OmegaConf.to_container(OmegaConf.create(added), resolve=False), "", "RUN"))
+    for arm in arms.values():
+        path = experiment.configuration(arm.name)
+        if not path.is_file():
+            continue
+        was, now = _facts(OmegaConf.load(path)), arm.facts
+        was = {key: defaults[key] for key in now.keys() & defaults.keys()} | was
+        changed = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
+        if changed:
+            shown = "; ".join(f"{key} was {was.get(key)} and is {now.get(key)}" for key in changed[:NAMED_CHANGES])
+            more = f"; and {len(changed) - NAMED_CHANGES} more" if len(changed) > NAMED_CHANGES else ""
+            raise LaunchError(
+                f"The arm {arm.name} of {experiment.source} has runs with another configuration ({shown}{more}): undo "
+                f"the change, give the arm another name, or remove {experiment.folder} to start over."
+            )
+
+
+def record_configuration(experiment: Experiment, arm: ComposedArm) -> None:
+    """Write down what an arm composes to, once; paths start from the repository, so that it can be moved."""
+    path = experiment.configuration(arm.name)
+    if not path.is_file():
+        write_text(OmegaConf.to_yaml(movable(OmegaConf.to_container(arm.config, resolve=True))), path)
+
+
+def recorded_arm(experiment: Experiment, name: str) -> ComposedArm | None:
+    """An arm as its first run started with it; None before that."""
+    path = experiment.configuration(name)
+    if not path.is_file():
+        return None
+    config = OmegaConf.load(path)
+    return ComposedArm(name, config, total_steps(config))
+
+
+def _composed(experiment: Experiment, name: str) -> ComposedArm:
+    own = (f"trainer.experiment_name={experiment.design.name}-{name}", f"seal.run_dir={experiment.folder / name}")
+    path = experiment.design.recipe_of(name)
+    try:
+        config = compose_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own))
+        step_plan(config)
+        return ComposedArm(name, config, total_steps(config))
+    except LaunchError as error:
+        raise LaunchError(f"The arm {name} of {experiment.source}: {error}") from error
+
+
+def _facts(config: DictConfig) -> dict[str, Any]:
+    """The configuration by full key, paths from the repository on, and what names the run left out."""
+    found = movable(OmegaConf.to_container(config, resolve=True))
+    return dict(_flat(found, "", str(found["seal"]["run_dir"])))
+
+
+def _flat(value: Any, key: str, run_dir: str) -> Iterator[tuple[str, Any]]:
+    if key in ELSEWHERE or key == "trainer.experiment_name":
+        return
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _flat(item, f"{key}.{name}" if key else str(name), run_dir)
+    elif isinstance(value, str):
+        yield key, value.replace(run_dir, "RUN")
+    else:
+        yield key, value

@@ -1,0 +1,187 @@
+"""From the folder of a finished run to its result; what is large is removed afterwards."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seal.launch.folder import locked
+from seal.records.folder import RunFolder
+from seal.records.step import read_steps
+from seal.records.validation import Log, read_validation_dir
+from seal.statistics.heldout import not_held_out
+from seal.system.errors import LaunchError
+from seal.system.files import json_hash, write_text
+from seal.system.jsonl import BadLine, read_jsonl
+from seal.system.paths import HOME
+from shelf.lab.certificate import collect as certificate
+from shelf.lab.certificate.file import write as write_certificate
+from shelf.lab.experiment.arms import ComposedArm, recorded_arm
+from shelf.lab.experiment.design import Keep
+from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
+
+
+class Attempt(NamedTuple):
+    """One start of a run and how it ended; times in seconds since 1970."""
+
+    cell: str
+    started: float
+    ended: float
+    code: int
+    reason: str
+
+
+def read_attempts(experiment: Experiment) -> tuple[Attempt, ...]:
+    """Every start of a run, in order; a line that was cut short is left out."""
+    if not experiment.attempts.is_file():
+        return ()
+    lines = (line for line in read_jsonl(experiment.attempts) if not isinstance(line, BadLine))
+    return tuple(Attempt(**{name: line.value[name] for name in Attempt._fields}) for line in lines)
+
+
+def is_whole(folder: RunFolder, arm: ComposedArm) -> bool:
+    """Whether a run has logged its last step, and the validation that follows it."""
+    if not folder.steps.is_file():
+        return False
+    steps, _bad = read_steps(folder.steps)
+    if not steps or steps[-1].step < arm.steps:
+        return False
+    return arm.config.trainer.test_freq <= 0 or (folder.validations / f"{arm.steps}.jsonl").is_file()
+
+
+def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
+    """Write the result of a run that is whole. ValueError if its logs cannot be read."""
+    folder = experiment.run(cell)
+    steps, bad = read_steps(folder.steps)
+    log = read_validation_dir(folder.path) if folder.validated else Log(())
+    attempts = [attempt for attempt in read_attempts(experiment) if attempt.cell == str(cell)]
+    commit, inputs = _recorded(experiment, cell)
+    last = folder.last_checkpoint
+    result = RunResult(
+        experiment=experiment.design.name,
+        arm=cell.arm,
+        seed=cell.seed,
+        configuration=arm.hash,
+        commit=commit,
+        inputs=inputs,
+        ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        launches=len(attempts),
+        minutes=sum(attempt.ended - attempt.started for attempt in attempts) / 60,
+        steps=tuple(map(StepFigures.of, steps)),
+        validations=validation_scores(log.lines),
+        prompt_modes=tuple(sorted({line.prompt_mode for line in log.lines} - {""})),
+        data_hashes=tuple(sorted({line.data_hash for line in log.lines} - {""})),
+        leak=not_held_out(folder.path, log.lines),
+        bad_lines=len(bad) + len(log.bad),
+        checkpoint_bytes=folder_size(last) if last else 0,
+    )
+    result.write(experiment.result(cell))
+    return result
+
+
+def certify(experiment: Experiment, cell: Cell) -> str | None:
+    """Write the certificate of a run if the experiment certifies; the reason if the run cannot be certified."""
+    if not experiment.certifies:
+        return None
+    try:
+        write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def drop(folder: RunFolder, keep: Keep) -> None:
+    """Remove what an experiment does not keep of a run that has a result."""
+    if keep.checkpoints == "none":
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    elif keep.checkpoints == "last" and (last := folder.last_checkpoint):
+        for checkpoint in folder.checkpoints.glob("global_step_*"):
+            if checkpoint != last:
+                shutil.rmtree(checkpoint, ignore_errors=True)
+    gone = {
+        folder.trajectories: keep.trajectories,
+        folder.validations: keep.validations,
+        folder.path / "tensorboard": keep.tensorboard,
+    }
+    for path, stays in gone.items():
+        if not stays:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def collect_finished(experiment: Experiment) -> None:
+    """Take in every run that is whole and has no result yet, and drop what is not kept of those that have one.
+
+    A run that a launcher works on is left alone.
+    """
+    arms: dict[str, ComposedArm | None] = {}
+    for cell in experiment.cells:
+        folder = experiment.run(cell)
+        if not folder.path.is_dir():
+            continue
+        arm = arms.setdefault(cell.arm, recorded_arm(experiment, cell.arm))
+        if not experiment.result(cell).is_file() and (arm is None or not is_whole(folder, arm)):
+            continue
+        with held(folder.path) as free:
+            if free and not experiment.result(cell).is_file():
+                certify(experiment, cell)
+                collect(experiment, cell, arm)
+            if free:
+                drop(folder, experiment.design.keep)
+    write_results(experiment)
+
+
+@contextmanager
+def held(run_dir: Path) -> Iterator[bool]:
+    """Hold the folder's lock as a launcher would; yields False if one, or the rest of its run, works there."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(run_dir))
+            free = True
+        except LaunchError:
+            free = False
+        yield free
+
+
+def write_results(experiment: Experiment) -> None:
+    """Write the results of all finished runs as one file, if there are any."""
+    lines = [result.line() for _cell, result in experiment.finished()]
+    if lines:
+        write_text("".join(lines), experiment.results)
+
+
+def changes_outside(patch: str, folder: str) -> bool:
+    """Whether a patch of `git diff` touches a file that is not below the folder, a path in the repository."""
+    headers = (line for line in patch.splitlines() if line.startswith("diff --git "))
+    return any(not line.startswith(f"diff --git a/{folder}/") for line in headers)
+
+
+def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
+    """Commit and inputs of a run's last recorded launch."""
+    facts = _launch(experiment.run_name(cell))
+    if facts is None:
+        return "", ""
+    folder, found = facts
+    patch = folder / "diff.patch"
+    # An experiment in the repository changes its own results while its runs go on.
+    changed = patch.is_file() and changes_outside(
+        patch.read_text(encoding="utf-8"), os.path.relpath(experiment.folder, HOME)
+    )
+    hashes = {file: each for file, each in found.get("hashes", {}).items() if file != "data/train.parquet"}
+    return found.get("commit", "") + ("+" if changed else ""), json_hash(hashes) if hashes else ""
+
+
+def _launch(name: str) -> tuple[Path, dict[str, Any]] | None:
+    records = sorted((HOME / "launcher_record" / name).glob("*/launch.json"), key=lambda path: path.stat().st_mtime)
+    if not records:
+        return None
+    return records[-1].parent, json.loads(records[-1].read_text(encoding="utf-8"))
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of the files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,246 @@
+"""The file of an experiment: its question, its arms and seeds, and the outcome that was chosen before the first run."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import field_validator, model_validator
+from yaml import MarkedYAMLError, YAMLError
+
+from seal.records.source import ALL_CATEGORIES
+from seal.settings.base import Amount, NonNegative, Positive, Settings
+from seal.settings.sentences import SettingsError
+from seal.statistics.summary import AVERAGE
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from seal.system.text import first_line
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+SEED_RANGE = re.compile(r"(\d+)-(\d+)")
+OWN_KEYS = ("seal.seed", "seal.run_dir", "trainer.experiment_name", "trainer.resume_mode")
+"""What the experiment sets for each run."""
+
+Metric = Literal["pass", "turns"]
+
+
+class Arm(Settings):
+    """One condition: the base recipe, or another one, with these overrides."""
+
+    recipe: str | None = None
+    """A recipe in place of the experiment's."""
+    overrides: tuple[str, ...] = ()
+    """What the arm changes, as `key=value`; they follow the experiment's own overrides."""
+    seeds: tuple[Amount, ...] | None = None
+    """Seeds in place of the experiment's, as a list or as `0-4`."""
+    about: str = ""
+    """What the arm shows, for the report."""
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return _seeds(value)
+
+
+class Outcome(Settings):
+    """What is compared: a metric of a validation set at a step, or over the steps up to it."""
+
+    set: str
+    """A data source of the validation log (`base@1`, `miss_func`), `average` over whole tasks, or `average@K`."""
+    metric: Metric = "pass"
+    """`pass`: share of tasks that passed; `turns`: share of user turns that met the verifier."""
+    step: Amount | None = None
+    """The validation at this step; `null` is the last one."""
+    area: bool = False
+    """`true` is the area under the curve from the first validation to `step`, divided by the steps between them."""
+
+    @field_validator("set")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        name, at, turns = value.partition("@")
+        if name not in (*ALL_CATEGORIES, AVERAGE) or (at and not turns.isdigit()):
+            otherwise = f"name a category or {AVERAGE}, with @K for prefixes of K turns"
+            raise ValueError(f"{value!r} is not a data source ({_near(name, (*ALL_CATEGORIES, AVERAGE), otherwise)})")
+        return value
+
+    @property
+    def title(self) -> str:
+        """The outcome in words: ``base@1, tasks passed, last validation``."""
+        what = {"pass": "tasks passed", "turns": "turns met"}[self.metric]
+        until = "last validation" if self.step is None else f"step {self.step}"
+        return f"{self.set}, {what}, {f'area under the curve to the {until}' if self.area else until}"
+
+
+class Contrast(Settings):
+    """One comparison: an arm against another."""
+
+    arm: str
+    """The arm whose effect is asked for."""
+    against: str
+    """The arm that it is compared with."""
+
+
+class Cost(Settings):
+    """What a run costs, for the plan until runs of the experiment have ended and tell it themselves."""
+
+    seconds_per_step: Positive
+    """Seconds of a training step."""
+    start_s: NonNegative = 60
+    """Seconds until the first step begins: service, Ray, engine, weights."""
+    validation_s: NonNegative = 0
+    """Seconds of one validation."""
+    checkpoint_gb: Positive | None = None
+    """GiB of a checkpoint; without it the plan takes what the recipe wants free (seal.min_free_gb)."""
+    kept_mb: Positive = 20
+    """MiB that remain of a run that has ended."""
+    source: str = "estimated"
+    """Where the figures are from: a measurement, or an estimate."""
+
+
+class Keep(Settings):
+    """What remains of a run that has ended; results, the logs of its steps and train.log always do."""
+
+    checkpoints: Literal["none", "last", "all"] = "none"
+    """Which checkpoints stay."""
+    trajectories: bool = False
+    """Whether training trajectories stay (seal_log/trajectories)."""
+    validations: bool = True
+    """Whether validation logs stay with their messages; scores are in the results anyway."""
+    tensorboard: bool = False
+    """Whether TensorBoard's files stay."""
+    certificate: bool = False
+    """Whether the run is certified before anything is removed (`seal certify`)."""
+
+
+class Design(Settings):
+    """An experiment (docs/experiments.md)."""
+
+    name: str
+    """Its name, and that of its folder."""
+    folder: str = "experiments"
+    """Where its folder is; a relative path starts from the repository."""
+    question: str
+    """What the experiment is to find out."""
+    stopping: str
+    """When it ends: written before the first run, so that nobody stops when the figures please."""
+    recipe: str
+    """The recipe of every arm that names no other."""
+    overrides: tuple[str, ...] = ()
+    """What every run changes in its recipe, as `key=value`."""
+    seeds: tuple[Amount, ...]
+    """The seeds of every arm that names no others, as a list or as `0-4`. Arms are paired by seed."""
+    arms: dict[str, Arm]
+    """The conditions by name."""
+    control: str
+    """The arm that the others are compared with."""
+    comparisons: tuple[Contrast, ...] = ()
+    """The comparisons; every arm against the control if none is named."""
+    primary: Outcome
+    """The outcome that answers the question."""
+    secondary: tuple[Outcome, ...] = ()
+    """Further outcomes, corrected apart from the primary one."""
+    cost: Cost | None = None
+    """What a run costs, until runs have ended and tell it."""
+    keep: Keep = Keep()
+    """What remains of a run that has ended."""
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return _seeds(value)
+
+    @field_validator("arms", mode="before")
+    @classmethod
+    def _bare_arms(cls, value: Any) -> Any:
+        return {name: {} if arm is None else arm for name, arm in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for kind, name in (("name", self.name), *(("the arm", name) for name in self.arms)):
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{kind} {name!r} must consist of letters, digits, '.', '_' and '-'")
+        if not self.arms:
+            raise ValueError("arms is empty; name at least one")
+        for contrast in self.contrasts:
+            for arm in (contrast.arm, contrast.against):
+                self._require_arm(arm)
+            if contrast.arm == contrast.against:
+                raise ValueError(f"a comparison compares {contrast.arm} with itself")
+            if not set(self.seeds_of(contrast.arm)) & set(self.seeds_of(contrast.against)):
+                raise ValueError(f"{contrast.arm} and {contrast.against} have no seed in common, and arms are paired")
+        self._require_arm(self.control)
+        for name in self.arms:
+            if not self.seeds_of(name):
+                raise ValueError(f"the arm {name} has no seed")
+            if len(set(self.seeds_of(name))) < len(self.seeds_of(name)):
+                raise ValueError(f"the arm {name} has a seed twice")
+            for override in (*self.overrides, *self.arms[name].overrides):
+                key, given, _ = override.partition("=")
+                if not given:
+                    raise ValueError(f"{override!r} is not an override; write key=value")
+                if key.lstrip("+~") in OWN_KEYS:
+                    raise ValueError(f"{key} is set by the experiment for each run; remove the override {override!r}")
+        return self
+
+    def _require_arm(self, name: str) -> None:
+        if name not in self.arms:
+            hint = _near(name, self.arms, f"they are {', '.join(self.arms)}")
+            raise ValueError(f"{name} is not an arm ({hint})")
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The comparisons, in order: those that are named, else every arm against the control."""
+        others = (name for name in self.arms if name != self.control)
+        return self.comparisons or tuple(Contrast(arm=name, against=self.control) for name in others)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The primary outcome, then the secondary ones."""
+        return self.primary, *self.secondary
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """The seeds of an arm."""
+        own = self.arms[arm].seeds
+        return self.seeds if own is None else own
+
+    def recipe_of(self, arm: str) -> Path:
+        """The recipe's file of an arm."""
+        return HOME / (self.arms[arm].recipe or self.recipe)
+
+
+def parse_design(text: str, source: str) -> Design:
+    """The experiment that a text describes; LaunchError names the source."""
+    try:
+        values = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    except (YAMLError, OmegaConfBaseException, ValueError) as error:
+        raise LaunchError(f"{source} is not valid YAML: {_problem(error)}.") from error
+    if not isinstance(values, Mapping):
+        raise LaunchError(f"{source} holds a list; an experiment is a mapping with name, recipe, arms and seeds.")
+    try:
+        return Design.read(values)
+    except SettingsError as error:
+        raise LaunchError(f"{source}: {error}") from error
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, MarkedYAMLError) and error.problem_mark:
+        return f"{error.problem} (line {error.problem_mark.line + 1})"
+    return first_line(str(error)).rstrip(".")
+
+
+def _near(name: str, known: Iterable[str], otherwise: str) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {found[0]}?" if found else otherwise
+
+
+def _seeds(value: Any) -> Any:
+    """Seeds as a list; a text like ``0-4`` is a range."""
+    if isinstance(value, str):
+        match = SEED_RANGE.fullmatch(value.strip())
+        if match is None or int(match[1]) > int(match[2]):
+            raise ValueError(f"{value!r} is not a range of seeds; write 0-4 or [0, 1, 2]")
+        return tuple(range(int(match[1]), int(match[2]) + 1))
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,153 @@
+"""The effects of an experiment: each comparison on each outcome, corrected for their number."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from shelf.lab.experiment.crossed import Components, CrossedMean, crossed_mean, seed_interval
+from shelf.lab.experiment.design import Contrast, Design, Outcome
+from shelf.lab.experiment.power import Pilot, detectable, from_one_arm, holm, pooled
+from shelf.lab.experiment.records import RunResult
+from shelf.lab.experiment.scores import Panel, paired, panel, panels_by_step
+
+Runs = Mapping[str, Mapping[int, RunResult]]
+"""The finished runs by arm and seed."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One comparison on one outcome.
+
+    difference: arm - against. p_holm: its p-value, corrected for the comparisons of its
+    family. detectable: the difference that this comparison finds with a probability of
+    .8 at the strictest level of the correction. left_out: tasks that a run lacks.
+    """
+
+    contrast: Contrast
+    outcome: Outcome
+    seeds: tuple[int, ...]
+    arm: float
+    against: float
+    difference: CrossedMean
+    p_holm: float
+    detectable: float
+    left_out: int
+
+
+class Missing(NamedTuple):
+    """A comparison that cannot be made yet, and why."""
+
+    contrast: Contrast
+    outcome: Outcome
+    reason: str
+
+
+class Level(NamedTuple):
+    """The score of one arm: the mean over its seeds and tasks."""
+
+    arm: str
+    seeds: tuple[int, ...]
+    mean: CrossedMean
+
+
+class Curve(NamedTuple):
+    """An arm's mean over steps, with the band of its seeds on these tasks (nan for one seed)."""
+
+    arm: str
+    steps: tuple[int, ...]
+    means: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def by_arm(design: Design, results: Iterable[RunResult]) -> Runs:
+    """The runs of a design by arm and seed, in its order."""
+    found: dict[str, dict[int, RunResult]] = {arm: {} for arm in design.arms}
+    for result in sorted(results, key=lambda result: result.seed):
+        found[result.arm][result.seed] = result
+    return found
+
+
+def family(
+    contrasts: Sequence[Contrast], outcomes: Sequence[Outcome], runs: Runs
+) -> tuple[tuple[Effect, ...], tuple[Missing, ...]]:
+    """The comparisons on some outcomes, corrected together, and those that cannot be made.
+
+    The correction counts all that were planned, also those that are missing.
+    """
+    effects: list[Effect] = []
+    missing: list[Missing] = []
+    planned = len(contrasts) * len(outcomes)
+    for outcome in outcomes:
+        for contrast in contrasts:
+            try:
+                effects.append(_effect(contrast, outcome, runs, planned))
+            except ValueError as error:
+                missing.append(Missing(contrast, outcome, str(error)))
+    adjusted = holm([*(effect.difference.p for effect in effects), *(1.0 for _each in missing)])
+    return tuple(replace(e, p_holm=p) for e, p in zip(effects, adjusted, strict=False)), tuple(missing)
+
+
+def levels(outcome: Outcome, runs: Runs) -> tuple[Level, ...]:
+    """The score of each arm that has finished runs with this outcome."""
+    found = []
+    for arm, seeds in runs.items():
+        try:
+            scores = panel(list(seeds.values()), outcome)
+            found.append(Level(arm, tuple(seeds), _mean(scores)))
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def curves(outcome: Outcome, runs: Runs) -> tuple[Curve, ...]:
+    """The learning curve of each arm that has finished runs with this outcome's set."""
+    found = []
+    for arm, seeds in runs.items():
+        try:
+            panels = panels_by_step(list(seeds.values()), outcome)
+        except ValueError:
+            continue
+        bands = [seed_interval(each.means) for each in panels.values()]
+        means = tuple(float(each.means.mean()) for each in panels.values())
+        found.append(Curve(arm, tuple(panels), means, *(tuple(ends) for ends in zip(*bands, strict=True))))
+    return tuple(found)
+
+
+def pilot(design: Design, outcome: Outcome, runs: Runs) -> Pilot:
+    """The components of a difference, from the finished runs. ValueError if no arm has two finished seeds."""
+    found: list[Components] = []
+    scenarios = 0
+    for contrast in design.contrasts:
+        try:
+            difference = _effect(contrast, outcome, runs, 1).difference
+        except ValueError:
+            continue
+        if difference.components:
+            found.append(difference.components)
+            scenarios = difference.scenarios
+    if found:
+        return Pilot(pooled(found), scenarios, f"the differences of {len(found)} comparisons")
+    for arm, seeds in runs.items():
+        if len(seeds) > 1:
+            scores = panel(list(seeds.values()), outcome)
+            components = from_one_arm(scores)
+            if components:
+                return Pilot(components, len(set(scores.scenarios)), f"{len(seeds)} seeds of {arm}, doubled")
+    raise ValueError("no arm has two finished seeds, and one seed does not show how seeds differ")
+
+
+def _effect(contrast: Contrast, outcome: Outcome, runs: Runs, planned: int) -> Effect:
+    arm, against = runs[contrast.arm], runs[contrast.against]
+    seeds = tuple(seed for seed in arm if seed in against)
+    if not seeds:
+        raise ValueError("no seed has finished in both arms")
+    pair = paired([arm[seed] for seed in seeds], [against[seed] for seed in seeds], outcome)
+    difference = _mean(pair.difference)
+    found = detectable(difference.error, difference.freedom, 0.05 / planned)
+    means = float(pair.arm.means.mean()), float(pair.against.means.mean())
+    return Effect(contrast, outcome, seeds, *means, difference, difference.p, found, pair.arm.left_out)
+
+
+def _mean(scores: Panel) -> CrossedMean:
+    return crossed_mean(scores.values, scores.scenarios, scores.sources, scores.weights)

@@ -1,0 +1,134 @@
+"""The runs of an experiment, and the files of its folder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from seal.records.folder import RunFolder
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from shelf.lab.experiment.design import Design, parse_design
+from shelf.lab.experiment.records import RunResult, read_results
+
+
+class Cell(NamedTuple):
+    """One run of the matrix."""
+
+    arm: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.arm}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A design and its folder, which need not exist.
+
+    source: the file of the design; text: what the file holds; certify: whether runs are certified even if the design
+    keeps no certificates, because the file of an experiment that has begun must not change.
+    """
+
+    design: Design
+    source: Path
+    text: str
+    certify: bool = False
+
+    @classmethod
+    def read(cls, source: Path, *, certify: bool = False) -> Self:
+        """The experiment that a file describes; LaunchError with one sentence for the first thing that is wrong."""
+        try:
+            text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not a text"
+            raise LaunchError(f"{source} cannot be read ({reason}): name the file of an experiment.") from error
+        return cls(parse_design(text, str(source)), source, text, certify)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the experiment."""
+        return HOME / self.design.folder / self.design.name
+
+    @property
+    def lock(self) -> Path:
+        """The lock that one process at a time holds."""
+        return self.folder / "experiment.lock"
+
+    @property
+    def registration(self) -> Path:
+        """What was registered when the first run started."""
+        return self.folder / "registration.json"
+
+    @property
+    def attempts(self) -> Path:
+        """One line for each start of a run."""
+        return self.folder / "attempts.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """The results of all finished runs, one line each."""
+        return self.folder / "results.jsonl"
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The runs, seed by seed, so that arms can be compared before all seeds have run."""
+        arms = [(arm, self.design.seeds_of(arm)) for arm in self.design.arms]
+        seeds = sorted({seed for _arm, own in arms for seed in own})
+        return tuple(Cell(arm, seed) for seed in seeds for arm, own in arms if seed in own)
+
+    def configuration(self, arm: str) -> Path:
+        """What an arm composed to when its first run started."""
+        return self.folder / "configurations" / f"{arm}.yaml"
+
+    def run(self, cell: Cell) -> RunFolder:
+        """The folder of a run."""
+        return RunFolder(self.folder / "runs" / str(cell))
+
+    def result(self, cell: Cell) -> Path:
+        """The result of a run; a run that has one is finished."""
+        return self.run(cell).path / "result.json"
+
+    @property
+    def certifies(self) -> bool:
+        """Whether every run that ends is certified."""
+        return self.certify or self.design.keep.certificate
+
+    def certificate(self, cell: Cell) -> Path:
+        """The certificate of a run, if the experiment keeps one."""
+        return self.run(cell).path / "certificate.seal.gz"
+
+    def log(self, cell: Cell) -> Path:
+        """What the launcher of a run printed."""
+        return self.folder / "launcher_logs" / f"{cell}.log"
+
+    def run_name(self, cell: Cell) -> str:
+        """trainer.experiment_name of a run."""
+        return f"{self.design.name}-{cell}"
+
+    def overrides(self, arm: str) -> tuple[str, ...]:
+        """The overrides of an arm that do not depend on its seed."""
+        return (*self.design.overrides, *self.design.arms[arm].overrides)
+
+    def own_overrides(self, cell: Cell) -> tuple[str, ...]:
+        """What the experiment sets for one run: seed, name and folder."""
+        return (
+            f"seal.seed={cell.seed}",
+            f"trainer.experiment_name={self.run_name(cell)}",
+            f"seal.run_dir={self.run(cell).path}",
+        )
+
+    def finished(self) -> Iterator[tuple[Cell, RunResult]]:
+        """The finished runs of the matrix with their results; LaunchError for a result that cannot be read."""
+        for cell in self.cells:
+            path = self.result(cell)
+            if path.is_file():
+                yield cell, _read(path)
+
+
+def _read(path: Path) -> RunResult:
+    found, bad = read_results(path)
+    if bad or len(found) != 1:
+        reason = str(bad[0]) if bad else f"{path} holds {len(found)} results instead of one"
+        raise LaunchError(f"{reason}: remove the folder {path.parent} to run it again.")
+    return found[0]

@@ -1,0 +1,161 @@
+"""What an experiment costs before it runs: runs, hours and disk."""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from seal.statistics.tables import table
+from shelf.lab.experiment.arms import ComposedArm
+from shelf.lab.experiment.collect import folder_size
+from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.records import RunResult
+
+GIB = 1 << 30
+MIB = 1 << 20
+SAVING = 1
+"""Checkpoints beside those that are kept: the one that is being written."""
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """The runs of one arm. minutes: of one run, None if nothing tells; devices: GPUs of a run, 0 on a CPU."""
+
+    arm: str
+    runs: int
+    done: int
+    steps: int
+    validations: int
+    devices: int
+    minutes: float | None
+
+    @property
+    def hours_left(self) -> float | None:
+        """Hours of the missing runs, one after the other."""
+        return None if self.minutes is None else (self.runs - self.done) * self.minutes / 60
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """What the matrix needs. basis: where the minutes are from; disk in GiB, while it runs and when it has ended."""
+
+    arms: tuple[ArmPlan, ...]
+    jobs: int
+    basis: str
+    disk_during: float
+    disk_after: float
+
+    @property
+    def hours_left(self) -> float | None:
+        """Hours of all missing runs, one after the other; None if an arm's are unknown."""
+        hours = [arm.hours_left for arm in self.arms]
+        return None if None in hours else sum(hour for hour in hours if hour is not None)
+
+    @property
+    def device_hours_left(self) -> float | None:
+        """GPU hours of the missing runs."""
+        hours = [arm.hours_left for arm in self.arms]
+        if None in hours:
+            return None
+        return sum((hour or 0) * arm.devices for hour, arm in zip(hours, self.arms, strict=True))
+
+
+def plan_experiment(experiment: Experiment, arms: Mapping[str, ComposedArm], jobs: int = 1) -> ExperimentPlan:
+    """The plan of an experiment with `jobs` runs at a time, from finished runs or else from the file's `cost`."""
+    results = [result for _cell, result in experiment.finished()]
+    plans = []
+    for name, arm in arms.items():
+        own = [result for result in results if result.arm == name]
+        plans.append(
+            ArmPlan(
+                arm=name,
+                runs=len(experiment.design.seeds_of(name)),
+                done=len(own),
+                steps=arm.steps,
+                validations=len(arm.validation_steps),
+                devices=arm.devices,
+                minutes=_minutes(experiment, arm, own or results),
+            )
+        )
+    during, after = _disk(experiment, arms, results, jobs)
+    return ExperimentPlan(tuple(plans), jobs, _basis(experiment, results), during, after)
+
+
+def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableType]:
+    """The plan for the terminal."""
+    made = table(f"Plan of {experiment.design.name}", ["arm", "runs", "done", "steps", "validations", "min per run"])
+    made.columns[0].justify = "left"
+    made.add_column("hours left", justify="right")
+    gpus = any(arm.devices for arm in plan.arms)
+    if gpus:
+        made.add_column("GPU hours left", justify="right")
+    for arm in plan.arms:
+        left = arm.hours_left
+        cells = [arm.arm, str(arm.runs), str(arm.done), str(arm.steps), str(arm.validations)]
+        cells += [_number(arm.minutes, 0), _number(left)]
+        made.add_row(*cells, *([_number(None if left is None else left * arm.devices, 0)] if gpus else []))
+    _total(made, plan, gpus)
+    wall = "-" if plan.hours_left is None else _number(plan.hours_left / plan.jobs)
+    sentences = [
+        f"Times: {plan.basis}.",
+        f"With --jobs {plan.jobs}: {wall} hours of wall time left.",
+        f"Disk: {plan.disk_during:.1f} GiB while it runs, {plan.disk_after:.1f} GiB when it has ended.",
+    ]
+    return [made, *sentences]
+
+
+def _total(made: Table, plan: ExperimentPlan, gpus: bool) -> None:
+    counts = [str(sum(getattr(arm, name) for arm in plan.arms)) for name in ("runs", "done")]
+    made.add_section()
+    cells = ["all", *counts, "", "", "", _number(plan.hours_left)]
+    made.add_row(*cells, *([_number(plan.device_hours_left, 0)] if gpus else []), style="bold")
+
+
+def _minutes(experiment: Experiment, arm: ComposedArm, results: list[RunResult]) -> float | None:
+    measured = [result.minutes / len(result.steps) for result in results if result.steps and result.minutes]
+    if measured:
+        return statistics.fmean(measured) * arm.steps
+    cost = experiment.design.cost
+    if cost is None:
+        return None
+    return (cost.start_s + arm.steps * cost.seconds_per_step + len(arm.validation_steps) * cost.validation_s) / 60
+
+
+def _basis(experiment: Experiment, results: list[RunResult]) -> str:
+    if any(result.minutes for result in results):
+        return f"measured in {len(results)} finished run{'s' * (len(results) > 1)}"
+    cost = experiment.design.cost
+    if cost is None:
+        return "unknown until a run has ended; give cost.seconds_per_step in the file"
+    parts = f"{cost.seconds_per_step:g} s per step, {cost.validation_s:g} s per validation, {cost.start_s:g} s to start"
+    return f"{parts} ({cost.source.strip().rstrip('.')})"
+
+
+def _disk(
+    experiment: Experiment, arms: Mapping[str, ComposedArm], results: list[RunResult], jobs: int
+) -> tuple[float, float]:
+    """GiB while the matrix runs and afterwards."""
+    design, runs = experiment.design, len(experiment.cells)
+    measured = max((result.checkpoint_bytes for result in results), default=0) / GIB
+    one = measured or (design.cost.checkpoint_gb if design.cost else None)
+    at_once = max(_at_once(arm, one) for arm in arms.values())
+    finished = [folder_size(experiment.run(cell).path) for cell, _result in experiment.finished()]
+    kept = statistics.fmean(finished) / GIB if finished else (design.cost.kept_mb if design.cost else 0) * MIB / GIB
+    if design.keep.checkpoints != "none" and not finished:
+        kept += (one or at_once) if design.keep.checkpoints == "last" else at_once
+    after = runs * kept
+    return min(jobs, runs) * at_once + after, after
+
+
+def _at_once(arm: ComposedArm, checkpoint: float | None) -> float:
+    """GiB of the checkpoints of one run under way."""
+    settings = arm.settings
+    if checkpoint is None:
+        return settings.min_free_gb
+    return (settings.checkpoints.keep_last + settings.checkpoints.keep_best + SAVING) * checkpoint
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,127 @@
+"""One finished run of an experiment: everything that its report needs, in one line."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from seal.records.format import FORMAT, require_format
+from seal.records.step import StepRecord
+from seal.records.trajectory import TrajectoryRecord
+from seal.system.files import write_text
+from seal.system.jsonl import BadLine, read_records
+
+
+class TaskScore(NamedTuple):
+    """The rollouts of a task in one validation: how many passed, of how many; turns met, of how many."""
+
+    passed: int
+    samples: int
+    turns_met: int
+    turns: int
+
+
+class StepFigures(NamedTuple):
+    """What is kept of a training step; `w` is the mean weight and `cues` counts the active ones."""
+
+    step: int
+    reward: float | None
+    w: float | None
+    cues: int
+    groups_with_spread: int
+    seconds: float
+
+    @classmethod
+    def of(cls, step: StepRecord) -> Self:
+        """The figures of a logged step."""
+        w = step.w.mean if step.w else None
+        return cls(step.step, step.reward_mean, w, len(step.cues), step.groups_with_spread, step.total_seconds)
+
+
+@dataclass(frozen=True)
+class ValidationScores:
+    """One data source at one validation. tasks: by task id; infra: rollouts that are in no score."""
+
+    step: int
+    source: str
+    tasks: dict[str, TaskScore]
+    infra: int = 0
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class RunResult:
+    """A run of an experiment that has reached its last step.
+
+    configuration: hash of what its arm composes to. commit: of the code, with a `+` if
+    files differed from it; inputs: hash of the model's files and the validation rows;
+    both are empty if no launch was recorded. launches: how often it was started;
+    minutes: their wall time together. leak: the sentence about validated tasks that are
+    trained on, None if there are none. bad_lines: lines of its logs that could not be
+    read. checkpoint_bytes: of the last checkpoint, before it was removed.
+    """
+
+    experiment: str
+    arm: str
+    seed: int
+    configuration: str
+    commit: str
+    inputs: str
+    ended: str
+    launches: int
+    minutes: float
+    steps: tuple[StepFigures, ...]
+    validations: tuple[ValidationScores, ...]
+    prompt_modes: tuple[str, ...]
+    data_hashes: tuple[str, ...]
+    leak: str | None
+    bad_lines: int
+    checkpoint_bytes: int
+
+    def line(self) -> str:
+        """The result as one line of JSON."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_line(cls, value: Any) -> Self:
+        """Read a line; ValueError if it cannot be used."""
+        require_format(value)
+        return cls(**{name: found for name, found in value.items() if name != "format"})
+
+    def write(self, path: Path) -> None:
+        """Write the result as a file of one line, completely or not at all."""
+        write_text(self.line(), path, flush=True)
+
+
+def read_results(path: Path) -> tuple[tuple[RunResult, ...], tuple[BadLine, ...]]:
+    """The results in a file and its bad lines. Raises OSError if it cannot be opened."""
+    return read_records(path, RunResult.from_line)
+
+
+def validation_scores(lines: Sequence[TrajectoryRecord]) -> tuple[ValidationScores, ...]:
+    """The scores of validated trajectories, by step and data source."""
+    grouped: dict[tuple[int, str], list[TrajectoryRecord]] = defaultdict(list)
+    for line in lines:
+        grouped[line.step or 0, line.data_source].append(line)
+    return tuple(
+        ValidationScores(step, source, _by_task(found), sum(line.infra is not None for line in found))
+        for (step, source), found in sorted(grouped.items())
+    )
+
+
+def _by_task(lines: Sequence[TrajectoryRecord]) -> dict[str, TaskScore]:
+    scores: dict[str, TaskScore] = {}
+    for line in lines:
+        if line.infra is None:
+            was = scores.get(line.task_id, TaskScore(0, 0, 0, 0))
+            scores[line.task_id] = TaskScore(
+                was.passed + line.passed,
+                was.samples + 1,
+                was.turns_met + line.turns_passed,
+                was.turns + line.turns,
+            )
+    return scores

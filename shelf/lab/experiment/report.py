@@ -1,0 +1,323 @@
+"""The report of an experiment: its registration, effects, levels, power, and what is doubtful about the data."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from seal.records.format import FORMAT
+from seal.system.files import text_sha256, write_json, write_text
+from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.document import Section, markdown
+from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels, pilot
+from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.lab.experiment.picture import draw
+from shelf.lab.experiment.power import POWER, Pilot, detectable, seeds_needed
+from shelf.lab.experiment.records import RunResult
+from shelf.lab.experiment.registration import Registration
+
+ALPHA = 0.05
+DIFFERENCES = (0.02, 0.05, 0.1)
+SEEDS = (3, 5, 8, 12, 20)
+ABOUT_EFFECTS = (
+    "Differences in percentage points, paired by seed and task; intervals and p-values count seeds and scenarios as "
+    "samples. p Holm corrects for the number of comparisons: primary, secondary and unregistered outcomes apart. "
+    "Detectable: the difference that this comparison finds with a probability of 80 % after the correction."
+)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that the finished runs say. area: the area under the primary outcome's curve, by comparison."""
+
+    experiment: Experiment
+    registration: Registration | None
+    results: tuple[RunResult, ...]
+    runs: Runs
+    primary: tuple[Effect, ...]
+    secondary: tuple[Effect, ...]
+    area: tuple[Effect, ...]
+    missing: tuple[Missing, ...]
+    levels: tuple[Level, ...]
+    curves: tuple[Curve, ...]
+    pilot: Pilot | None
+
+
+def analyse(experiment: Experiment) -> Analysis:
+    """Judge the finished runs. ValueError if there are none."""
+    design = experiment.design
+    results = tuple(result for _cell, result in experiment.finished())
+    if not results:
+        raise ValueError(f"no run of {design.name} has finished: seal experiment run {experiment.source}")
+    runs = by_arm(design, results)
+    primary, missing = family(design.contrasts, [design.primary], runs)
+    secondary, more = family(design.contrasts, design.secondary, runs)
+    under = area_of(design.primary)
+    area = () if under in design.outcomes else family(design.contrasts, [under], runs)[0]
+    try:
+        found = pilot(design, design.primary, runs)
+    except ValueError:
+        found = None
+    return Analysis(
+        experiment=experiment,
+        registration=Registration.of(experiment),
+        results=results,
+        runs=runs,
+        primary=primary,
+        secondary=secondary,
+        area=area,
+        missing=(*missing, *more),
+        levels=levels(design.primary, runs),
+        curves=curves(design.primary, runs),
+        pilot=found,
+    )
+
+
+def area_of(outcome: Outcome) -> Outcome:
+    """The area under the curve of an outcome."""
+    return outcome.model_copy(update={"area": True})
+
+
+def write_report(analysis: Analysis, page: Path | None = None) -> tuple[Path, Path]:
+    """Write the page and, beside it, the picture and the figures (JSON); returns the paths of page and picture."""
+    page = page or analysis.experiment.folder / "report.md"
+    write_json(_figures(analysis), page.with_suffix(".json"))
+    picture = page.with_suffix(".png")
+    draw(analysis.experiment.design, analysis.primary, analysis.area, analysis.curves, picture)
+    write_text(markdown(analysis.experiment.design.name, sections(analysis), picture.name), page)
+    return page, picture
+
+
+def sections(analysis: Analysis) -> list[Section]:
+    """The report, section by section."""
+    design = analysis.experiment.design
+    parts = [_registration(analysis), *_doubts(analysis)]
+    parts.append(_effects(f"Primary outcome: {design.primary.title}", analysis.primary, explain=True))
+    for outcome in design.secondary:
+        chosen = [effect for effect in analysis.secondary if effect.outcome == outcome]
+        parts.append(_effects(f"Secondary outcome: {outcome.title}", chosen))
+    if analysis.area:
+        title = f"Not registered as an outcome: {analysis.area[0].outcome.title}"
+        parts.append(_effects(title, analysis.area))
+    parts.append(_arms(analysis))
+    if analysis.pilot:
+        parts += power_sections(analysis.pilot, len(design.contrasts))
+    return parts
+
+
+def power_sections(
+    found: Pilot, comparisons: int, differences: Sequence[float] = DIFFERENCES, power: float = POWER
+) -> list[Section]:
+    """How many seeds find a difference, and which difference some seeds find, from the components of a pilot.
+
+    differences: of shares. comparisons: Holm's strictest level is .05 over their number.
+    """
+    alpha, parts = ALPHA / max(1, comparisons), found.components
+    scenarios = [factor * found.scenarios for factor in (1, 2, 4)]
+    needed = [
+        (str(n), *(_count(seeds_needed(found, each, n, alpha, power)) for each in differences)) for n in scenarios
+    ]
+    reached = [
+        (str(s), *(_points(detectable(parts.error(s, n), parts.freedom(s, n), alpha, power)) for n in scenarios))
+        for s in SEEDS
+    ]
+    origin = (
+        f"From {found.origin}: standard deviations of a difference {_points(parts.seed)} points between seeds, "
+        f"{_points(parts.scenario)} between scenarios, {_points(parts.rest)} of one seed on one scenario."
+    )
+    tests = f"Two-sided tests at {alpha:.4f}, Holm's strictest level for {max(1, comparisons)} comparisons."
+    return [
+        Section(
+            f"Power: seeds per arm that find a difference with a probability of {power:.0%}",
+            columns=("scenarios", *(f"{100 * each:g} points" for each in differences)),
+            rows=tuple(needed),
+            notes=(origin, tests),
+        ),
+        Section(
+            f"Power: points that are found with a probability of {power:.0%}",
+            columns=("seeds per arm", *(f"{n} scenarios" for n in scenarios)),
+            rows=tuple(reached),
+        ),
+    ]
+
+
+def _figures(analysis: Analysis) -> dict[str, Any]:
+    """The effects for programs."""
+    kinds = {"primary": analysis.primary, "secondary": analysis.secondary, "area": analysis.area}
+    return {
+        "format": FORMAT,
+        "experiment": analysis.experiment.design.name,
+        "registered": analysis.registration.sha256 if analysis.registration else None,
+        "finished": len(analysis.results),
+        "planned": len(analysis.experiment.cells),
+        "effects": [{"family": name} | _flat(effect) for name, effects in kinds.items() for effect in effects],
+    }
+
+
+def _flat(effect: Effect) -> dict[str, Any]:
+    found = asdict(effect) | {"outcome": effect.outcome.model_dump()} | effect.contrast.model_dump()
+    return {name: value for name, value in found.items() if name != "contrast"} | {
+        "arm_mean": effect.arm,
+        "against_mean": effect.against,
+    }
+
+
+def _registration(analysis: Analysis) -> Section:
+    design, registered = analysis.experiment.design, analysis.registration
+    asked = registered.design if registered else design
+    text = [
+        f"Question: {' '.join(asked.question.split())}",
+        f"Primary outcome: {asked.primary.title}. Control: {asked.control}.",
+        f"Stopping rule: {' '.join(asked.stopping.split())}",
+    ]
+    if registered:
+        text.append(f"Registered {registered.time}, before the first run; sha256 of the file {registered.sha256}.")
+        changes = registered.changes(analysis.experiment)
+        if changes:
+            now = text_sha256(analysis.experiment.text)
+            text.append(f"THE FILE HAS CHANGED since the first run started (now {now[:12]}): {'; '.join(changes)}.")
+    done, planned = len(analysis.results), len(analysis.experiment.cells)
+    interim = "" if done == planned else ": an INTERIM look, and the stopping rule is not met"
+    text.append(f"{done} of {planned} runs have finished{interim}.")
+    return Section("Registration", tuple(text))
+
+
+def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Section:
+    rows = tuple(
+        (
+            f"{effect.contrast.arm} - {effect.contrast.against}",
+            str(len(effect.seeds)),
+            str(effect.difference.scenarios),
+            _percent(effect.arm),
+            _percent(effect.against),
+            f"{_signed(effect.difference.value)} [{_signed(effect.difference.low)}, {_signed(effect.difference.high)}]",
+            _p(effect.difference.p),
+            _p(effect.p_holm),
+            _points(effect.detectable),
+        )
+        for effect in effects
+    )
+    columns = (
+        "comparison",
+        "seeds",
+        "scenarios",
+        "arm %",
+        "against %",
+        "difference [95%]",
+        "p",
+        "p Holm",
+        "detectable",
+    )
+    left_out = max((effect.left_out for effect in effects), default=0)
+    notes = [ABOUT_EFFECTS] if explain and rows else [] if rows else ["No comparison can be made yet."]
+    notes += [f"Up to {left_out} tasks are left out because a run lacks them."] if left_out else []
+    notes += ["With one seed an interval covers the choice of tasks only."] if _single(effects) else []
+    return Section(title, columns=columns, rows=rows, notes=tuple(notes))
+
+
+def _single(effects: Sequence[Effect]) -> bool:
+    return any(len(effect.seeds) == 1 for effect in effects)
+
+
+def _arms(analysis: Analysis) -> Section:
+    design = analysis.experiment.design
+    found = {level.arm: level for level in analysis.levels}
+    rows = []
+    for arm in design.arms:
+        runs = list(analysis.runs[arm].values())
+        level = found.get(arm)
+        mean = (
+            f"{_percent(level.mean.value)} [{_percent(level.mean.low)}, {_percent(level.mean.high)}]" if level else "-"
+        )
+        steps = [step for run in runs for step in run.steps]
+        rewards = [step.reward for run in runs for step in run.steps[-max(1, len(run.steps) // 4) :]]
+        rows.append(
+            (
+                arm,
+                f"{len(runs)} of {len(design.seeds_of(arm))}",
+                mean,
+                _mean([step.w for step in steps]),
+                _mean(rewards),
+                _mean([step.seconds for step in steps], 1),
+                "/".join(map(str, sorted({len(run.steps) for run in runs}))) or "-",
+                design.arms[arm].about or "; ".join(design.arms[arm].overrides) or "the recipe",
+            )
+        )
+    score = f"{design.primary.set} % [95%]"
+    columns = ("arm", "runs", score, "mean w", "last reward", "s per step", "steps", "what it is")
+    note = "Last reward: mean training reward of the last quarter of the steps, under the arm's own interface."
+    return Section("Arms", columns=columns, rows=tuple(rows), notes=(note,))
+
+
+def _doubts(analysis: Analysis) -> list[Section]:
+    """What a reader must know about the data before the figures."""
+    results = analysis.results
+    notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
+    for values, what in (
+        ([each.commit.removesuffix("+") for each in results], "commits of the code"),
+        ([each.inputs for each in results], "models or validation tasks"),
+        ([mode for each in results for mode in each.prompt_modes], "prompt modes"),
+        ([found for each in results for found in each.data_hashes], "versions of the benchmark's data"),
+    ):
+        kinds = sorted({value for value in values if value})
+        if len(kinds) > 1:
+            notes.append(f"The runs used {len(kinds)} {what}: {', '.join(kind[:12] for kind in kinds)}.")
+    changed = [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]
+    if changed:
+        notes.append(
+            f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
+        )
+    certified = sum(analysis.experiment.certificate(Cell(each.arm, each.seed)).is_file() for each in results)
+    if certified:
+        notes.append(
+            f"{certified} of {len(results)} runs have a certificate (runs/ARM-SEED/certificate.seal.gz) that "
+            "`seal verify` checks without a GPU and without the weights."
+        )
+    lost = sum(each.infra for result in results for each in result.validations)
+    notes += (
+        [f"{lost} validation rollouts failed for reasons other than the policy and are in no score."] if lost else []
+    )
+    bad = sum(each.bad_lines for each in results)
+    notes += [f"{bad} lines of the logs could not be read."] if bad else []
+    again = [str(Cell(each.arm, each.seed)) for each in results if each.launches > 1]
+    notes += [f"Runs that were interrupted and resumed: {', '.join(again)}."] if again else []
+    notes += _missing(analysis)
+    return [Section("About the data", notes=tuple(notes))] if notes else []
+
+
+def _missing(analysis: Analysis) -> list[str]:
+    """One sentence for each comparison that cannot be made, and for the outcomes that lack it."""
+    outcomes: dict[tuple[str, str], list[str]] = {}
+    for each in analysis.missing:
+        name = f"{each.contrast.arm} - {each.contrast.against}"
+        outcomes.setdefault((name, each.reason), []).append(each.outcome.title)
+    every = len(analysis.experiment.design.outcomes)
+    return [
+        f"{name}: {reason}." if len(titles) >= every else f"{name}, {'; '.join(titles)}: {reason}."
+        for (name, reason), titles in outcomes.items()
+    ]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _p(value: float) -> str:
+    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") if value < 1 else "1"
+
+
+def _count(seeds: int | None) -> str:
+    return "more tasks" if seeds is None else str(seeds)
+
+
+def _mean(values: Sequence[float | None], digits: int = 2) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.{digits}f}" if known else "-"

@@ -1,0 +1,150 @@
+"""Held-out scores of finished runs as arrays: seeds x tasks for one outcome."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from seal.records.source import averaged, data_source, parse_data_source, scenario_of
+from seal.statistics.summary import AVERAGE
+from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.records import RunResult, TaskScore
+
+
+class Panel(NamedTuple):
+    """One outcome of some runs. values: (S, n), one row per run and one column per task that all of them scored.
+
+    scenarios, sources, weights: (n,), of each task. left_out: tasks that a run lacks.
+    """
+
+    values: np.ndarray
+    scenarios: np.ndarray
+    sources: np.ndarray
+    weights: np.ndarray
+    left_out: int
+
+    @property
+    def means(self) -> np.ndarray:
+        """(S,): the mean of each run, weighted like the interval's."""
+        kinds = np.unique(self.sources)
+        parts = [
+            np.average(self.values[:, self.sources == kind], axis=1, weights=self.weights[self.sources == kind])
+            for kind in kinds
+        ]
+        return np.mean(parts, axis=0)
+
+
+class PairedPanel(NamedTuple):
+    """The same outcome of two arms on the same seeds and tasks."""
+
+    arm: Panel
+    against: Panel
+
+    @property
+    def difference(self) -> Panel:
+        """The differences arm - against, cell by cell."""
+        return self.arm._replace(values=self.arm.values - self.against.values)
+
+
+def common_steps(results: Sequence[RunResult], outcome: Outcome) -> list[int]:
+    """The steps, ascending, at which every run validated the outcome's set.
+
+    ValueError if a run never did, or if the runs have no step in common.
+    """
+    found = [set(_steps(result, outcome)) for result in results]
+    steps = sorted(set.intersection(*found)) if found else []
+    if not steps:
+        raise ValueError(f"the runs validated {outcome.set} at no common step")
+    return steps
+
+
+def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
+    """The outcome of some runs, of each at its own last validation unless the outcome names a step.
+
+    An area is taken over the steps that the runs have in common. ValueError if a run was not validated where it counts.
+    """
+    if outcome.step is None and not outcome.area:
+        ends = [_steps(result, outcome)[-1:] for result in results]
+        if not all(ends):
+            raise ValueError(f"a run was never validated on {outcome.set}")
+        return _panel(results, outcome, ends)
+    steps = common_steps(results, outcome)
+    last = steps[-1] if outcome.step is None else outcome.step
+    if last not in steps:
+        raise ValueError(f"not every run validated {outcome.set} at step {last}; common steps are {_listed(steps)}")
+    chosen = [step for step in steps if step <= last] if outcome.area else [last]
+    if outcome.area and len(chosen) == 1:
+        raise ValueError(f"the runs have one validation of {outcome.set} in common, and one has no area under a curve")
+    return _panel(results, outcome, [chosen] * len(results))
+
+
+def panels_by_step(results: Sequence[RunResult], outcome: Outcome) -> dict[int, Panel]:
+    """The outcome of some runs at each of their common steps."""
+    return {step: _panel(results, outcome, [[step]] * len(results)) for step in common_steps(results, outcome)}
+
+
+def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: Outcome) -> PairedPanel:
+    """The outcome of two arms whose runs have the same seeds in the same order."""
+    both = panel([*arm, *against], outcome)
+    return PairedPanel(both._replace(values=both.values[: len(arm)]), both._replace(values=both.values[len(arm) :]))
+
+
+def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[Sequence[int]]) -> Panel:
+    """steps: for each run, the ones over which its scores are taken."""
+    rate = _RATES[outcome.metric]
+    columns = {
+        (run, step): {
+            (each.source, task): rate(score)
+            for each in _validations(result, outcome)
+            if each.step == step
+            for task, score in each.tasks.items()
+        }
+        for run, result in enumerate(results)
+        for step in steps[run]
+    }
+    every = pd.DataFrame(columns)
+    whole = every.dropna()
+    if whole.empty:
+        raise ValueError(f"the runs have no task of {outcome.set} in common")
+    values = np.stack([_over_steps(whole[run].to_numpy(), steps[run]) for run in range(len(results))])
+    sources = np.array([source for source, _task in whole.index])
+    scenarios = [scenario_of(parse_data_source(source)[0], task) for source, task in whole.index]
+    weights = np.ones(len(whole))
+    if outcome.metric == "turns":
+        first = _validations(results[0], outcome)
+        turns = {(each.source, task): s.turns / s.samples for each in first for task, s in each.tasks.items()}
+        weights = np.array([turns[key] for key in whole.index])
+    return Panel(values, np.array(scenarios).astype(str), sources, weights, len(every) - len(whole))
+
+
+def _over_steps(values: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+    """(n,): the mean under the curve over steps of values (n, steps); of a single step its value."""
+    if len(steps) == 1:
+        return values[:, 0]
+    return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])
+
+
+def _steps(result: RunResult, outcome: Outcome) -> list[int]:
+    return sorted({each.step for each in _validations(result, outcome)})
+
+
+def _validations(result: RunResult, outcome: Outcome):
+    name, _, turns = outcome.set.partition("@")
+    chosen = {outcome.set}
+    if name == AVERAGE:
+        prefix = int(turns) if turns else -1
+        sources = [parse_data_source(each.source) for each in result.validations]
+        categories = averaged(category for category, found in sources if found == prefix)
+        chosen = {data_source(category, prefix) for category in categories}
+    return [each for each in result.validations if each.source in chosen]
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return ", ".join(map(str, steps))
+
+
+_RATES: dict[str, Callable[[TaskScore], float]] = {
+    "pass": lambda score: score.passed / score.samples,
+    "turns": lambda score: score.turns_met / score.turns if score.turns else 0.0,
+}

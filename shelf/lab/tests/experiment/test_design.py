@@ -1,0 +1,159 @@
+"""The file of an experiment: what it means, and one sentence for each mistake."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from shelf.lab.cli.experiment import app
+from shelf.lab.experiment.arms import composed_arms, record_configuration, require_unchanged
+from shelf.lab.experiment.design import parse_design
+from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.plan import plan_experiment
+from shelf.lab.experiment.slurm import slurm_script
+from shelf.lab.tests.experiment import simulated
+from tests.support.commands import run
+
+FILE = """\
+name: x
+question: Which arm learns more?
+stopping: every run, once
+recipe: exp/quickstart_long.yaml
+overrides: [trainer.total_training_steps=2]
+seeds: 0-2
+control: vanilla
+arms:
+  vanilla: {overrides: [ablation=vanilla]}
+  seal:
+primary: {set: base@1}
+"""
+
+
+def test_a_matrix_is_arms_times_seeds():
+    design = parse_design(FILE.replace("seal:", "seal: {seeds: [0, 4]}").replace("0-2", "[0, 1, 2, 4]"), "f")
+    cells = Experiment(design, HOME / "f", FILE).cells
+    assert [str(cell) for cell in cells] == ["vanilla-0", "seal-0", "vanilla-1", "vanilla-2", "vanilla-4", "seal-4"]
+    assert [(each.arm, each.against) for each in design.contrasts] == [("seal", "vanilla")]
+
+
+def test_named_comparisons_replace_those_with_the_control():
+    design = parse_design(FILE + "comparisons: [{arm: vanilla, against: seal}]\n", "f")
+    assert [(each.arm, each.against) for each in design.contrasts] == [("vanilla", "seal")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("control: vanilla", "control: vanila", "f: vanila is not an arm (did you mean vanilla?)."),
+        ("{set: base@1}", "{set: bse@1}", "f: primary.set: 'bse@1' is not a data source (did you mean base?)."),
+        ("seal:", "seal: {overides: [a=1]}", "f: arms.seal.overides is not a setting; did you mean arms.seal.over"),
+        ("primary:", "primry:", "f: primry is not a setting; did you mean primary?"),
+        ("  seal:", "  vanilla:", "f is not valid YAML: found duplicate key vanilla (line 10)."),
+        ("seeds: 0-2", "seeds: 3-1", "f: seeds: '3-1' is not a range of seeds; write 0-4 or [0, 1, 2]."),
+        ("seeds: 0-2", "seeds: [1, 1]", "f: the arm vanilla has a seed twice."),
+        ("question: Which arm learns more?\n", "", "f: question has no value; it must be a text."),
+        ("ablation=vanilla", "seal.seed=3", "f: seal.seed is set by the experiment for each run; remove the override"),
+        ("ablation=vanilla", "ablation", "f: 'ablation' is not an override; write key=value."),
+        ("seal:", "seal: {seeds: 7-9}", "f: seal and vanilla have no seed in common, and arms are paired."),
+        ("{set: base@1}", "{set: base@1, metric: pas}", "f: primary.metric is 'pas'; it must be one of pass, turns."),
+        ("name: x", "name: x y", "f: name 'x y' must consist of letters, digits, '.', '_' and '-'."),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence(old, new, sentence):
+    with pytest.raises(LaunchError) as error:
+        parse_design(FILE.replace(old, new, 1), "f")
+    assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("ablation=vanilla", "ablation=vanila", "The arm vanilla of .* choose one of .*vanilla"),
+        ("ablation=vanilla", "trainer.test_frq=3", "The arm vanilla of .*test_freq"),
+        (
+            "base@1",
+            "miss_func@1",
+            "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base@1",
+        ),
+        ("base@1", "base@1, step: 1", "validates at steps 0, 2: name one of them"),
+    ],
+)
+def test_an_arm_that_cannot_run_is_refused_before_anything_starts(tmp_path, capsys, old, new, sentence):
+    path = tmp_path / "x.yaml"
+    path.write_text(FILE.replace("name: x", f"name: x\nfolder: {tmp_path}").replace(old, new, 1))
+    assert run(app, ["run", path]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert re.search(sentence, said), said
+    assert [each.name for each in tmp_path.iterdir()] == ["x.yaml"]
+
+
+def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_version_added(make_bench):
+    bench = make_bench()
+    record_configuration(bench.experiment, bench.arms["seal"])
+    path = bench.experiment.configuration("seal")
+    recorded = OmegaConf.load(path)
+    del recorded.seal.sampling.pilot
+    OmegaConf.save(recorded, path)
+    require_unchanged(bench.experiment, bench.arms)
+    recorded.seal.diagnosis.window = 9
+    OmegaConf.save(recorded, path)
+    with pytest.raises(
+        LaunchError, match=r"The arm seal of .* \(seal.diagnosis.window was 9 and is 5\): undo the change"
+    ):
+        require_unchanged(bench.experiment, bench.arms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((HOME / "exp" / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_experiments_of_the_repository_can_be_planned_and_submitted(path):
+    experiment = Experiment.read(path)
+    arms = composed_arms(experiment)
+    assert len({arm.hash for arm in arms.values()}) == len(arms), "two arms are the same"
+    plan = plan_experiment(experiment, arms, jobs=2)
+    assert sum(arm.runs for arm in plan.arms) == len(experiment.cells)
+    assert plan.hours_left == pytest.approx(sum((arm.runs - arm.done) * arm.minutes for arm in plan.arms) / 60)
+    if all(arm.config.trainer.device == "cpu" for arm in arms.values()):
+        ended = all(arm.done == arm.runs for arm in plan.arms)
+        with pytest.raises(LaunchError, match="nothing to submit" if ended else "trains on a CPU"):
+            slurm_script(experiment, arms, plan)
+        return
+    script = slurm_script(experiment, arms, plan)
+    assert f"#SBATCH --array=0-{len(experiment.cells) - 1}%2\n" in script
+    assert script.count(") set -- ") == len(experiment.cells)
+    assert f"--gpus-per-node={arms['seal'].devices}\n" in script
+
+
+def test_each_task_of_a_job_array_starts_its_run(tmp_path):
+    experiment = Experiment.read(HOME / "exp" / "experiments" / "one_gpu.yaml")
+    arms = composed_arms(experiment)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "slurm.sh").write_text('printf "%s\\n" "$@"\n')
+    script = tmp_path / "array.sh"
+    script.write_text(slurm_script(experiment, arms, plan_experiment(experiment, arms)))
+    told = []
+    for index in (0, 8, 9):
+        env = {**os.environ, "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_ARRAY_TASK_ID": str(index)}
+        told.append(subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, check=False))
+    first, last, beyond = told
+    assert first.stdout.splitlines()[0] == "exp/SEAL_1gpu.yaml"
+    assert {"ablation=vanilla", "seal.seed=0", "trainer.experiment_name=one_gpu-vanilla-0"} <= set(first.stdout.split())
+    assert {"ablation=random_labels", "seal.seed=2"} <= set(last.stdout.split())
+    assert beyond.returncode == 1 and "there is no run 9" in beyond.stderr
+
+
+def test_a_plan_takes_the_times_of_finished_runs(make_bench):
+    bench = make_bench(cost="{seconds_per_step: 60, start_s: 0, validation_s: 30, checkpoint_gb: 2, kept_mb: 1024}")
+    stated = plan_experiment(bench.experiment, bench.arms, jobs=2)
+    assert [arm.minutes for arm in stated.arms] == [pytest.approx((4 * 60 + 3 * 30) / 60)] * 2
+    # Two runs at a time, with two checkpoints that stay, the best one and the one being written; 1 GiB stays of each.
+    assert (stated.disk_during, stated.disk_after) == (pytest.approx(2 * 4 * 2 + 4), pytest.approx(4))
+    cell = bench.experiment.cells[0]
+    simulated.result(bench.experiment, cell, minutes=16.0).write(bench.experiment.result(cell))
+    measured = plan_experiment(bench.experiment, bench.arms)
+    assert [arm.minutes for arm in measured.arms] == [2.0, 2.0] and measured.basis == "measured in 1 finished run"
+    assert [arm.done for arm in measured.arms] == [1, 0] and measured.hours_left == pytest.approx(3 * 2 / 60)

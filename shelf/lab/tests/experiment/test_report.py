@@ -1,0 +1,217 @@
+"""The report finds effects that are there, doubts those that are not, and says what is wrong with the data."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from seal.records.format import FORMAT
+from seal.records.trajectory import TrajectoryRecord
+from seal.system.jsonl import BadLine
+from seal.system.paths import HOME
+from shelf.lab.certificate.file import read
+from shelf.lab.certificate.verify import verify
+from shelf.lab.cli.experiment import app
+from shelf.lab.experiment.effects import by_arm, family
+from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results, validation_scores
+from shelf.lab.experiment.registration import Registration
+from shelf.lab.experiment.report import analyse, sections, write_report
+from shelf.lab.experiment.scores import paired, panel
+from shelf.lab.tests.experiment import simulated
+from tests.support.commands import run
+
+GAINS = {"vanilla": 0.05, "seal": 0.25, "random_labels": 0.05}
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    made = simulated.experiment(tmp_path, GAINS)
+    simulated.write_results(made, GAINS)
+    Registration.ensure(made)
+    return made
+
+
+def test_the_effect_that_is_there_is_found_and_the_other_is_not(matrix):
+    found = analyse(matrix)
+    seal, control = found.primary
+    assert seal.contrast.arm == "seal" and seal.p_holm < 0.01
+    assert seal.difference.low < 0.19 < seal.difference.high
+    assert control.p_holm > 0.05 and control.difference.low < 0 < control.difference.high
+    assert found.area[0].difference.value == pytest.approx(seal.difference.value / 2, abs=0.03)
+    assert [curve.steps for curve in found.curves] == [simulated.STEPS] * 3
+
+
+def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
+    """From drawn rollouts to the interval: the true difference of two equal arms is 0."""
+    covered = []
+    made = simulated.experiment(tmp_path, ("a", "b"), seeds=(0, 1, 2, 3))
+    for seed in range(40):
+        found = simulated.results(made, {"a": 0.1, "b": 0.1}, seed=seed, between_tasks=0.0)
+        runs = by_arm(made.design, found.values())
+        ((effect,), _missing) = family(made.design.contrasts, [made.design.primary], runs)
+        covered.append(effect.difference.low <= 0 <= effect.difference.high)
+    # 40 draws of a chance of .95: fewer than 34 have a chance of one in a thousand.
+    assert sum(covered) >= 34
+
+
+def test_the_page_holds_registration_effects_power_and_picture(matrix):
+    page, picture = write_report(analyse(matrix))
+    text = page.read_text()
+    sha = json.loads(matrix.registration.read_text())["sha256"]
+    for expected in ("Which arm learns more?", "every run, once", sha, "15 of 15 runs", "seal - vanilla", "Power"):
+        assert expected in text
+    assert "HAS CHANGED" not in text and "INTERIM" not in text
+    assert f"![simulated]({picture.name})" in text and picture.read_bytes().startswith(b"\x89PNG")
+    effects = json.loads(page.with_suffix(".json").read_text())["effects"]
+    assert [each["arm"] for each in effects if each["family"] == "primary"] == ["seal", "random_labels"]
+
+
+def test_an_unfinished_matrix_and_a_changed_file_are_called_so(matrix, tmp_path, capsys):
+    matrix.result(Cell("seal", 4)).unlink()
+    text = matrix.text.replace("primary: {set: base@1}", "primary: {set: base@1, step: 16}")
+    matrix.source.write_text(text)
+    assert run(app, ["report", matrix.source]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "14 of 15 runs have finished: an INTERIM look" in said
+    assert "THE FILE HAS CHANGED" in said and "Primary outcome: base@1, tasks passed, last validation." in said
+    found = analyse(Experiment.read(matrix.source))
+    assert found.primary[0].seeds == (0, 1, 2, 3), "arms are compared on the seeds that both have"
+
+
+def test_a_run_with_other_code_or_failed_rollouts_is_named(matrix, capsys):
+    cell = Cell("seal", 1)
+    was = dict(matrix.finished())[cell]
+    lacking = [replace(each, tasks=dict(list(each.tasks.items())[1:]), infra=8) for each in was.validations]
+    changed = {"commit": "e" * 40 + "+", "validations": tuple(lacking), "launches": 2, "leak": "NOT HELD OUT: all."}
+    replace(was, **changed).write(matrix.result(cell))
+    assert run(app, ["report", matrix.source]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for expected in (
+        "The runs used 2 commits of the code",
+        "Files differed from the commit in ",
+        "40 validation rollouts failed",
+        "resumed: seal-1",
+        "NOT HELD OUT in seal-1",
+        "Up to 1 tasks are left out",
+    ):
+        assert expected in said
+
+
+def test_a_comparison_without_common_runs_is_missing_and_still_counts_in_the_correction(matrix):
+    for seed in range(5):
+        matrix.result(Cell("random_labels", seed)).unlink()
+    found = analyse(matrix)
+    (effect,) = found.primary
+    assert effect.p_holm == pytest.approx(min(1, 2 * effect.difference.p))
+    assert [each.reason for each in found.missing] == ["no seed has finished in both arms"]
+    told = [note for section in sections(found) for note in section.notes if "no seed has finished" in note]
+    assert told == ["random_labels - vanilla: no seed has finished in both arms."]
+
+
+def test_power_needs_two_seeds_of_one_arm(tmp_path, capsys):
+    made = simulated.experiment(tmp_path, ("vanilla", "seal"))
+    simulated.write_results(made, {"vanilla": 0.1, "seal": 0.1})
+    for cell in made.cells:
+        if cell.arm == "seal" or cell.seed > 1:
+            made.result(cell).unlink()
+    assert run(app, ["power", made.source, "--difference", "5", "20"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 seeds of vanilla, doubled" in said and "5 points 20 points" in said
+    made.result(Cell("vanilla", 1)).unlink()
+    assert run(app, ["power", made.source]) == 2
+    assert "no arm has two finished seeds" in capsys.readouterr().err
+
+
+def test_an_experiment_without_a_finished_run_is_refused_in_one_sentence(tmp_path, capsys):
+    made = simulated.experiment(tmp_path, ("vanilla", "seal"))
+    assert run(app, ["report", made.source]) == 2
+    assert "no run of simulated has finished: seal experiment run" in capsys.readouterr().err
+    assert run(app, ["status", made.source]) == 0
+    assert "0 of 10 runs are finished" in capsys.readouterr().out
+
+
+def test_results_are_read_as_they_were_written_and_a_cut_line_is_named(matrix, tmp_path):
+    results = [result for _cell, result in matrix.finished()]
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(result.line() for result in results))
+    assert read_results(path) == (tuple(results), ())
+    path.write_text(results[0].line() + results[1].line()[:200])
+    (found, (bad,)) = read_results(path)
+    assert found == (results[0],) and isinstance(bad, BadLine) and "cut short" in str(bad)
+    with pytest.raises(ValueError, match=f"format {FORMAT + 1} instead of"):
+        RunResult.from_line({"format": FORMAT + 1})
+
+
+def test_turns_are_weighted_by_their_number_and_sources_averaged(tmp_path):
+    made = simulated.experiment(tmp_path, ("a",), seeds=(0,))
+    tasks = {
+        "base": {"multi_turn_base_0": TaskScore(0, 1, 1, 1), "multi_turn_base_1": TaskScore(0, 1, 0, 3)},
+        "miss_func": {"multi_turn_miss_func_0": TaskScore(1, 1, 2, 2)},
+    }
+    validations = tuple(ValidationScores(4, source, found) for source, found in tasks.items())
+    result = simulated.result(made, Cell("a", 0), validations)
+    outcome = made.design.primary.model_copy(update={"set": "average", "metric": "turns"})
+    assert panel([result], outcome).means == pytest.approx([(1 / 4 + 1) / 2])
+    whole = outcome.model_copy(update={"metric": "pass"})
+    assert panel([result], whole).means == pytest.approx([(0 + 1) / 2])
+
+
+def test_runs_of_different_lengths_are_compared_at_their_own_last_validation(tmp_path):
+    made = simulated.experiment(tmp_path, ("long", "short"), seeds=(0,))
+    first, last = ({"multi_turn_base_0": TaskScore(passed, 4, passed, 4)} for passed in (1, 3))
+    both = (ValidationScores(8, "base@1", first), ValidationScores(16, "base@1", last))
+    long = simulated.result(made, Cell("long", 0), both)
+    short = simulated.result(made, Cell("short", 0), (ValidationScores(8, "base@1", first),))
+    outcome = made.design.primary
+    assert paired([long], [short], outcome).difference.means == pytest.approx([0.5])
+    assert paired([long], [short], outcome.model_copy(update={"step": 8})).difference.means == pytest.approx([0.0])
+    with pytest.raises(ValueError, match="not every run validated base@1 at step 16; common steps are 8"):
+        paired([long], [short], outcome.model_copy(update={"step": 16}))
+    with pytest.raises(ValueError, match="one validation of base@1 in common"):
+        paired([long], [short], outcome.model_copy(update={"area": True}))
+    with pytest.raises(ValueError, match="a run was never validated on base@1"):
+        paired([long], [simulated.result(made, Cell("short", 0), ())], outcome)
+
+
+def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):
+    made = simulated.experiment(tmp_path, ("a",), seeds=(0,))
+    tasks = {"say-1": TaskScore(1, 2, 1, 2), "say-2": TaskScore(2, 2, 2, 2)}
+    result = simulated.result(made, Cell("a", 0), (ValidationScores(4, "sound/say", tasks),))
+    found = panel([result], made.design.primary.model_copy(update={"set": "sound/say"}))
+    assert found.means == pytest.approx([0.75]) and len(set(found.scenarios)) == 2
+
+
+FILES = sorted((HOME / "exp" / "experiments").glob("*.yaml"))
+COMMITTED = [
+    each for each in map(Experiment.read, FILES) if each.design.folder == "benchmarks" and each.results.is_file()
+]
+
+
+@pytest.mark.parametrize("experiment", COMMITTED, ids=lambda each: each.design.name)
+def test_the_committed_report_follows_from_the_committed_results(experiment, tmp_path):
+    page, _picture = write_report(analyse(experiment), tmp_path / "report.md")
+    assert page.read_text() == (experiment.folder / "report.md").read_text()
+
+
+CERTIFIED = [
+    pytest.param(each, cell, id=f"{each.design.name}-{cell}")
+    for each in COMMITTED
+    for cell in each.cells
+    if each.certificate(cell).is_file()
+]
+
+
+@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
+def test_committed_scores_are_those_of_the_certificate(experiment, cell):
+    lines = [record.value for record in read(experiment.certificate(cell)) if record.kind == "validation"]
+    scores = validation_scores([TrajectoryRecord.from_line(line) for line in lines])
+    assert scores == dict(experiment.finished())[cell].validations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
+def test_committed_certificates_hold(experiment, cell):
+    found = verify(experiment.certificate(cell))
+    # The digest of Omega covers the wording of every cue, which later versions may change.
+    assert {each.place.field for each in found.disagreements} <= {"steps.omega.digest"}, found.disagreements[0]

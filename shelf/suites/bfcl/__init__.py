@@ -1,0 +1,1 @@
+"""The plain multi-turn benchmark against an endpoint or a checkpoint."""

@@ -1,0 +1,115 @@
+"""A validation log as the official tool's result files.
+
+``bfcl evaluate`` run on them must give the same verdicts. Logs in the prompt
+mode of the official handler keep the model's own text; in logs of other modes,
+which it could not read, calls are written as that handler writes them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.splits import CATEGORIES
+from seal.records.folder import RunFolder
+from seal.records.source import WHOLE
+from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.system.files import write_jsonl
+from seal.system.jsonl import read_records, step_files
+from shelf.suites.bfcl.episode import STEP
+
+PROMPT_MODE = "bfcl_qwen_fc"
+"""The prompt mode of the official handler."""
+OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
+"""A model that the official tool knows and reads in that mode; the name of the exported folder."""
+
+
+class Export(NamedTuple):
+    """What was written: tasks by category, and the lines that have no official counterpart."""
+
+    folder: Path
+    tasks: Mapping[str, int]
+    prefixes: int
+    made: int
+    failed: int
+
+
+def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, sample: int = 0) -> Export:
+    """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
+
+    Prefix tasks and synthesised ones are left out, because they have no official counterpart; so are
+    rollouts that failed for reasons other than the policy (the official tool's
+    ``--partial-eval`` leaves them out of the accuracy). Raises ValueError for bad
+    lines and for logs without evidence (those of other programs).
+    """
+    folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
+    entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    prefixes = made = failed = 0
+    records, bad = read_records(log, _exportable)
+    if bad:
+        raise ValueError(f"The log cannot be exported: {bad[0]}")
+    for record in records:
+        if record.prefix != WHOLE:
+            prefixes += 1
+        elif record.category not in CATEGORIES:
+            made += 1
+        elif record.infra is not None:
+            failed += 1
+        elif record.sample == sample:
+            entries[record.category][record.scenario] = {"id": record.task_id, "result": list(_turns(record))}
+    if not entries:
+        only = f"; {made} rollouts are of synthesised tasks, which have no official counterpart" if made else ""
+        raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}{only}).")
+    for category in CATEGORIES:
+        if category in entries:
+            write_jsonl((entry for _, entry in sorted(entries[category].items())), folder / result_file(category))
+    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, made, failed)
+
+
+def find_log(run_or_log: Path, step: int | None) -> Path:
+    """The log that is named, or the one of a run's validation (the last by default); ValueError if it is missing."""
+    log = run_or_log
+    if log.is_dir():
+        folder = RunFolder(log)
+        if not folder.validated:
+            raise ValueError(f"{log} holds no validation_log/<step>.jsonl: name a run or one log.")
+        log = step_files(folder.validations)[-1][1] if step is None else folder.validations / f"{step}.jsonl"
+    if not log.is_file():
+        raise ValueError(f"{log} does not exist: name a run and one of its validation steps, or one log.")
+    return log
+
+
+def result_file(category: str) -> str:
+    """The official name of a category's result file."""
+    return f"BFCL_v4_multi_turn_{category}_result.json"
+
+
+def _exportable(value: Mapping[str, Any]) -> TrajectoryRecord:
+    record, _ = read_line(value, STEP)
+    if record.prefix == WHOLE and record.infra is None and not record.evidence:
+        raise ValueError("has no evidence")
+    return record
+
+
+def _turns(record: TrajectoryRecord) -> Iterator[list[str]]:
+    """The assistant messages of each finished turn, as the official tool stores them."""
+    said = iter([message["content"] for message in record.messages if message["role"] == "assistant"])
+    own_text = record.prompt_mode == PROMPT_MODE
+    render = get_format(PROMPT_MODE).render_call
+    last = len(load_tasks()[record.task_id].users) - 1
+    for turn in record.evidence:
+        messages = []
+        for action in turn["actions"]:
+            text = next(said, "")
+            if not own_text:
+                text = "\n".join(render(call["name"], call["arguments"]) for call in action["calls"])
+            elif "</think>" in text:
+                text = text.split("</think>")[-1].lstrip("\n")  # the part that the official handler keeps
+            messages.append(text)
+        if turn["stop"] == "answered" or (turn["stop"] == "step_limit" and turn["turn"] == last):
+            yield messages
+        else:
+            # The official runner stops here and fails the task for its missing turns.
+            return

@@ -1,0 +1,62 @@
+"""The finished rollouts of an evaluation, written as they finish, so that it resumes after an interruption."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seal.records.source import parse_data_source
+from seal.system.files import write_json
+from seal.system.jsonl import read_records
+
+JOURNAL = "journal.jsonl"
+SETTINGS = "settings.json"
+Key = tuple[str, int, int]
+"""Task id, number of user turns asked for (-1 for all), sample."""
+
+
+class Journal:
+    """The lines of one evaluation by task, prefix and sample; of two lines the later one counts."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]):
+        """Open or continue; ValueError if the folder holds an evaluation with other settings."""
+        require_same_settings(folder, settings)
+        self._path = folder / JOURNAL
+        self._path.touch()
+        # A half-written last line is cut off: its rollout will be played again.
+        os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
+        lines, bad = read_records(self._path, dict)
+        if bad:
+            raise ValueError(f"The journal is damaged: {bad[0]}")
+        self.lines: dict[Key, dict[str, Any]] = {_key(line): line for line in lines}
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append one finished rollout."""
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.lines[_key(line)] = dict(line)
+
+    def finished(self) -> set[Key]:
+        """The rollouts that need not be played again."""
+        return {key for key, line in self.lines.items() if line.get("infra") is None}
+
+
+def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Record the settings of an evaluation in its folder; ValueError if it was begun with others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = folder / SETTINGS
+    if not known.is_file():
+        write_json(dict(settings), known)
+        return
+    recorded = json.loads(known.read_text(encoding="utf-8"))
+    differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
+    if differing:
+        raise ValueError(
+            f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the same "
+            "settings to resume it."
+        )
+
+
+def _key(line: Mapping[str, Any]) -> Key:
+    return line["task_id"], parse_data_source(line["data_source"])[1], int(line["sample"])

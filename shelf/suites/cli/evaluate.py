@@ -1,0 +1,173 @@
+"""`seal evaluate`: play the benchmark or synthesised tasks with a model, and write official result files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from seal.cli.commands import ListCommand, option
+from seal.settings import EnvServiceSettings
+from seal.settings.data import BENCHMARK
+from shelf.suites.cli.evaluate_options import (
+    FAILED,
+    BaseUrl,
+    Checkpoint,
+    Model,
+    ServeArgs,
+    default_folder,
+    of_how,
+    of_tasks,
+)
+from shelf.suites.cli.evaluate_paper import app as paper
+from shelf.suites.cli.evaluate_play import play, show_outcome
+from shelf.suites.cli.evaluate_solo import app as solo
+from shelf.suites.cli.evaluate_suites import app as suites
+from shelf.suites.cli.interruptible import one_sentence
+
+if TYPE_CHECKING:
+    from seal.data.rows import TaskRow
+    from shelf.suites.bfcl.benchmark import Outcome
+
+SERVICE = EnvServiceSettings()
+OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
+TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
+
+app = typer.Typer(
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn), synthesised tasks or official suites.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.add_typer(suites)
+app.add_typer(solo)
+app.add_typer(paper)
+
+
+@app.command(cls=ListCommand)
+def bfcl(
+    base_url: BaseUrl = None,
+    model: Model = None,
+    checkpoint: Checkpoint = None,
+    serve_args: ServeArgs = "",
+    tasks: Annotated[list[str] | None, of_tasks(TASKS, "FILE...")] = None,
+    split: Annotated[Literal["eval", "train", "all"], of_tasks("Side of the benchmark.")] = "eval",
+    scheme: Annotated[str, of_tasks("How the sides are split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, of_tasks("Only these categories.")] = None,
+    prefix_turns: Annotated[list[int] | None, of_tasks("Only the first k user turns, for each k.")] = None,
+    task_file: Annotated[str | None, of_tasks("A list of task ids.")] = None,
+    limit: Annotated[int | None, of_tasks("At most this many tasks of each category.")] = None,
+    samples: Annotated[int, of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
+    prompt_mode: Annotated[str, of_how("Prompt and parser.")] = SERVICE.prompt_mode,
+    temperature: Annotated[float | None, of_how("Default: 0, or 1 with several samples.")] = None,
+    top_p: Annotated[float, of_how("Share of the probability mass to sample from.")] = 1.0,
+    max_tokens: Annotated[int, of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
+    max_steps: Annotated[int, of_how("Messages with calls per user turn, like the official tool.")] = 20,
+    seed: Annotated[int, of_how("Of the samples.")] = 0,
+    concurrency: Annotated[int, of_how("Rollouts at once.")] = 32,
+    timeout: Annotated[float, of_how("Seconds for one request.")] = 600.0,
+    deadline: Annotated[float, of_how("Seconds for one rollout.")] = 1800.0,
+    env_url: Annotated[str, of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
+    out: Annotated[Path | None, of_how("Results (default: experiments/eval_MODEL).")] = None,
+) -> None:
+    """Evaluate a model on the benchmark, or on the synthesised tasks of --tasks.
+
+    Exits with 1 if rollouts failed for reasons other than the policy.
+    """
+    with one_sentence("seal evaluate bfcl"):
+        from seal.statistics.tables import console as wide_console
+        from shelf.suites.bfcl.benchmark import Evaluation
+        from shelf.suites.bfcl.episode import EpisodeSettings
+        from shelf.suites.chat import Sampling
+
+        if base_url and not model:
+            raise ValueError("--base-url needs --model: the name under which the endpoint serves the model.")
+        name = model or (checkpoint.resolve().name if checkpoint else "")
+        chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
+        if temperature is None:
+            temperature = float(samples > 1)
+        evaluation = Evaluation(
+            rows=select(split, tasks or (), scheme=scheme, **chosen),
+            model=name,
+            out=out or default_folder("eval", name),
+            base_url=base_url,
+            checkpoint=checkpoint,
+            serve_args=serve_args,
+            samples=samples,
+            sampling=Sampling(temperature, top_p, max_tokens),
+            episode=EpisodeSettings(prompt_mode, max_steps, deadline, seed),
+            env_url=env_url,
+            concurrency=concurrency,
+            timeout_s=timeout,
+            task_files=tuple(name for name in tasks or () if name != BENCHMARK),
+        )
+        console = wide_console()
+        outcome = play(evaluation, name, console)
+        _show(outcome, f"{name}, {prompt_mode}", console)
+    raise typer.Exit(FAILED if outcome.failed else 0)
+
+
+@app.command()
+def export_bfcl(
+    run_or_log: Annotated[Path, typer.Argument(metavar="RUN", help="A run, or one <step>.jsonl.")],
+    out: Annotated[Path, option("A folder, the official tool's BFCL_PROJECT_ROOT.")],
+    step: Annotated[int | None, option("Of a run: this validation (default: the last).")] = None,
+    sample: Annotated[int, option("Which of several samples.")] = 0,
+    model: Annotated[str, option("A model that the official tool knows.")] = OFFICIAL_MODEL,
+) -> None:
+    """Write a validation as the official tool's result files.
+
+    Prefixes and synthesised tasks, which the tool does not know, are left out.
+    """
+    with one_sentence("seal evaluate export-bfcl"):
+        from shelf.suites.bfcl.export import export_bfcl, find_log
+
+        made = export_bfcl(find_log(run_or_log, step), out, model, sample)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
+    left_out = [
+        (made.prefixes, "rollouts of prefixes", "the official tool plays whole tasks"),
+        (made.made, "rollouts of synthesised tasks", "the official tool does not know them"),
+        (made.failed, "failed rollouts", "they say nothing about the model"),
+    ]
+    for count, what, why in left_out:
+        if count:
+            console.print(f"left out: {count} {what} ({why})")
+    categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
+    console.print(
+        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "
+        f"--model {model} --test-category {categories} --partial-eval"
+    )
+
+
+def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:
+    """The benchmark's rows of one side, or of both ("all"), that pass the filters of a Selection.
+
+    tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
+    keeps its own.
+    """
+    from seal.data.selection import Selection, made_rows, selected_rows
+
+    rows: list[TaskRow] = []
+    if not tasks or BENCHMARK in tasks:
+        for side in ("train", "eval") if split == "all" else (split,):
+            rows += selected_rows(Selection.read({**filters, "split": side}))
+    for file in dict.fromkeys(tasks):
+        if file != BENCHMARK:
+            rows += made_rows(file, Selection.read({**filters, "split": "eval"}))
+    return tuple(dict.fromkeys(rows))
+
+
+def _show(outcome: Outcome, title: str, console: Console) -> None:
+    from seal.data.suspected import load_suspected
+    from seal.records.validation import read_log
+    from seal.statistics.summary import summarise, suspected_tasks
+    from seal.statistics.tables import summary_table
+
+    log = read_log(outcome.log)
+    suspected = suspected_tasks(log.lines, load_suspected())
+    less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
+    console.print(summary_table(summarise(log), title, less))
+    show_outcome(outcome, console)

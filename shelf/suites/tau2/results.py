@@ -1,0 +1,121 @@
+"""The official tool's files: finished simulations, and whose fault a simulation without a verdict is.
+
+A simulation that raised is marked `skipped` and rewarded 0; why is only in the program's
+output. What the agent itself caused (text where only calls are allowed, unreadable
+arguments, a dialogue beyond its context) stays its failure; a failure of the simulated user
+or of an endpoint is not a verdict on the agent.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shelf.suites.records import ItemRecord
+
+SUITE = "tau2"
+SIMULATOR = "simulator"
+OUT_OF_SCOPE = "###OUT-OF-SCOPE###"
+"""What the simulated user says when it has no instruction for a situation."""
+
+_LIST = re.compile(r'^  "simulations": \[', re.MULTILINE)
+_GENERATION = re.compile(r"\[(?P<model>[^\]\s]+)\] Error during generation: (?P<text>.*)")
+_TASK = re.compile(r"Error running task (?P<task>.+), trial \d+: (?P<text>.*)")
+_KIND = re.compile(r"^litellm\.(?P<name>\w+?)(?:Error)?:")
+_AGENTS = ("LLMSoloAgent only supports tool calls", "AssistantMessage must have either")
+_USERS = ("UserMessage must have either",)
+_UNREADABLE = re.compile(r"line \d+ column \d+ \(char \d+\)|validation errors? for ToolCall")
+
+
+class Fault(NamedTuple):
+    """Why a simulation raised; technical is False if the agent itself caused it."""
+
+    cause: str
+    message: str
+    technical: bool = True
+
+
+def read_simulations(path: Path) -> list[dict[str, Any]]:
+    """The complete simulations of a file, which the tool may be writing just now or never finished."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    start = _LIST.search(text)
+    return list(_objects(text, start.end())) if start else []
+
+
+def read_faults(log: str, agent: str, user: str | None, user_calls_tools: bool) -> dict[str, Fault]:
+    """Why each skipped task raised, from the program's output.
+
+    agent, user: the models as the tool names them; user is None without one.
+    user_calls_tools: whether the simulated user of the domain has tools too.
+    """
+    models = {match["text"]: match["model"] for match in _GENERATION.finditer(log)}
+    return {
+        match["task"]: _fault(match["text"], models.get(match["text"]), agent, user, user_calls_tools)
+        for match in _TASK.finditer(log)
+    }
+
+
+def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: Fault | None) -> ItemRecord:
+    """The attempt that a simulation was; fault: why it raised, if it was skipped."""
+    messages = simulation.get("messages") or []
+    used = [message.get("usage") or {} for message in messages if message["role"] == "assistant"]
+    reason = simulation["termination_reason"]
+    infra, message = None, ""
+    if simulation.get("skipped"):
+        fault = fault or Fault("unknown", "the tool skipped it and did not say why")
+        reason = fault.cause
+        infra, message = (fault.cause, fault.message) if fault.technical else (None, fault.message)
+    elif reason == "user_error":
+        infra, message = f"{SIMULATOR}_protocol", "the simulated user broke the protocol"
+    elif reason == "user_stop" and OUT_OF_SCOPE in _last_said(messages):
+        reason = "user_out_of_scope"
+    return ItemRecord(
+        suite=SUITE,
+        category=category,
+        item=simulation["task_id"],
+        sample=sample,
+        score=float((simulation.get("reward_info") or {}).get("reward", 0.0)),
+        cluster=f"{category.removesuffix('_solo')}-{simulation['task_id']}",
+        stop=reason,
+        infra=infra,
+        infra_message=message,
+        input_tokens=sum(each.get("prompt_tokens") or 0 for each in used),
+        output_tokens=sum(each.get("completion_tokens") or 0 for each in used),
+        seconds=round(float(simulation["duration"]), 3),
+    )
+
+
+def _fault(text: str, model: str | None, agent: str, user: str | None, user_calls_tools: bool) -> Fault:
+    short = text[:300]
+    kind = _KIND.match(text)
+    if kind is None:
+        unreadable = _UNREADABLE.search(text) is not None
+        if text.startswith(_AGENTS) or (unreadable and not user_calls_tools):
+            return Fault("agent_error", short, technical=False)
+        if text.startswith(_USERS):
+            return Fault(f"{SIMULATOR}_empty", short)
+        return Fault("unreadable_call" if unreadable else "unknown", short)
+    cause = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind["name"]).lower()
+    if model == user != agent:
+        return Fault(f"{SIMULATOR}_{cause}", short)
+    if kind["name"].startswith("ContextWindow") and (user is None or model == agent != user):
+        return Fault("context", short, technical=False)
+    return Fault(f"endpoint_{cause}", short)
+
+
+def _objects(text: str, position: int) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    while True:
+        while position < len(text) and text[position] in " \n\r\t,":
+            position += 1
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError:
+            return
+        yield value
+
+
+def _last_said(messages: list[dict[str, Any]]) -> str:
+    said = [message.get("content") or "" for message in messages if message["role"] == "user"]
+    return said[-1] if said else ""

@@ -1,0 +1,131 @@
+"""An OpenAI-compatible endpoint that answers from the references, with chosen faults.
+
+``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE]``. It
+also knows the synthesised tasks of FILE. A request is recognised by its X-Request-Id
+``task/sample/message``. The task's scenario chooses the fault, so that verdicts are known
+beforehand: see FAULTS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+sys.path.insert(0, str(HOME))
+
+from env_service.environments.bfcl.catalog import Task, load_tasks
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.task_file import read_task_file
+from env_service.environments.bfcl.tools import parse_reference
+
+FAULTS = (
+    "none",
+    "none",
+    "none",
+    "last_turn_silent",
+    "malformed",
+    "spurious",
+    "wrong_tool",
+    "tool_loop",
+    "cut",
+    "context",
+)
+DONE = "Done."
+
+
+def fault_of(scenario: int) -> str:
+    """The fault that this endpoint makes in every task of a scenario."""
+    return FAULTS[scenario % len(FAULTS)]
+
+
+def script(task: Task, prompt_mode: str) -> list[str]:
+    """The assistant messages of a task, turn after turn."""
+    render = get_format(prompt_mode).render_call
+    fault = fault_of(task.scenario)
+    messages: list[str] = []
+    for index, turn in enumerate(task.reference):
+        calls = [render(*parse_reference(call)) for call in turn]
+        last = index + 1 == len(task.reference)
+        if fault == "spurious" and not calls:
+            calls = [render(*parse_reference(task.reference[-1][0]))] if task.reference[-1] else []
+        if fault == "malformed" and index == 0 and calls:
+            calls[0] = calls[0].replace("arguments", "argument", 1)
+        if fault == "wrong_tool" and last:
+            calls = [render("no_such_tool", {"x": 1})]
+        if fault == "last_turn_silent" and last:
+            calls = []
+        if fault == "tool_loop" and last:
+            calls = calls[:1] * 40 or [render("no_such_tool", {})] * 40
+        messages += [*calls, DONE]
+    return messages
+
+
+def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) -> FastAPI:
+    """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
+    app = FastAPI()
+    tasks = dict(load_tasks())
+    if task_file:
+        tasks |= {made.id: made.task for made in read_task_file(task_file)}
+    scripts: dict[str, list[str]] = {}
+    served = {"requests": 0, "by_task": {}}
+
+    @app.get("/health")
+    def health() -> str:
+        return "OK"
+
+    @app.get("/v1/models")
+    def models() -> dict:
+        return {"data": [{"id": "scripted"}]}
+
+    @app.get("/served")
+    def counts() -> dict:
+        return served
+
+    @app.post("/v1/chat/completions")
+    async def complete(request: Request) -> JSONResponse:
+        body = json.loads(await request.body())
+        served["requests"] += 1
+        if body["model"] != "scripted":
+            return JSONResponse({"error": {"message": "no such model"}}, 404)
+        if flaky and served["requests"] % flaky == 0:
+            return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
+        if delay:
+            await asyncio.sleep(delay)
+        task_id, sample, message = request.headers["x-request-id"].split("/")
+        if message == "0":
+            key = f"{task_id}/{sample}"
+            served["by_task"][key] = served["by_task"].get(key, 0) + 1
+        messages = scripts.setdefault(task_id, script(tasks[task_id], prompt_mode))
+        index = int(message)
+        text = messages[index] if index < len(messages) else DONE
+        finish = "stop"
+        fault = fault_of(tasks[task_id].scenario)
+        if index == 1 and (fault == "context" or (fault == "cut" and "max_tokens" in body)):
+            return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
+        if index == 1 and fault == "cut":  # a few tokens were left
+            text, finish = text[:10], "length"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        read = sum(len(each["content"]) // 4 for each in body["messages"])
+        return JSONResponse(
+            {"choices": [choice], "usage": {"completion_tokens": len(text) // 4, "prompt_tokens": read}}
+        )
+
+    return app
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--prompt-mode", default="bfcl_qwen_fc")
+    parser.add_argument("--flaky", type=int, default=0)
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--tasks")
+    options = parser.parse_args()
+    app = make_app(options.prompt_mode, options.flaky, options.delay, options.tasks)
+    uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

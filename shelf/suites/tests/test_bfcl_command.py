@@ -1,0 +1,321 @@
+"""Evaluating an endpoint over HTTP: verdicts, faults, interruption, and the official tool on the same outputs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from env_service.environments.bfcl.splits import parse_task_id
+from seal.cli.main import execute, load
+from seal.launch.service import Service
+from seal.records.validation import read_log
+from seal.statistics.cost import of_rollouts
+from seal.statistics.summary import summarise
+from seal.system.net import free_port
+from seal.system.paths import HOME
+from shelf.suites.bfcl.export import OFFICIAL_MODEL, result_file
+from shelf.suites.bfcl_v4.run import suite_environment
+from shelf.suites.cli.evaluate import app
+from shelf.suites.environment import ROOT
+
+HERE = Path(__file__).parent
+REPOSITORY = HOME
+PROGRAM = [sys.executable, "-c", "from shelf.suites.cli.evaluate import app; app()"]
+
+
+def main(arguments):
+    """Run `seal evaluate` in this process; its exit code."""
+    return app(arguments, standalone_mode=False) or 0
+
+
+def command(endpoint, service, out, *more):
+    where = ["--base-url", f"{endpoint}/v1", "--model", "scripted", "--env-url", service, "--out", str(out)]
+    return ["bfcl", *where, *more]
+
+
+def lines_of(out):
+    return [json.loads(line) for line in (out / "validation_log" / "0.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def evaluated(endpoint, service_url, tmp_path_factory):
+    """An evaluation of ten tasks of each category."""
+    out = tmp_path_factory.mktemp("evaluated")
+    assert main(command(endpoint, service_url, out, "--limit", "10")) == 0
+    return out
+
+
+def test_every_task_has_a_line_in_order_and_the_expected_verdict(evaluated, fault_of):
+    lines = lines_of(evaluated)
+    assert len(lines) == 40
+    assert [line["data_source"] for line in lines[::10]] == ["base", "miss_func", "miss_param", "long_context"]
+    sure = {"none": 1.0, "wrong_tool": 0.0, "context": 0.0}
+    judged = [(line["score"], sure[fault]) for line in lines if (fault := fault_of(_scenario(line))) in sure]
+    assert len(judged) > 10
+    assert all(score == expected for score, expected in judged)
+    assert not read_log(evaluated / "validation_log" / "0.jsonl").bad
+
+
+def _scenario(line):
+    return parse_task_id(line["task_id"])[1]
+
+
+def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
+    for line in lines_of(evaluated):
+        assert len(line["evidence"]) == line["turns"]
+        assert line["infra"] is None and line["data_hash"] and line["split"] == "eval"
+        assert line["input"][0]["role"] == "system" and line["output"][0]["role"] == "assistant"
+        fault = fault_of(_scenario(line))
+        if fault == "context":
+            assert "length" in {turn["stop"] for turn in line["evidence"]}
+        if fault == "cut":  # as officially, a cut message is read as far as it goes
+            assert any(action["truncated"] for turn in line["evidence"] for action in turn["actions"])
+            assert "length" not in {turn["stop"] for turn in line["evidence"]}
+
+
+def test_lines_say_what_a_rollout_cost_and_when(evaluated):
+    lines = read_log(evaluated / "validation_log" / "0.jsonl").lines
+    assert all(line.began > 1.7e9 and line.day and line.seconds > 0 for line in lines)
+    assert all(line.prompted >= sum(len(message["content"]) // 4 for message in line.messages[:2]) for line in lines)
+    cost = of_rollouts(lines, devices=2)
+    assert cost.rollouts == 40 and cost.tokens_out == sum(line.tokens for line in lines)
+    assert cost.device_seconds == 2 * cost.seconds
+    assert cost.seconds < sum(line.seconds for line in lines)  # they ran at the same time
+
+
+def test_stored_rollouts_are_judged_again_as_they_were(evaluated, capsys):
+    assert execute(load("rescore"), [str(evaluated), "--processes", "0"], "seal rescore") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "40 of 40 rollouts judged again" in out and "Every verdict, label and reward is the same." in out
+
+
+def test_the_same_command_again_plays_nothing(evaluated, endpoint, service_url, capsys):
+    before = (evaluated / "validation_log" / "0.jsonl").read_bytes()
+    assert main(command(endpoint, service_url, evaluated, "--limit", "10")) == 0
+    assert "0 rollouts played, 40 kept" in capsys.readouterr().out
+    assert (evaluated / "validation_log" / "0.jsonl").read_bytes() == before
+
+
+def test_other_settings_do_not_mix_into_a_folder(evaluated, endpoint, service_url, capsys):
+    assert main(command(endpoint, service_url, evaluated, "--limit", "10", "--max-tokens", "7")) == 2
+    assert "another max_tokens" in capsys.readouterr().err
+
+
+def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint, tmp_path):
+    out = tmp_path / "out"
+    with start_endpoint("--delay", "0.05") as endpoint:
+        arguments = command(endpoint, service_url, out, "--limit", "6", "--concurrency", "4")
+        running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY)
+        journal = out / "journal.jsonl"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 6):
+            time.sleep(0.02)
+        running.send_signal(signal.SIGKILL)
+        running.wait(10)
+        finished = {(line["task_id"]) for line in map(json.loads, journal.read_text().splitlines()[:-1])}
+        with journal.open("a") as stream:
+            stream.write('{"task_id": "multi_turn_base_1", "half')
+        assert 0 < len(finished) < 24
+        assert main(arguments) == 0
+        served = json.load(urllib.request.urlopen(f"{endpoint}/served", timeout=5))["by_task"]
+    lines = lines_of(out)
+    assert len(lines) == len({line["task_id"] for line in lines}) == 24
+    assert all(served[f"{task}/0"] == 1 for task in finished)
+
+
+@pytest.mark.parametrize("restarted_by", ["hand", "the evaluation"])
+def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_path, restarted_by):
+    url, out, journal = f"http://127.0.0.1:{free_port()}", tmp_path / "out", tmp_path / "out" / "journal.jsonl"
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(start_endpoint("--delay", "0.05"))
+        if restarted_by == "hand":
+            service = Service(url, tmp_path / "service.log")
+            stack.callback(service.stop)
+            service.start()
+        arguments = command(endpoint, url, out, "--limit", "10", "--concurrency", "8")
+        running = stack.enter_context(subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY))
+        stack.callback(running.kill)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 4):
+            time.sleep(0.02)
+        assert running.poll() is None
+        starter = psutil.Process() if restarted_by == "hand" else psutil.Process(running.pid)
+        kill_tree(next(process for process in starter.children() if is_service(process, url)))
+        if restarted_by == "hand":
+            service.stop()
+            service.start()
+        assert running.wait(180) == 0
+    lines = lines_of(out)
+    assert {line["infra"] for line in lines} == {None}
+    assert any(line["rebuilt"] for line in lines)
+    assert [story(line) for line in lines] == [story(line) for line in lines_of(evaluated)]
+
+
+def is_service(process, url):
+    return "env_service" in process.cmdline() and process.environ()["BFCL_PORT"] == url.rpartition(":")[2]
+
+
+def kill_tree(process):
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
+def story(line):
+    """A line without what differs between two runs of the same rollout."""
+    return {key: value for key, value in line.items() if key not in ("seconds", "began", "times", "rebuilt")}
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_resume(service_url, start_endpoint, tmp_path):
+    with start_endpoint("--delay", "3") as endpoint:
+        arguments = command(endpoint, service_url, tmp_path / "out", "--limit", "4")
+        running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not json.load(urllib.request.urlopen(f"{endpoint}/served"))["requests"]:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "the same command resumes" in said
+
+
+def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path):
+    with start_endpoint("--flaky", "5") as endpoint:
+        assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1")) == 0
+    assert all(line["infra"] is None for line in lines_of(tmp_path / "out"))
+
+
+def test_a_lost_endpoint_leaves_lines_with_the_cause_that_are_played_again(
+    service_url, start_endpoint, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    with start_endpoint("--flaky", "1") as endpoint:
+        arguments = command(endpoint, service_url, out, "--limit", "1")
+        assert main(arguments) == 1
+    assert {line["infra"] for line in lines_of(out)} == {"endpoint_503"}
+    assert "4 rollouts failed" in capsys.readouterr().out
+    with start_endpoint() as endpoint:
+        assert main(command(endpoint, service_url, out, "--limit", "1")) == 0
+    assert {line["infra"] for line in lines_of(out)} == {None}
+
+
+def test_samples_and_prefixes(endpoint, service_url, tmp_path):
+    out = tmp_path / "out"
+    more = ("--categories", "base", "--limit", "3", "--samples", "2", "--prefix-turns", "1")
+    assert main(command(endpoint, service_url, out, *more)) == 0
+    rows = summarise(read_log(out / "validation_log" / "0.jsonl"))
+    assert (rows[0].name, rows[0].tasks, rows[0].samples) == ("base@1", 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--model", "other"], "The endpoint serves scripted, not other"),
+        (["--prompt-mode", "nonsense"], "nonsense"),
+        (["--samples", "0"], "at least 1"),
+        (["--task-file", "nowhere.txt"], "does not exist"),
+        (["--checkpoint", "nowhere"], "either --base-url"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(endpoint, service_url, tmp_path, capsys, more, said):
+    assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1", *more)) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def test_an_unknown_side_is_refused_with_the_choices(capsys):
+    assert execute(load("evaluate"), ["bfcl", "--split", "foo"], "seal evaluate") == 2
+    assert "'--split': 'foo' is not one of 'eval', 'train', 'all'" in capsys.readouterr().err
+
+
+def test_nothing_listening_is_one_sentence(service_url, tmp_path, capsys):
+    assert main(command(f"http://127.0.0.1:{free_port()}", service_url, tmp_path / "out", "--limit", "1")) == 2
+    assert "No OpenAI-compatible endpoint answers" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_checkpoint_is_one_sentence(service_url, tmp_path, capsys):
+    arguments = ["bfcl", "--checkpoint", str(tmp_path), "--env-url", service_url, "--out", str(tmp_path / "out")]
+    assert main(arguments) == 2
+    assert "is not an HF checkpoint" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text("{}")
+    assert main(arguments) == 2
+    assert "holds no weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", ["global_step_8", "global_step_8/actor", "global_step_8/actor/huggingface"])
+def test_a_training_checkpoint_is_told_how_to_become_a_model(service_url, tmp_path, capsys, named):
+    actor = tmp_path / "global_step_8" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    (actor / "huggingface" / "config.json").write_text("{}")
+    (actor / "model_world_size_1_rank_0.pt").touch()
+    where = ["--env-url", service_url, "--out", str(tmp_path / "out")]
+    assert main(["bfcl", "--checkpoint", str(tmp_path / named), *where]) == 2
+    assert "write it as a model with `seal export RUN --out DIR`, and name DIR" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_served_and_evaluated(service_url, tmp_path):
+    serve = "--max-model-len 2048 --kv-cache-memory-bytes 268435456 --max-num-seqs 16"
+    out = tmp_path / "out"
+    model = ["--checkpoint", str(REPOSITORY / "data" / "quickstart_policy"), "--serve-args", serve]
+    tasks = ["--categories", "base", "--prefix-turns", "1", "--limit", "4", "--prompt-mode", "compact"]
+    where = ["--env-url", service_url, "--out", str(out), "--max-tokens", "96"]
+    assert main(["bfcl", *model, *tasks, *where]) == 0
+    lines = lines_of(out)
+    assert len(lines) == 4
+    assert all(line["infra"] is None and line["labels"] and line["tokens"] for line in lines)
+
+
+def test_logs_of_other_prompt_modes_export_what_was_called(service_url, start_endpoint, tmp_path):
+    out = tmp_path / "out"
+    with start_endpoint("--prompt-mode", "compact") as endpoint:
+        assert main(command(endpoint, service_url, out, "--limit", "2", "--prompt-mode", "compact")) == 0
+    assert main(["export-bfcl", str(out), "--out", str(tmp_path / "official")]) == 0
+    folder = tmp_path / "official" / "result" / OFFICIAL_MODEL.replace("/", "_") / "multi_turn"
+    entry = json.loads((folder / result_file("base")).read_text().splitlines()[0])
+    assert entry["result"][0][0].startswith('<tool_call>\n{"name": "')
+
+
+def test_logs_that_cannot_be_exported_are_named(tmp_path, capsys):
+    (tmp_path / "validation_log").mkdir()
+    log = tmp_path / "validation_log" / "0.jsonl"
+    log.write_text(json.dumps({"task_id": "multi_turn_base_1", "score": 1.0}) + "\n")
+    assert main(["export-bfcl", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
+    assert "0.jsonl:1: has no evidence" in capsys.readouterr().err
+    assert main(["export-bfcl", str(tmp_path), "--step", "3", "--out", str(tmp_path / "o")]) == 2
+    assert "3.jsonl does not exist" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def official_tool():
+    """The official command-line tool in an environment of its own, made once."""
+    environment = suite_environment(["memory_kv"], Path(os.environ.get(ROOT) or REPOSITORY / "build" / "suites"))
+    environment.install(print)
+    return environment.program("bfcl")
+
+
+@pytest.mark.slow
+def test_the_official_tool_agrees_on_all_800_tasks(endpoint, service_url, official_tool, tmp_path):
+    out, root = tmp_path / "out", tmp_path / "official"
+    assert main(command(endpoint, service_url, out, "--split", "all")) == 0
+    assert main(["export-bfcl", str(out), "--out", str(root)]) == 0
+    arguments = ["evaluate", "--model", OFFICIAL_MODEL, "--test-category", "multi_turn"]
+    environment = {**os.environ, "BFCL_PROJECT_ROOT": str(root)}
+    subprocess.run([official_tool, *arguments], env=environment, check=True, timeout=300)
+    lines = lines_of(out)
+    assert len(lines) == 800
+    for category in ("base", "miss_func", "miss_param", "long_context"):
+        ours = {line["task_id"] for line in lines if line["category"] == category and not line["score"]}
+        (score,) = root.glob(f"score/**/*multi_turn_{category}_score.json")
+        head, *failures = [json.loads(text) for text in score.read_text().splitlines()]
+        assert head["total_count"] == 200 and head["correct_count"] == 200 - len(ours)
+        assert {failure["id"] for failure in failures} == ours

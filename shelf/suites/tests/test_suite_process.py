@@ -1,0 +1,53 @@
+"""Programs of official tools: their deadlines, and that nothing of them outlives the call."""
+
+import sys
+import time
+
+import psutil
+import pytest
+
+from shelf.suites.process import Deadlines, finish
+
+
+def run(script, tmp_path, deadlines, **more):
+    command = [sys.executable, "-c", script]
+    return finish(command, log=tmp_path / "log", cwd=tmp_path, env={"MARK": "x"}, deadlines=deadlines, **more)
+
+
+def test_a_program_that_ends_well_has_no_problem_and_its_output_is_logged(tmp_path):
+    assert run("import os; print(os.environ['MARK'])", tmp_path, Deadlines(60)) == ""
+    assert (tmp_path / "log").read_text() == "x\n"
+
+
+def test_a_program_that_fails_is_told_with_its_last_line(tmp_path):
+    assert run("raise SystemExit('no such model')", tmp_path, Deadlines(60)) == "ended with code 1: no such model"
+
+
+def test_a_program_over_its_deadline_ends_with_all_that_it_started(tmp_path):
+    script = (
+        "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'],"
+        " start_new_session=True); print(child.pid, flush=True); time.sleep(300)"
+    )
+    assert run(script, tmp_path, Deadlines(5)) == "stopped after 5 s"
+    assert not psutil.pid_exists(int((tmp_path / "log").read_text()))
+
+
+def test_a_program_stalls_only_without_progress(tmp_path):
+    began = time.monotonic()
+    moving = run("import time; time.sleep(3)", tmp_path, Deadlines(60, 1), progress=lambda: int(10 * time.monotonic()))
+    assert moving == "" and time.monotonic() - began >= 3
+    assert run("import time; time.sleep(60)", tmp_path, Deadlines(60, 1)) == "stopped after 1 s without a result"
+
+
+def test_ctrl_c_ends_the_program(tmp_path):
+    started = []
+
+    def progress():
+        started[:] = [child for child in psutil.Process().children() if "time.sleep(299)" in " ".join(child.cmdline())]
+        if started:
+            raise KeyboardInterrupt
+        return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        run("import time; time.sleep(299)", tmp_path, Deadlines(60), progress=progress)
+    assert not started[0].is_running()

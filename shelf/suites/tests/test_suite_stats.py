@@ -1,0 +1,201 @@
+"""Results of suites: how they are written and read, their rates, paired comparisons, and the paper's table."""
+
+import json
+
+import pytest
+
+from seal.cli.stats import app
+from seal.records.trajectory import TrajectoryRecord
+from seal.statistics.statistics import pass_hat_k
+from shelf.suites.cli.evaluate import app as evaluate_app
+from shelf.suites.paper import paper_rows, published_models
+from shelf.suites.records import ItemRecord, SuiteHead, read_results, write_results
+from shelf.suites.reproduce import SUITES
+from shelf.suites.summary import compare, summarise
+from tests.support.commands import run as command
+
+DOMAINS = ("airline", "retail", "telecom")
+
+
+def item(category, number, passed, sample=0, suite="tau2", **more):
+    return ItemRecord(suite, category, f"{category}_{number}", sample, float(passed), **more)
+
+
+def write(folder, items, suite="tau2", **head):
+    write_results(folder, SuiteHead(suite=suite, **{"model": "m", "version": "1", "data_hash": "a", **head}), items)
+    return folder
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    items = [item("airline", 0, True, infra_message="x"), item("airline", 1, False, infra="endpoint_timeout")]
+    head = {"skipped": {"retail": "needs a user"}, "official": {"Overall Acc": 0.5}, "settings": {"user_model": None}}
+    results = read_results(write(tmp_path, items, **head))
+    assert results.items == tuple(items) and not results.bad
+    assert results.heads[0].official == {"Overall Acc": 0.5} and results.heads[0].settings == {"user_model": None}
+
+
+def test_bad_lines_and_other_formats_are_named(tmp_path):
+    write(tmp_path, [item("airline", 0, True)])
+    good = (tmp_path / "items.jsonl").read_text()
+    later, half = good.replace('"format": 1', '"format": 9'), '{"format": 1, "suite": "tau2"}\n'
+    (tmp_path / "items.jsonl").write_text(good + later + half)
+    results = read_results(tmp_path)
+    assert len(results.items) == 1
+    assert [line.line for line in results.bad] == [2, 3] and "format 9" in str(results.bad[0])
+    (tmp_path / "suite.json").write_text('{"format": 1}')
+    with pytest.raises(ValueError, match="is not the head of a suite's results"):
+        read_results(tmp_path)
+    with pytest.raises(ValueError, match="holds no results of a suite"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_a_rollout_of_the_benchmark_is_an_item_too():
+    record = TrajectoryRecord("multi_turn_base_7", "base", "base", "eval", 2, 1.0, tokens=9, stop="completed")
+    made = ItemRecord.of_trajectory(record)
+    assert (made.suite, made.category, made.sample, made.passed, made.group) == ("bfcl", "base", 2, True, "scenario_7")
+
+
+def test_rates_leave_out_what_has_no_verdict_and_say_whose_fault_it_was():
+    items = [item("airline", number, number < 3) for number in range(6)]
+    items += [item("airline", 6, False, infra="endpoint_503"), item("airline", 7, False, infra="simulator_empty")]
+    items += [item("retail", number, True) for number in range(2)]
+    airline, retail, average = summarise(items)
+    assert (airline.passed, airline.scored, airline.planned, airline.items) == (3, 6, 8, 6)
+    assert (airline.simulator, airline.infra, airline.complete, retail.complete) == (1, 1, False, True)
+    assert average.rate.rate == pytest.approx((0.5 + 1.0) / 2)
+    assert airline.rate.low < 0.5 < airline.rate.high
+
+
+def test_pass_hat_k_is_the_chance_that_all_of_k_attempts_pass():
+    assert (pass_hat_k(4, 2, 1), pass_hat_k(4, 2, 2), pass_hat_k(4, 2, 3)) == (0.5, pytest.approx(1 / 6), 0.0)
+    items = [item("airline", task, trial < passed, trial) for task, passed in ((0, 4), (1, 2)) for trial in range(4)]
+    (row,) = summarise(items)
+    assert row.pass_hat == pytest.approx((0.75, (1 + 1 / 6) / 2, 0.5, 0.5))
+    assert row.rate.rate == pytest.approx(row.pass_hat[0])
+
+
+def test_a_missing_attempt_lowers_k_and_not_the_rate():
+    items = [item("airline", task, True, trial) for task in range(2) for trial in range(2)]
+    items[3] = item("airline", 1, False, 1, infra="endpoint_503")
+    (row,) = summarise(items)
+    assert (row.samples, row.pass_hat, row.rate.rate) == (1, (1.0,), 1.0)
+
+
+def test_questions_of_one_memory_are_no_independent_items():
+    alone = [item("memory_kv", number, number % 2 == 0) for number in range(40)]
+    shared = [item("memory_kv", number, number < 20, cluster=f"memory-{number // 20}") for number in range(40)]
+    wide, narrow = summarise(shared)[0].rate, summarise(alone)[0].rate
+    assert wide.rate == narrow.rate and wide.effective_n < 3 < narrow.effective_n
+
+
+def test_models_are_compared_on_the_items_that_both_have():
+    a = [item("airline", number, number < 10) for number in range(20)]
+    b = [item("airline", number, number < 15) for number in range(1, 25)]
+    b[18] = item("airline", 19, False, infra="endpoint_503")
+    (row,) = compare(("a", a), ("b", b))
+    assert (row.pass_rate.pairs, row.pass_rate.gained, row.pass_rate.lost, row.unpaired) == (18, 5, 0, 7)
+    with pytest.raises(ValueError, match="no item in common"):
+        compare(("a", a), ("b", [item("retail", 0, True)]))
+
+
+def test_the_statistics_command_reads_suites_and_pairs_them_over_seeds(tmp_path, capsys):
+    def evaluation(name, shift):
+        items = [item(domain, number, (number + shift) % 4 == 0) for domain in DOMAINS for number in range(20)]
+        return write(tmp_path / name / "tau2", items, model=name).parent
+
+    old, new, again = evaluation("old", 0), evaluation("new", 1), evaluation("again", 2)
+    report = tmp_path / "x.json"
+    assert command(app, ["--val-dir", old, "--json", report]) == 0
+    assert "25.0 [" in capsys.readouterr().out
+    rows = {row["category"]: row for row in json.loads(report.read_text())["summaries"]}
+    assert (rows["retail"]["passed"], rows["average"]["pass_rate"]) == (5, 0.25)
+    assert command(app, ["--compare", old, f"{new},{again}", "--json", report]) == 0
+    rows = {row["category"]: row for row in json.loads(report.read_text())["comparisons"]}
+    assert rows["average of tau2"]["pass_rate_pairs"] == 60
+    assert rows["tau2: airline"]["pass_rate_difference"] == pytest.approx(0.0)
+    assert rows["tau2: airline"]["pass_rate_p_mcnemar"] is None
+
+
+def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_path, capsys):
+    items = [item("airline", 0, True)]
+    one = write(tmp_path / "one", items, settings={"user_model": "x", "seed": 0})
+    two = write(tmp_path / "two", items, settings={"user_model": "y", "seed": 1})
+    assert command(app, ["--compare", one, two]) == 2
+    assert "another user_model: not comparable" in capsys.readouterr().err
+    (tmp_path / "run" / "validation_log").mkdir(parents=True)
+    assert command(app, ["--compare", one, tmp_path / "run"]) == 2
+    assert "compare one kind" in capsys.readouterr().err
+    assert command(app, ["--val-dir", one, "--plot", tmp_path / "x.png"]) == 2
+    assert "--plot draws curves over training steps" in capsys.readouterr().err
+
+
+def paper(records, **skipped):
+    heads = {name: SuiteHead(name, "m", skipped=skipped.get(name.replace("-", "_"), {})) for name in SUITES}
+    return {(row.suite, row.name): row for row in paper_rows("Qwen2.5-7B-Instruct", records, heads, {}, {})}
+
+
+def test_the_papers_table_puts_our_means_beside_the_published_ones():
+    records = [
+        item(f"memory_{kind}", n, n < 5, suite="bfcl-v4") for kind in ("kv", "rec_sum", "vector") for n in range(10)
+    ]
+    records += [
+        item(f"web_search_{kind}", n, n < 1, suite="bfcl-v4") for kind in ("base", "no_snippet") for n in range(10)
+    ]
+    records += [item(domain, n, n < count) for domain, count in zip(DOMAINS, (1, 2, 6), strict=True) for n in range(10)]
+    rows = paper(records)
+    assert rows["bfcl-v4", "average"].ours.rate.rate == pytest.approx(
+        (0.5 + 0.1) / 2
+    )  # as officially: not (3, 2) parts
+    assert rows["bfcl-v4", "average"].ours.scored == 50
+    assert rows["bfcl-v4", "average"].published == {"none": 9.17, "vanilla": 10.26, "seal": 12.71}
+    assert rows["tau2", "average"].ours.rate.rate == pytest.approx(0.3)
+    assert rows["tau2", "retail"].published == {}
+    assert rows["bfcl", "average"].ours is None and "no verdict" in rows["bfcl", "average"].note
+
+
+def test_what_cannot_run_is_a_row_that_says_why():
+    records = [item("memory_kv", n, True, suite="bfcl-v4") for n in range(4)]
+    needs = "needs a SerpAPI key"
+    rows = paper(
+        records, bfcl_v4={"web_search_base": needs, "web_search_no_snippet": needs, "memory_vector": "needs x"}
+    )
+    assert rows["bfcl-v4", "average"].ours is None and needs in rows["bfcl-v4", "average"].note
+    assert rows["bfcl-v4", "memory"].ours.passed == 4 and "without memory_vector" in rows["bfcl-v4", "memory"].note
+    lost = paper_rows("Qwen2.5-3B-Instruct", (), {}, {}, {"tau2": "needs a simulated user"})
+    assert [row.note for row in lost if (row.suite, row.name) == ("tau2", "average")] == ["needs a simulated user"]
+    assert not next(row for row in lost if row.suite == "tau2").published  # reported for the 7B model only
+
+
+def test_a_base_model_that_the_paper_lacks_is_refused():
+    assert "Qwen2.5-7B-Instruct" in published_models()
+    with pytest.raises(ValueError, match="The paper reports nothing for 'x'"):
+        paper_rows("x", (), {}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bfcl-v4"], "either --base-url (with --model) or --checkpoint"),
+        (["bfcl-v4", "--base-url", "http://127.0.0.1:9/v1"], "--base-url needs --model"),
+        (["bfcl-v4", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"], "--base-url needs --tokenizer"),
+        (["bfcl-v4", "--base-url", "u", "--model", "m", "--tokenizer", "."], "lacks config.json"),
+        (
+            ["bfcl-v4", "--base-url", "u", "--model", "m", "--tokenizer", ".", "--categories", "x"],
+            "Unknown category 'x'",
+        ),
+        (["tau2", "--base-url", "u", "--model", "m"], "--user-base-url and --user-model"),
+        (["tau2", "--base-url", "u", "--model", "m", "--user-model", "n"], "belong together"),
+        (["tau2", "--base-url", "u", "--model", "m", "--domains", "mars"], "Unknown domain 'mars'"),
+        (
+            ["tau2", "--base-url", "u", "--model", "m", "--solo", "--domains", "retail"],
+            "--solo plays telecom_solo only",
+        ),
+        (["tau2", "--solo", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"], "No OpenAI-compatible endpoint"),
+        (["paper", "--base-url", "u", "--model", "m", "--base", "x"], "The paper reports nothing for 'x'"),
+    ],
+)
+def test_wrong_command_lines_are_one_sentence(tmp_path, capsys, arguments, said):
+    assert command(evaluate_app, [*arguments, "--out", tmp_path / "out"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,1 @@
+"""The test bed: synthesised tasks, and the small policy of the quickstart."""

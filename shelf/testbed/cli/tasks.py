@@ -1,0 +1,275 @@
+"""`seal tasks`: synthesise, show and check tasks."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seal.cli.commands import ListCommand, option, refusing
+from seal.system import exits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shelf.testbed.synthesis.llm.model import Model
+    from shelf.testbed.synthesis.llm.production import Asking, Outcome, Source
+    from shelf.testbed.synthesis.sampler import SamplerSettings
+
+app = typer.Typer(help="Synthesise, show and check tasks of your own.", no_args_is_help=True, add_completion=False)
+
+File = Annotated[Path, typer.Argument(help="File of tasks (JSONL).", show_default=False)]
+
+_INCOMPLETE = 1
+_EXITS = {"interrupted": exits.INTERRUPTED, "endpoint": exits.INFRASTRUCTURE}
+"""The exit codes of commands that a model's writer stopped early; _INCOMPLETE for other reasons."""
+
+
+class WriterName(StrEnum):
+    """The writers that put a call path into words."""
+
+    grammar = "grammar"
+    llm = "llm"
+
+
+class LevelName(StrEnum):
+    """What is new in the tasks."""
+
+    train = "train"
+    values = "values"
+    phrases = "phrases"
+    paths = "paths"
+
+
+_model = partial(option, panel="The model (--writer llm)")
+_asked = partial(option, panel="The model")
+_BASE_URL = (
+    "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL, else that of OPENAI_API_KEY or DASHSCOPE_API_KEY)."
+)
+_EXTRA = 'More fields of every request, such as {"enable_thinking": false}.'
+_COST = "Limit on the tokens of all prompts and answers for this file."
+
+
+@app.command(cls=ListCommand)
+def synthesise(
+    out: Annotated[Path, option("File to write.", "FILE")],
+    writer: Annotated[WriterName, option("Who puts a call path into words.")] = WriterName.grammar,
+    count: Annotated[int, typer.Option(min=1, help="Number of tasks.")] = 1000,
+    seed: Annotated[int, option("The same seed gives the same file.")] = 0,
+    level: Annotated[
+        LevelName, option("New to training: nothing, values, some phrases, or paths too.")
+    ] = LevelName.train,
+    min_turns: Annotated[int, typer.Option(min=1, max=7, help="The fewest requests of a task.")] = 1,
+    max_turns: Annotated[int, typer.Option(min=1, max=7, help="The most requests of a task.")] = 4,
+    classes: Annotated[list[str] | None, option("Simulators to use; all by default.", "NAME...")] = None,
+    model: Annotated[str | None, _model("The model's name at the endpoint.")] = None,
+    base_url: Annotated[str | None, _model(_BASE_URL)] = None,
+    temperature: Annotated[float, _model("Temperature of the messages.")] = 1.0,
+    max_tokens: Annotated[int, _model("Tokens of one answer, thoughts included.")] = 2048,
+    max_tokens_total: Annotated[int | None, _model(_COST)] = None,
+    concurrency: Annotated[int, _model("Tasks at once.")] = 8,
+    timeout: Annotated[float, _model("Seconds for one attempt at a request.")] = 120.0,
+    draws: Annotated[int, _model("Draws per task before it is given up.")] = 9,
+    extra: Annotated[str, _model(_EXTRA, "JSON")] = "{}",
+) -> None:
+    """Make verified tasks and write them to a file.
+
+    With the writer llm, an interrupted command resumes.
+    """
+    from shelf.testbed.synthesis.sampler import sampler_settings
+
+    command = "seal tasks synthesise"
+    with refusing(command):
+        settings = sampler_settings(classes, range(min_turns, max_turns + 1))
+        if writer == WriterName.grammar:
+            if model or base_url:
+                raise ValueError("--model and --base-url need --writer llm: the grammar asks no model.")
+            _by_grammar(out, count, seed, level, settings)
+            return
+        asking = _asking(model, base_url, concurrency, timeout, max_tokens_total, draws, extra)
+
+    def writer_of(asked: Model) -> Source:
+        from shelf.testbed.synthesis.llm.writer import LlmWriter
+
+        return LlmWriter(asked, seed, level.value, settings, temperature, max_tokens)
+
+    _by_model(command, asking, writer_of, count, seed, out)
+
+
+@app.command(cls=ListCommand)
+def explore(
+    out: Annotated[Path, option("File to write.", "FILE")],
+    per_seed: Annotated[int, typer.Option(min=1, help="Tasks per training scenario.")] = 1,
+    scenarios: Annotated[
+        list[int] | None, option("Training scenarios to start from; all that may be used by default.", "N...")
+    ] = None,
+    seed: Annotated[int, option("Of the samples.")] = 0,
+    max_calls: Annotated[int, option("Calls of one exploration.")] = 12,
+    min_calls: Annotated[int, option("The fewest calls of a task.")] = 2,
+    model: Annotated[str | None, _asked("The model's name at the endpoint.")] = None,
+    base_url: Annotated[str | None, _asked(_BASE_URL)] = None,
+    temperature: Annotated[float, _asked("Temperature of calls and messages.")] = 1.0,
+    max_tokens: Annotated[int, _asked("Tokens of one answer, thoughts included.")] = 2048,
+    max_tokens_total: Annotated[int | None, _asked(_COST)] = None,
+    concurrency: Annotated[int, _asked("Tasks at once.")] = 8,
+    timeout: Annotated[float, _asked("Seconds for one attempt at a request.")] = 120.0,
+    draws: Annotated[int, _asked("Draws per task before it is given up.")] = 4,
+    extra: Annotated[str, _asked(_EXTRA, "JSON")] = "{}",
+) -> None:
+    """Let a model find tasks in the states of training scenarios.
+
+    It acts there, then says what a user could have wanted. An interrupted command resumes.
+    """
+    from shelf.testbed.synthesis.llm.seeds import seed_tasks
+
+    command = "seal tasks explore"
+    with refusing(command):
+        asking = _asking(model, base_url, concurrency, timeout, max_tokens_total, draws, extra)
+        if not 1 <= min_calls <= max_calls:
+            raise ValueError("--min-calls must be at least 1 and at most --max-calls.")
+        seeds = seed_tasks(scenarios)
+
+    def explorer_of(asked: Model) -> Source:
+        from shelf.testbed.synthesis.llm.explorer import Explorer
+
+        return Explorer(asked, seeds, seed, max_calls, min_calls, temperature, max_tokens)
+
+    _by_model(command, asking, explorer_of, per_seed * len(seeds), seed, out)
+
+
+@app.command()
+def show(
+    file: File,
+    task_id: Annotated[str | None, typer.Argument(help="Show this task in full; its last digits are enough.")] = None,
+) -> None:
+    """List the tasks of a file, or show one in full."""
+    from env_service.environments.bfcl.task_file import read_task_file
+    from shelf.testbed.synthesis.show import describe, overview
+
+    with refusing("seal tasks show"):
+        tasks = read_task_file(file)
+        if task_id is None:
+            typer.echo(overview(tasks))
+            return
+        found = [task for task in tasks if task.id.endswith(task_id)]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} tasks of {file} have an id that ends with {task_id!r}: give a whole id.")
+        typer.echo(describe(found[0]))
+
+
+@app.command()
+def check(file: File) -> None:
+    """Verify ids, references and sources of a file's tasks; exits with 1 if something is wrong."""
+    from env_service.environments.bfcl.task_file import parse_task_file
+    from shelf.testbed.synthesis.check import problems
+
+    with refusing("seal tasks check"):
+        tasks, bad = parse_task_file(file)
+    found = [*map(str, bad), *problems(tasks)]
+    for problem in found:
+        typer.echo(problem, err=True)
+    if not tasks and not bad:
+        typer.echo(f"{file} holds no task: make it with seal tasks synthesise.", err=True)
+    if found or not tasks:
+        raise typer.Exit(1)
+    typer.echo(f"{file}: {len(tasks)} tasks; the verifier passes every reference and needs each of its calls")
+
+
+def _by_grammar(out: Path, count: int, seed: int, level: LevelName, settings: SamplerSettings) -> None:
+    import time
+
+    from rich.console import Console
+    from rich.progress import track
+
+    from env_service.environments.bfcl.task_file import write_task_file
+    from shelf.testbed.synthesis.grammar import Grammar
+    from shelf.testbed.synthesis.make import Draws
+    from shelf.testbed.synthesis.make import synthesise as make
+
+    draws, began = Draws(), time.process_time()
+    made = make(Grammar(), count, seed, level.value, settings, draws)
+    console = Console(stderr=True)
+    write_task_file(track(made, "synthesising", total=count, console=console, disable=not console.is_terminal), out)
+    rate = draws.kept / (time.process_time() - began)
+    typer.echo(f"{out}: {draws.kept} tasks of {draws.made} draws, {rate:.0f} per CPU second")
+
+
+def _asking(
+    model: str | None,
+    base_url: str | None,
+    concurrency: int,
+    timeout: float,
+    max_tokens_total: int | None,
+    draws: int,
+    extra: str,
+) -> Asking:
+    import json
+
+    from shelf.suites.chat import address_of
+    from shelf.testbed.synthesis.llm.production import Asking
+
+    if not model:
+        raise ValueError("Name the model that is asked with --model.")
+    try:
+        fields = json.loads(extra)
+    except json.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f"--extra is {extra!r}: give a JSON object such as '{{\"enable_thinking\": false}}'.")
+    return Asking(
+        model=model,
+        address=address_of(base_url),
+        concurrency=concurrency,
+        timeout_s=timeout,
+        max_tokens_total=max_tokens_total,
+        draws=draws,
+        extra=fields,
+    )
+
+
+def _by_model(
+    command: str, asking: Asking, source_of: Callable[[Model], Source], count: int, seed: int, out: Path
+) -> None:
+    """Make a file under a progress bar, say what it cost, and exit with a code other than 0 if it is incomplete."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from shelf.suites.chat import EndpointRefused
+    from shelf.testbed.synthesis.llm.budget import Tokens
+    from shelf.testbed.synthesis.llm.production import Yield, make_file
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        refusing(command, EndpointRefused),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        bar = progress.add_task(asking.model, total=count)
+
+        def on_draw(made: Yield, total: Tokens) -> None:
+            said = f"{asking.model}: {made.rejected.total()} rejected, {total.total:,} tokens"
+            progress.update(bar, completed=len(made.tasks), description=said)
+
+        outcome = make_file(asking, source_of, count, seed, out, on_draw)
+    _tell(outcome, out)
+    if outcome.stopped:
+        raise typer.Exit(_EXITS.get(outcome.stopped.kind, _INCOMPLETE))
+    if outcome.made.given_up:
+        raise typer.Exit(_INCOMPLETE)
+
+
+def _tell(outcome: Outcome, out: Path) -> None:
+    made, spent, total = outcome.made, outcome.spent, outcome.total
+    rejected = f" (rejected: {made.reasons})" if made.rejected else ""
+    typer.echo(f"{out}: {len(made.tasks)} of {made.wanted} tasks, {made.draws} draws{rejected}")
+    each = f", {total.total / len(made.tasks):,.0f} per task" if made.tasks else ""
+    before = total.requests - spent.requests
+    kept = f"; {before} of them answered in earlier runs" if before else ""
+    typer.echo(f"{total.requests} requests, {total.read:,} tokens read, {total.written:,} written{each}{kept}")
+    if made.given_up:
+        typer.echo(f"{made.given_up} tasks were given up: raise --draws to try again.", err=True)
+    if outcome.stopped:
+        typer.echo(outcome.stopped.sentence, err=True)

@@ -1,0 +1,8 @@
+"""The commands of this package, as `seal` lists them."""
+
+from seal.cli.main import PARTS, Entry
+
+COMMANDS = {
+    "tasks": Entry(PARTS, "Synthesise, show and check tasks of your own.", "shelf.testbed.cli.tasks"),
+    "policy": Entry(PARTS, "Make and measure the small policy of the quickstart.", "shelf.testbed.cli.policy"),
+}

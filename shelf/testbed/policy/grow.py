@@ -1,0 +1,71 @@
+"""Grows a small Qwen2 policy to a size that occupies a GPU, without changing its answers.
+
+The committed policy has two million parameters; a random network of 100M would
+earn no reward, so no gradient would move it and a stale weight sync would go
+unnoticed. So the small network is embedded in a larger one: its channels, heads
+and layers come first, what is added starts by writing nothing (zero output
+projections), and the norms' weights make up for the wider mean. In fp32 both
+give the same logits; training uses all of the larger one.
+"""
+
+import math
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, Qwen2ForCausalLM
+
+from shelf.testbed.policy.make import RECORD
+from shelf.testbed.policy.model import SIZES, Size, new_model
+
+OWN = ("config.json", "model.safetensors", RECORD)
+"""Files of a policy's folder that are not its tokenizer's."""
+
+
+def grow(source: Path, out: Path, size: Size = SIZES["100m"]) -> int:
+    """Write the policy of `source`, grown to `size`, to `out`; returns its number of parameters.
+
+    Raises ValueError if `size` cannot hold it: fewer channels, heads or layers,
+    another head size, or another number of query heads per key head.
+    """
+    large = grown(AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32), size)
+    out.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.name not in OWN:
+            shutil.copy(file, out / file.name)
+    large.save_pretrained(out)
+    return large.num_parameters()
+
+
+@torch.no_grad()
+def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
+    """A network of `size` that computes what `small` does."""
+    config = small.config
+    depth, heads = config.num_hidden_layers, (config.num_attention_heads, config.num_key_value_heads)
+    _check(Size(config.hidden_size, depth, *heads, config.intermediate_size), size)
+    large = new_model(
+        size, config.vocab_size, config.max_position_embeddings, config.eos_token_id, config.pad_token_id, seed=0
+    )
+    large.generation_config = small.generation_config
+    large.config.rope_parameters = config.rope_parameters
+    ratio = config.hidden_size / size.hidden
+    # The mean is over more channels, and the added ones are zero: exact if its epsilon is scaled alike.
+    large.config.rms_norm_eps = config.rms_norm_eps * ratio
+    for module in large.modules():
+        if hasattr(module, "variance_epsilon"):
+            module.variance_epsilon = large.config.rms_norm_eps
+    theirs = dict(small.named_parameters())
+    for name, weight in large.named_parameters():
+        if any(part in name for part in ("o_proj", "down_proj", "embed_tokens")):
+            weight.zero_()
+        if name in theirs:
+            factor = math.sqrt(ratio) if "norm" in name else 1.0
+            weight[tuple(slice(n) for n in theirs[name].shape)] = factor * theirs[name]
+    return large
+
+
+def _check(old: Size, new: Size) -> None:
+    if old.hidden // old.heads != new.hidden // new.heads or old.heads // old.kv_heads != new.heads // new.kv_heads:
+        raise ValueError(f"{new} has other heads than {old}: keep hidden / heads and heads / kv_heads.")
+    if any(larger < smaller for larger, smaller in zip(new, old, strict=True)):
+        raise ValueError(f"{new} is smaller than {old} in some dimension: a policy can only grow.")

@@ -1,0 +1,193 @@
+"""The warm start: supervised next-token training on encoded dialogues.
+
+Muon updates the matrices of the blocks, AdamW the embedding, norms and biases;
+with AdamW for everything the same loss took clearly more tokens. The assistant's
+tokens count fully, the names of the tools that it calls more (they decide, and are one
+token among dozens), and all others a little: predicting users and tools teaches the
+small network the values that it has to copy.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+from transformers import Qwen2ForCausalLM
+
+from shelf.testbed.policy.tokenizer import Encoded
+
+Groups = Sequence[Sequence[Encoded]]
+"""Dialogues in groups that count equally."""
+
+MICRO, READING, LESSONS, BENCHMARK = "micro", "reading", "lessons", "benchmark"
+"""The sources of dialogues: single calls, single calls under a schema cue, synthesised tasks, the benchmark's training
+scenarios."""
+
+Heavy = tuple[Collection[int], float, int]
+"""Token ids, a loss weight, a number: the assistant's tokens so many positions after one of the ids get the weight."""
+
+_OTHERS = 4
+"""Of the tokens that the assistant does not say, one in so many is predicted, with as many times the weight."""
+
+
+@dataclass(frozen=True)
+class WarmStartSettings:
+    """How to train.
+
+    tokens: budget, padding included. batch_tokens: largest number of tokens per
+    step (a longer dialogue is a batch of its own). muon_lr / adam_lr: peak learning
+    rates. warmup: steps to the peak; then a cosine down to `floor` of it.
+    other_weight: loss weight of tokens that the assistant does not say. tool_weight: of
+    the tools' names in its calls. decay: Muon's weight decay. clip: gradient norm.
+    name_weight: of the first token of an argument's name.
+    micro_share / reading_share / benchmark_share: share of the steps with single calls,
+    with single calls under a schema cue, with the benchmark's scenarios; the others have
+    lessons. opening: so many tokens of single calls, half of them under a schema cue, come
+    first.
+    """
+
+    tokens: int = 18_000_000
+    batch_tokens: int = 1_600
+    muon_lr: float = 0.015
+    adam_lr: float = 0.008
+    warmup: int = 20
+    floor: float = 0.05
+    other_weight: float = 0.02
+    tool_weight: float = 4.0
+    name_weight: float = 4.0
+    decay: float = 0.05
+    clip: float = 1.0
+    micro_share: float = 0.15
+    reading_share: float = 0.15
+    benchmark_share: float = 0.2
+    opening: int = 150_000
+
+
+class Step(NamedTuple):
+    """One optimiser step: tokens so far, source, loss on the assistant's tokens (nats), learning-rate factor."""
+
+    step: int
+    tokens: int
+    source: str
+    loss: float
+    factor: float
+    seconds: float
+
+
+def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.Random) -> Iterator[list[Encoded]]:
+    """Endless batches of similar lengths; a round takes one dialogue of each group, so that groups count equally."""
+    while True:
+        round_ = sorted((rng.choice(group) for group in rng.sample(groups, len(groups))), key=lambda d: len(d.ids))
+        ready: list[list[Encoded]] = [[]]
+        for dialogue in round_:
+            if ready[-1] and (len(ready[-1]) + 1) * len(dialogue.ids) > batch_tokens:
+                ready.append([])
+            ready[-1].append(dialogue)
+        rng.shuffle(ready)
+        yield from ready
+
+
+def collate(
+    batch: Sequence[Encoded],
+    other_weight: float,
+    heavy: Sequence[Heavy] = (),
+    phase: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pad on the right.
+
+    Returns ids, [B, T] int64, and the loss weight of predicting each of them,
+    [B, T] float32 (0 for slips and padding). heavy: which of the assistant's tokens count more.
+    phase: which of the other tokens count; None: all.
+    """
+    longest = max(len(dialogue.ids) for dialogue in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    weights = torch.zeros(len(batch), longest)
+    others = torch.full((longest,), other_weight)
+    if phase is not None:
+        others = torch.where(torch.arange(longest) % _OTHERS == phase % _OTHERS, other_weight * _OTHERS, 0.0)
+    for row, dialogue in enumerate(batch):
+        length = len(dialogue.ids)
+        ids[row, :length] = torch.tensor(dialogue.ids)
+        spoken = torch.tensor(dialogue.spoken)
+        weights[row, :length] = torch.where(spoken, 1.0, others[:length])
+        for start, stop in dialogue.slips:
+            weights[row, start:stop] = 0.0
+    spoken = weights == 1.0
+    for chosen, weight, later in heavy:
+        found = torch.isin(ids, torch.tensor(sorted(chosen), dtype=torch.long)).roll(later, dims=1)
+        weights[found & spoken] = weight
+    return ids, weights
+
+
+def dialogue_loss(
+    model: Qwen2ForCausalLM, ids: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weighted mean loss, and the plain mean over the assistant's tokens (weight 1 or more), scalars in nats."""
+    targets, weights = ids[:, 1:], weights[:, 1:]
+    counted = weights > 0
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+        # Padding is on the right: causal attention never sees it, so no mask is needed.
+        hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+        logits = model.lm_head(hidden[counted])
+    losses = functional.cross_entropy(logits.float(), targets[counted], reduction="none")
+    weight = weights[counted]
+    spoken = losses.detach()[weight >= 1]
+    return (losses * weight).sum() / weight.sum(), spoken.mean()
+
+
+def warm_start(
+    model: Qwen2ForCausalLM,
+    sources: Mapping[str, Groups],
+    settings: WarmStartSettings,
+    seed: int,
+    on_step: Callable[[Step], None],
+    tools: Collection[int] = (),
+    joints: Collection[int] = (),
+) -> None:
+    """Train the model in place, on its own device, until the token budget is spent.
+
+    sources: dialogues by MICRO, READING, LESSONS and BENCHMARK; the share of a source that is absent or empty goes to
+    the others. tools: ids of the tools' names; joints: of what stands before an argument's name.
+    """
+    device = next(model.parameters()).device
+    matrices, rest = [], []
+    for name, parameter in model.named_parameters():
+        (matrices if parameter.dim() == 2 and "embed_tokens" not in name else rest).append(parameter)
+    muon = torch.optim.Muon(matrices, lr=settings.muon_lr, momentum=0.95, weight_decay=settings.decay)
+    adam = torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.98), weight_decay=0.0)
+    rng = random.Random(seed)
+    streams = {name: batches(groups, settings.batch_tokens, rng) for name, groups in sources.items() if groups}
+    shares = {
+        MICRO: settings.micro_share,
+        READING: settings.reading_share,
+        BENCHMARK: settings.benchmark_share,
+    }
+    shares[LESSONS] = 1 - sum(shares.values())
+    names = [name for name in shares if name in streams]
+    model.train()
+    spent, step, started = 0, 0, time.perf_counter()
+    while spent < settings.tokens:
+        cosine = 0.5 * (1 + math.cos(math.pi * spent / settings.tokens))
+        factor = min(1.0, (step + 1) / settings.warmup) * (settings.floor + (1 - settings.floor) * cosine)
+        for optimiser, peak in ((muon, settings.muon_lr), (adam, settings.adam_lr)):
+            for group in optimiser.param_groups:
+                group["lr"] = peak * factor
+        drawn = [name for name in names if name in (MICRO, READING)] if spent < settings.opening else []
+        source = rng.choice(drawn) if drawn else rng.choices(names, [shares[name] for name in names])[0]
+        batch = next(streams[source])
+        heavy = ((tools, settings.tool_weight, 0), (joints, settings.name_weight, 1))
+        ids, weights = collate(batch, settings.other_weight, heavy, phase=step)
+        loss, spoken = dialogue_loss(model, ids.to(device), weights.to(device))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        for optimiser in (muon, adam):
+            optimiser.step()
+            optimiser.zero_grad()
+        step += 1
+        spent += ids.numel()
+        on_step(Step(step, spent, source, spoken.item(), factor, time.perf_counter() - started))
+    model.eval()

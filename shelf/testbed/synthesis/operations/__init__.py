@@ -1,0 +1,21 @@
+"""What can be asked for: one module per simulator, one function per operation.
+
+A function looks at the live simulators, draws arguments that will work, makes its
+calls on the stage and returns the slots of its phrases in `phrases.toml`. None
+means that its precondition does not hold.
+"""
+
+# Importing a module registers its operations.
+from shelf.testbed.synthesis.operations import (
+    files,  # noqa: F401
+    mathematics,  # noqa: F401
+    messages,  # noqa: F401
+    tickets,  # noqa: F401
+    trading,  # noqa: F401
+    travel,  # noqa: F401
+    tweets,  # noqa: F401
+    vehicle,  # noqa: F401
+)
+from shelf.testbed.synthesis.operations.registry import OPERATIONS, Operation
+
+__all__ = ["OPERATIONS", "Operation"]

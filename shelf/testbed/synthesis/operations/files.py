@@ -1,0 +1,282 @@
+"""Operations of GorillaFileSystem."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.path import Slot, Slots
+from shelf.testbed.synthesis.stage import Stage
+
+CLASS = "GorillaFileSystem"
+
+
+def _here(stage: Stage) -> Mapping[str, Any]:
+    return stage.simulator(CLASS)._current_dir.contents
+
+
+def _is_file(item: Any) -> bool:
+    return hasattr(item, "content")
+
+
+def _folders(stage: Stage) -> list[str]:
+    return [name for name, item in _here(stage).items() if not _is_file(item)]
+
+
+def _file(stage: Stage, filled: bool = False) -> str | None:
+    """A file of the current folder, often the one that was spoken of last; filled: with content."""
+    names = [name for name, item in _here(stage).items() if _is_file(item) and (item.content or not filled)]
+    last = stage.focus("file")
+    return last if last in names and stage.values.chance(0.5) else stage.values.pick(names)
+
+
+def _elsewhere(stage: Stage) -> tuple[str, str] | None:
+    """Folder and name of a file one level below that the current folder has not."""
+    here = _here(stage)
+    return stage.values.pick(
+        [
+            (folder, name)
+            for folder in _folders(stage)
+            for name, item in here[folder].contents.items()
+            if _is_file(item) and item.content and name not in here
+        ]
+    )
+
+
+def _name(value: str) -> Slot:
+    return Slot(value, "name")
+
+
+@operation(CLASS)
+def ls(stage: Stage) -> Slots:
+    stage.call("ls")
+    return {}
+
+
+@operation(CLASS, 0.5)
+def ls_a(stage: Stage) -> Slots:
+    stage.call("ls", a=True)
+    return {}
+
+
+@operation(CLASS, 0.5)
+def pwd(stage: Stage) -> Slots:
+    stage.call("pwd")
+    return {}
+
+
+@operation(CLASS, 0.5)
+def du(stage: Stage) -> Slots:
+    stage.call("du")
+    return {}
+
+
+@operation(CLASS, 1.2)
+def cd(stage: Stage) -> Slots | None:
+    folder = stage.values.pick(_folders(stage))
+    if folder is None:
+        return None
+    stage.call("cd", folder=folder)
+    stage.drop_focus("file")
+    return {"d": _name(folder)}
+
+
+@operation(CLASS)
+def mkdir(stage: Stage) -> Slots:
+    folder = stage.values.word()
+    stage.call("mkdir", dir_name=folder)
+    return {"d": _name(folder)}
+
+
+@operation(CLASS)
+def touch(stage: Stage) -> Slots:
+    name = stage.values.file_name()
+    stage.call("touch", file_name=name)
+    return {"f": stage.mention("file", name)}
+
+
+@operation(CLASS)
+def touch_echo(stage: Stage) -> Slots:
+    name, text = stage.values.file_name(), stage.values.text()
+    stage.call("touch", file_name=name)
+    stage.call("echo", content=text, file_name=name)
+    return {"f": stage.mention("file", name), "t": Slot(text, "text")}
+
+
+@operation(CLASS)
+def echo(stage: Stage) -> Slots | None:
+    name = _file(stage)
+    if name is None:
+        return None
+    text = stage.values.text()
+    stage.call("echo", content=text, file_name=name)
+    return {"f": stage.mention("file", name), "t": Slot(text, "text")}
+
+
+def _read(tool: str, **fixed: Any) -> Run:
+    def run(stage: Stage) -> Slots | None:
+        name = _file(stage, filled=True)
+        if name is None:
+            return None
+        stage.call(tool, file_name=name, **fixed)
+        return {"f": stage.mention("file", name)}
+
+    return run
+
+
+add("cat", CLASS, _read("cat"), 2)
+add("wc_l", CLASS, _read("wc", mode="l"))
+add("wc_w", CLASS, _read("wc", mode="w"))
+add("wc_c", CLASS, _read("wc", mode="c"), 0.7)
+add("sort", CLASS, _read("sort"))
+
+
+@operation(CLASS)
+def grep(stage: Stage) -> Slots | None:
+    name = _file(stage, filled=True)
+    words = [word for word in _here(stage)[name].content.split() if word.isalpha()] if name else []
+    if not words:
+        return None
+    word = stage.values.pick(words)
+    stage.call("grep", file_name=name, pattern=word)
+    return {"f": stage.mention("file", name), "p": Slot(word, "text")}
+
+
+@operation(CLASS)
+def tail(stage: Stage) -> Slots | None:
+    name = _file(stage, filled=True)
+    if name is None:
+        return None
+    lines = stage.values.integer(1, 5)
+    stage.call("tail", file_name=name, lines=lines)
+    return {"f": stage.mention("file", name), "n": Slot(lines)}
+
+
+def _renaming(tool: str) -> Run:
+    def run(stage: Stage) -> Slots | None:
+        name = _file(stage)
+        if name is None:
+            return None
+        new = stage.values.file_name(like=name)
+        stage.call(tool, source=name, destination=new)
+        slots = {"f": stage.mention("file", name), "g": _name(new)}
+        if tool == "mv":
+            stage.put_in_focus("file", new)
+        else:  # "it" could be either
+            stage.drop_focus("file")
+        return slots
+
+    return run
+
+
+add("mv_name", CLASS, _renaming("mv"))
+add("cp_name", CLASS, _renaming("cp"))
+
+
+def _into_folder(tool: str) -> Run:
+    def run(stage: Stage) -> Slots | None:
+        name, folder = _file(stage), stage.values.pick(_folders(stage))
+        if name is None or folder is None:
+            return None
+        stage.call(tool, source=name, destination=folder)
+        slots = {"f": stage.mention("file", name), "d": _name(folder)}
+        stage.drop_focus("file")
+        return slots
+
+    return run
+
+
+add("mv_dir", CLASS, _into_folder("mv"), 1.2)
+add("cp_dir", CLASS, _into_folder("cp"))
+
+
+@operation(CLASS)
+def rm(stage: Stage) -> Slots | None:
+    name = _file(stage)
+    if name is None:
+        return None
+    stage.call("rm", file_name=name)
+    slots = {"f": stage.mention("file", name)}
+    stage.drop_focus("file")
+    return slots
+
+
+@operation(CLASS, 0.7)
+def rmdir(stage: Stage) -> Slots | None:
+    folder = stage.values.pick([name for name in _folders(stage) if not _here(stage)[name].contents])
+    if folder is None:
+        return None
+    stage.call("rmdir", dir_name=folder)
+    return {"d": _name(folder)}
+
+
+@operation(CLASS)
+def find(stage: Stage) -> Slots | None:
+    place = _elsewhere(stage)
+    if place is None:
+        return None
+    stage.call("find", path=".", name=place[1])
+    stage.drop_focus("file")
+    return {"f": _name(place[1])}
+
+
+@operation(CLASS)
+def diff(stage: Stage) -> Slots | None:
+    one, other = _file(stage, filled=True), _file(stage, filled=True)
+    if one is None or one == other:
+        return None
+    stage.call("diff", file_name1=one, file_name2=other)
+    slots = {"f": stage.mention("file", one), "g": _name(other)}
+    stage.drop_focus("file")
+    return slots
+
+
+def _new_or_other(
+    tool: str, argument: str, existing: Callable[[Stage], str | None], new: Callable[[Stage], str]
+) -> Run:
+    """Create one thing, or another one if the name is taken."""
+
+    def run(stage: Stage) -> Slots | None:
+        wanted = existing(stage) if stage.values.chance(0.6) else new(stage)
+        other = new(stage)
+        if wanted is None or wanted == other or other in _here(stage):
+            return None
+        if wanted in _here(stage):
+            stage.fail("taken_name", tool, **{argument: wanted})
+            stage.call(tool, **{argument: other})
+        else:
+            stage.call(tool, **{argument: wanted})
+        stage.drop_focus("file")
+        return {"f": _name(wanted), "g": _name(other)}
+
+    return run
+
+
+def _new_file(stage: Stage) -> str:
+    return stage.values.file_name()
+
+
+def _new_folder(stage: Stage) -> str:
+    return stage.values.word()
+
+
+def _folder(stage: Stage) -> str | None:
+    return stage.values.pick(_folders(stage))
+
+
+add("touch_alt", CLASS, _new_or_other("touch", "file_name", _file, _new_file), 1.5)
+add("mkdir_alt", CLASS, _new_or_other("mkdir", "dir_name", _folder, _new_folder), 1.5)
+
+
+@operation(CLASS, 2.5)
+def cat_far(stage: Stage) -> Slots | None:
+    place = _elsewhere(stage)
+    if place is None:
+        return None
+    folder, name = place
+    stage.fail("elsewhere", "cat", file_name=name)
+    stage.call("find", path=".", name=name)
+    stage.call("cd", folder=folder)
+    stage.call("cat", file_name=name)
+    slots = {"f": _name(name)}
+    stage.put_in_focus("file", name)
+    return slots

@@ -1,0 +1,43 @@
+"""The operations by name: what can be asked for, on which simulator, and how often."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shelf.testbed.synthesis.path import Slots
+from shelf.testbed.synthesis.stage import Stage
+
+Run = Callable[[Stage], Slots | None]
+"""Draws arguments, makes the calls on the stage, and returns the slots of the phrases; None if a precondition fails."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing that a user can ask for.
+
+    weight: how often it is drawn beside the others of its class. uses_results: a call
+    takes an argument from the result of an earlier one.
+    """
+
+    name: str
+    class_name: str
+    run: Run
+    weight: float = 1.0
+    uses_results: bool = False
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def add(name: str, class_name: str, run: Run, weight: float = 1.0, uses_results: bool = False) -> None:
+    """Register an operation."""
+    OPERATIONS[name] = Operation(name, class_name, run, weight, uses_results)
+
+
+def operation(class_name: str, weight: float = 1.0, uses_results: bool = False) -> Callable[[Run], Run]:
+    """Register the decorated function under its name; a trailing underscore does not count."""
+
+    def register(run: Run) -> Run:
+        add(run.__name__.rstrip("_"), class_name, run, weight, uses_results)
+        return run
+
+    return register

@@ -1,0 +1,131 @@
+"""The live simulators on which a path is sampled: operations look at them, call, and say what they were about."""
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents
+from env_service.environments.bfcl.splits import Category
+from env_service.environments.bfcl.tools import CallOutcome, Toolbox
+from seal.diagnosis.results import reports_failure
+from shelf.testbed.synthesis.path import Known, Login, PathCall, Slot, Style
+from shelf.testbed.synthesis.values import Values
+
+_OWNERS = {document["name"]: name for name in CLASSES for document in documents(name)}
+_NEEDS_LOGIN = re.compile("authenticat|logged in|log in")
+
+
+class RejectedDraw(Exception):
+    """The simulators, or the shape of the task, do not allow what was drawn: draw again."""
+
+
+class Stage:
+    """One task while it is sampled.
+
+    calls: those since the last :meth:`take_calls`. kinds: what the task has come to
+    practise. finished: classes of which the user has logged out.
+    """
+
+    def __init__(self, values: Values, category: Category, config: Mapping[str, Any]) -> None:
+        task = Task("synthesis", category, 0, (), config, tuple(config), frozenset(), {}, ())
+        self.values = values
+        self.kinds: set[str] = set()
+        self.finished: set[str] = set()
+        self.login: Login | None = None
+        self._toolbox = Toolbox(task)
+        self._calls: list[PathCall] = []
+        self._focus: dict[str, Any] = {}
+        self._new: dict[str, Any] = {}
+
+    def simulator(self, class_name: str) -> Any:
+        """The live simulator of a class; operations only read it."""
+        return self._toolbox.instances[class_name]
+
+    # --- calls --------------------------------------------------------------------
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Make a call that must succeed and return its result; a login that it needs comes first."""
+        outcome = self._run(tool, arguments)
+        if _failed(tool, outcome) and self.login is None and _NEEDS_LOGIN.search(outcome.text):
+            login = self._login_call(_OWNERS[tool])
+            self._calls += [PathCall(tool, arguments, succeeded=False), login]
+            self.kinds.add("login")
+            outcome = self._run(tool, arguments)
+        if _failed(tool, outcome):
+            raise RejectedDraw(outcome.text)
+        self._calls.append(PathCall(tool, arguments))
+        try:
+            return json.loads(outcome.text)
+        except ValueError:
+            return outcome.text
+
+    def fail(self, kind: str, tool: str, /, **arguments: Any) -> None:
+        """Make the natural call that must fail; the task then practises `kind`."""
+        if not _failed(tool, self._run(tool, arguments)):
+            raise RejectedDraw(f"{tool} succeeded")
+        self._calls.append(PathCall(tool, arguments, succeeded=False))
+        self.kinds.add(kind)
+
+    def take_calls(self) -> tuple[PathCall, ...]:
+        """The calls since the last time."""
+        calls, self._calls = tuple(self._calls), []
+        return calls
+
+    @property
+    def called(self) -> bool:
+        """Whether calls were made since the last :meth:`take_calls`."""
+        return bool(self._calls)
+
+    def _run(self, tool: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        return self._toolbox.call(tool, copy.deepcopy(dict(arguments)))  # two tools change the list that they receive
+
+    def _login_call(self, class_name: str) -> PathCall:
+        values, simulator = self.values, self.simulator(class_name)
+        if class_name == "MessageAPI":
+            self.login = Login(class_name, values.pick(simulator.user_map.values()))
+            call = PathCall("message_login", {"user_id": self.login.user})
+        elif class_name in _LOGIN_TOOLS:
+            own = class_name == "TwitterAPI"
+            user, password = (simulator.username, simulator.password) if own else (values.user_name(), values.secret())
+            self.login = Login(class_name, user, password)
+            call = PathCall(_LOGIN_TOOLS[class_name], {"username": user, "password": password})
+        else:
+            raise RejectedDraw(f"{class_name} has no login")
+        if _failed(call.name, self._run(call.name, call.arguments)):
+            raise RejectedDraw("login")
+        return call
+
+    # --- what messages are about --------------------------------------------------
+
+    def focus(self, thing: str) -> Any:
+        """What the last clause about such a thing was about, or None."""
+        return self._focus.get(thing)
+
+    def mention(self, thing: str, value: Any, style: Style = "name") -> Slot:
+        """A slot for a thing, and from now on the one in focus."""
+        known: Known = "new" if self._new.get(thing) == value else "before" if self._focus.get(thing) == value else ""
+        if known == "new":
+            self.kinds.add("results")
+        self._focus[thing] = value
+        return Slot(value, style, thing, known)
+
+    def put_in_focus(self, thing: str, value: Any) -> None:
+        """Later clauses may refer to this value."""
+        self._focus[thing] = value
+
+    def drop_focus(self, thing: str) -> None:
+        """Later clauses must not refer to such a thing without naming it."""
+        self._focus.pop(thing, None)
+
+    def created(self, thing: str, identifier: Any) -> None:
+        """A result gave the id of a new thing, which no message has told."""
+        self._focus[thing] = self._new[thing] = identifier
+
+
+_LOGIN_TOOLS = {"TwitterAPI": "authenticate_twitter", "TicketAPI": "ticket_login", "TradingBot": "trading_login"}
+
+
+def _failed(tool: str, outcome: CallOutcome) -> bool:
+    return bool(outcome.error) or reports_failure(tool, outcome.text)

@@ -1,0 +1,405 @@
+"""`seal tasks explore` against an endpoint that behaves, fails, rambles and cheats."""
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.splits import EVAL_SCENARIOS, side_of
+from env_service.environments.bfcl.task_file import read_task_file
+from env_service.environments.bfcl.tools import parse_reference
+from seal.system import exits
+from shelf.testbed.cli.tasks import app
+from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground
+from shelf.testbed.synthesis.llm.seeds import seed_tasks
+from shelf.testbed.synthesis.llm.substance import does_nothing
+from shelf.testbed.synthesis.llm.values import leaves
+from shelf.testbed.synthesis.verify import problem_of
+from shelf.testbed.tests.synthesis.scripted_model import MODEL, Asked, answering
+from tests.support.commands import run
+
+SCENARIOS = (0, 2, 46)
+"""Training scenarios of the file system, of which the explorer below makes something."""
+
+PLANS = {
+    0: (("ls", {}), ("mkdir", {"dir_name": "zeppelin"}), ("touch", {"file_name": "quokka.txt"})),
+    1: (
+        ("touch", {"file_name": "walnut.csv"}),
+        ("echo", {"content": "seven green lanterns", "file_name": "walnut.csv"}),
+        ("pwd", {}),
+    ),
+}
+"""What the explorer does in its first and in its second task of a scenario."""
+
+
+@cache
+def seeds() -> tuple[Task, ...]:
+    return seed_tasks(SCENARIOS)
+
+
+def number_of(asked: Asked) -> int:
+    return int(asked.name.split("/")[1])
+
+
+def plan(asked: Asked):
+    return PLANS[number_of(asked) // len(SCENARIOS) % 2]
+
+
+def render(*calls) -> str:
+    return "\n".join(get_format(PROMPT_MODE).render_call(name, arguments) for name, arguments in calls)
+
+
+def worked(asked: Asked) -> list[tuple[str, dict]]:
+    """The successful calls of the plan."""
+    playground = Playground(seeds()[number_of(asked) % len(SCENARIOS)])
+    return [call for call in plan(asked) if playground.make(*call).call.succeeded]
+
+
+def asking_for(name, arguments) -> str:
+    wish = {"ls": "show me what is here", "pwd": "tell me where I am", "mkdir": "add a folder", "touch": "start a file"}
+    values = " and ".join(f"'{leaf}'" for leaf in leaves(arguments))
+    return f"{wish.get(name, 'write down')} {values}".strip()
+
+
+def good(asked: Asked) -> str:
+    """A good model: acts, proposes two turns, and reads its own words well."""
+    calls = worked(asked)
+    step = asked.name.rsplit("/", 1)[1]
+    if step == "0":
+        return f"<think>Let me see.</think>\n{render(*plan(asked), ('cat', {'file_name': 'no_such_file'}))}"
+    if step == "propose":
+        first = f"Please {asking_for(*calls[0])} for me and my {number_of(asked)} friends."
+        rest = f"Then {' and '.join(asking_for(*call) for call in calls[1:])}, will you?"
+        turns = [{"message": first, "calls": [1]}, {"message": rest, "calls": list(range(2, len(calls) + 1))}]
+        return json.dumps({"turns": turns})
+    if step == "read":
+        listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        return json.dumps({"turns": [listed[:1], listed[1:]]})
+    return "I am done."
+
+
+def proposing(change):
+    """The good model with a changed proposal."""
+
+    def script(asked):
+        if not asked.name.endswith("/propose"):
+            return good(asked)
+        return json.dumps({"turns": change(json.loads(good(asked))["turns"])})
+
+    script.__name__ = change.__name__
+    return script
+
+
+def command(endpoint, out, *more):
+    where = ["--model", MODEL, "--base-url", endpoint.url, "--scenarios", *SCENARIOS]
+    return ["explore", *where, "--concurrency", 2, "--out", out, *more]
+
+
+def reasons(said: str) -> dict[str, int]:
+    listed = said.partition("rejected: ")[2].partition(")")[0]
+    return {name: int(count) for name, count in re.findall(r"(\w+) (\d+)", listed)}
+
+
+def test_a_good_model_gives_sound_tasks_of_its_training_scenarios(tmp_path, capsys):
+    out = tmp_path / "found.jsonl"
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+        asked = len(endpoint.asked)
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+        assert len(endpoint.asked) == asked
+    tasks = read_task_file(out)
+    assert [task.provenance.source for task in tasks] == [f"multi_turn_base_{n}" for n in SCENARIOS] * 2
+    for task in tasks:
+        assert (task.provenance.writer, task.provenance.model, task.level) == ("explore", MODEL, "train")
+        assert task.config == load_tasks()[task.provenance.source].initial_config
+        assert problem_of(task.task) is None and side_of(task.id) == "train"
+        assert "cat" not in {parse_reference(call)[0] for calls in task.reference for call in calls}
+    assert "6 of 6 tasks, 6 draws" in capsys.readouterr().out
+    assert run(app, ["check", str(out)]) == 0
+
+
+def test_the_explorer_sees_the_benchmarks_prompt_and_no_message_of_the_seed_task(tmp_path):
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "found.jsonl")) == 0
+    users = [user for task in seeds() for user in task.users]
+    assert not any(user in asked.text for asked in endpoint.asked for user in users)
+    first = next(asked for asked in endpoint.asked if asked.name == "explore/0/0/0")
+    shown = get_format(PROMPT_MODE).system(seeds()[0], available_tools(seeds()[0], 0))
+    assert first.messages[0]["content"] == shown
+
+
+def test_the_calls_of_an_exploration_are_bounded(tmp_path):
+    out = tmp_path / "found.jsonl"
+
+    def script(asked):
+        step = asked.name.rsplit("/", 1)[1]
+        return render(*[("pwd", {})] * 5) if step.isdigit() else good(asked)
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--max-calls", 8, "--draws", 1)) == 1
+    steps = [asked for asked in endpoint.asked if asked.name.startswith("explore/0/0/")]
+    results = [asked.text.count("<tool_response>") for asked in steps if asked.name[-1].isdigit()]
+    assert results == [0, 5]
+
+
+def test_overload_and_silence_are_asked_again(tmp_path):
+    def script(asked):
+        if asked.before == 0:
+            return 3.0 if asked.name == "explore/0/0/1" else 429
+        return good(asked)
+
+    out = tmp_path / "found.jsonl"
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--timeout", 1)) == 0
+    assert len(read_task_file(out)) == 3
+    assert set(endpoint.answered.values()) == {1}
+
+
+@pytest.mark.parametrize("around", ["So:\n{}\nFine?", "```json\n{}\n```", "<think>{{}}</think>{}"])
+def test_prose_around_the_json_does_not_matter(tmp_path, around):
+    def script(asked):
+        return good(asked) if asked.name[-1].isdigit() else around.format(good(asked))
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "found.jsonl")) == 0
+
+
+def refuses(asked):
+    return "I would rather not." if asked.name.endswith("/propose") else good(asked)
+
+
+def breaks_json(asked):
+    return good(asked)[:-3] if asked.name.endswith("/propose") else good(asked)
+
+
+def says_nothing(asked):
+    return "" if asked.name.endswith("/propose") else good(asked)
+
+
+def never_acts(asked):
+    return "Nothing to do here."
+
+
+def writes_no_readable_call(asked):
+    return "<tool_call>\nls\n</tool_call>" if asked.name[-1].isdigit() else good(asked)
+
+
+def misreads(asked):
+    return json.dumps({"turns": [[], []]}) if asked.name.endswith("/read") else good(asked)
+
+
+def with_calls(turns):
+    return [{**turn, "message": f"{turn['message']} touch(file_name='x.txt')"} for turn in turns]
+
+
+def with_tool_names(turns):
+    return [{**turn, "message": f"{turn['message']} Use mkdir."} for turn in turns]
+
+
+def with_argument_names(turns):
+    return [{**turn, "message": f"{turn['message']} The file_name is up to you."} for turn in turns]
+
+
+def with_training_message(turns):
+    own = max(filter(None, seeds()[0].users), key=len)
+    return [{**turn, "message": own} for turn in turns]
+
+
+def with_evaluation_message(turns):
+    held = load_tasks()[f"multi_turn_base_{EVAL_SCENARIOS[0]}"]
+    return [{**turn, "message": f"Hello! {max(held.users, key=len)}"} for turn in turns]
+
+
+def unasked(turns):
+    return [{**turn, "message": "Please do something nice."} for turn in turns]
+
+
+def one_call(turns):
+    return turns[:1]
+
+
+def backwards(turns):
+    return turns[::-1]
+
+
+def out_of_range(turns):
+    return [{**turns[0], "calls": [99]}]
+
+
+def twice(turns):
+    return [turns[0], turns[0]]
+
+
+CHEATS = {
+    refuses: "unreadable",
+    breaks_json: "unreadable",
+    says_nothing: "unreadable",
+    never_acts: "too_few_calls",
+    writes_no_readable_call: "too_few_calls",
+    misreads: "other_calls",
+    proposing(with_calls): "names_tools",
+    proposing(with_tool_names): "names_tools",
+    proposing(with_argument_names): "names_tools",
+    proposing(with_training_message): "copies_benchmark",
+    proposing(with_evaluation_message): "copies_benchmark",
+    proposing(one_call): "too_few_calls",
+    proposing(backwards): "unreadable",
+    proposing(out_of_range): "unreadable",
+    proposing(twice): "unreadable",
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), CHEATS.items(), ids=lambda each: getattr(each, "__name__", None))
+def test_a_proposal_that_is_no_task_is_rejected_with_its_reason(tmp_path, capsys, script, reason):
+    out = tmp_path / "found.jsonl"
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--draws", 2)) == 1
+    said = capsys.readouterr()
+    assert reasons(said.out) == {reason: 6}
+    assert "3 tasks were given up" in said.err and not out.exists()
+
+
+def acting(*calls, messages=None):
+    """A model that makes these calls, and asks for all of them in one turn."""
+
+    def script(asked):
+        step = asked.name.rsplit("/", 1)[1]
+        listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        if step == "0":
+            return render(*calls)
+        if step == "propose":
+            wishes = " and ".join(asking_for(*call) for call in calls)
+            said = messages or f"Please {wishes}, for my {number_of(asked)} friends."
+            return json.dumps({"turns": [{"message": said, "calls": list(range(1, len(calls) + 1))}]})
+        return json.dumps({"turns": [listed]}) if step == "read" else "Done."
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ([("echo", {"content": "hello there"}), ("echo", {"content": "goodbye then"})], "does_nothing"),
+        ([("pwd", {}), ("pwd", {})], "repeats_a_call"),
+        ([("touch", {"file_name": "one.txt"}), ("rm", {"file_name": "one.txt"})], "does_nothing"),
+    ],
+    ids=["echoes", "twice the same", "undone"],
+)
+def test_a_reference_that_does_nothing_or_too_much_is_rejected(tmp_path, capsys, calls, reason):
+    with answering(acting(*calls)) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "found.jsonl", "--draws", 1)) == 1
+    assert reasons(capsys.readouterr().out) == {reason: 3}
+
+
+def test_a_reference_of_which_the_verifier_does_not_need_every_call_is_rejected(tmp_path, capsys):
+    calls = [("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 1}), ("multiply", {"a": 5, "b": 7})]
+    listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
+
+    def script(asked):
+        if asked.name.endswith("/propose"):
+            first, then = "What do 1 and 2 make?", "And 2 and 1? Also 5 times 7, please."
+            return json.dumps({"turns": [{"message": first, "calls": [1]}, {"message": then, "calls": [2, 3]}]})
+        if asked.name.endswith("/read"):
+            return json.dumps({"turns": [listed[:1], listed[1:]]})
+        return acting(*calls)(asked)
+
+    with answering(script) as endpoint:
+        where = ["--model", MODEL, "--base-url", endpoint.url, "--scenarios", 15, "--out", tmp_path / "found.jsonl"]
+        assert run(app, ["explore", *where, "--draws", 1]) == 1
+    assert reasons(capsys.readouterr().out) == {"unsound": 1}
+
+
+def test_calls_that_need_one_that_was_left_out_are_rejected(tmp_path, capsys):
+    calls = [("mkdir", {"dir_name": "attic"}), ("cd", {"folder": "attic"}), ("pwd", {})]
+
+    def script(asked):
+        if asked.name.endswith("/propose"):
+            return json.dumps({"turns": [{"message": "Please go to 'attic' and tell me where I am.", "calls": [2, 3]}]})
+        return acting(*calls)(asked)
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "found.jsonl", "--draws", 1)) == 1
+    assert reasons(capsys.readouterr().out) == {"needs_other_calls": 3}
+
+
+def test_tasks_that_repeat_calls_or_words_of_others_are_rejected(tmp_path, capsys):
+    same = acting(*PLANS[1])
+    with answering(same) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "found.jsonl", "--per-seed", 2, "--draws", 1)) == 1
+    assert reasons(capsys.readouterr().out) == {"same_calls": 3}
+
+    said = "Please start a file 'walnut.csv' with 'seven green lanterns' in it, and tell me where I am{}."
+
+    def script(asked):
+        calls = PLANS[1] if number_of(asked) < len(SCENARIOS) else (PLANS[1][0], PLANS[1][2], PLANS[1][1])
+        return acting(*calls, messages=said.format(f", my {number_of(asked) % len(SCENARIOS)} friends are waiting"))(
+            asked
+        )
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, tmp_path / "other.jsonl", "--per-seed", 2, "--draws", 1)) == 1
+    assert reasons(capsys.readouterr().out) == {"same_messages": 3}
+
+
+def test_the_cost_limit_holds_and_more_of_it_continues(tmp_path, capsys):
+    out = tmp_path / "found.jsonl"
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out, "--max-tokens-total", 25_000)) == 1
+        assert "could exceed the limit of 25,000 tokens" in capsys.readouterr().err
+        kept = [json.loads(line) for line in Path(f"{out}.answers.jsonl").read_text().splitlines()]
+        assert 0 < sum(line["read"] + line["written"] for line in kept) <= 25_000
+        assert run(app, command(endpoint, out, "--max-tokens-total", 900_000)) == 0
+    assert len(read_task_file(out)) == 3
+    assert set(endpoint.answered.values()) == {1}
+
+
+@pytest.mark.parametrize("scenario", EVAL_SCENARIOS[:3])
+def test_an_evaluation_scenario_is_refused_before_anything_is_asked(tmp_path, capsys, scenario):
+    with answering(good) as endpoint:
+        more = ["--scenarios", scenario, "--model", MODEL, "--base-url", endpoint.url, "--out", tmp_path / "x.jsonl"]
+        assert run(app, ["explore", *more]) == exits.USAGE
+        assert not endpoint.asked
+    assert f"Scenario {scenario} belongs to the evaluation side" in capsys.readouterr().err
+
+
+def test_no_seed_task_is_of_the_evaluation_side_or_starts_in_a_state_of_it():
+    states = [
+        state for task in load_tasks().values() if side_of(task.id) == "eval" for state in task.initial_config.values()
+    ]
+    for task in seed_tasks(None):
+        assert side_of(task.id) == "train"
+        assert not any(state in states for state in task.initial_config.values() if state)
+    assert len(seed_tasks(None)) > 80
+    with pytest.raises(ValueError, match="the benchmark's are 0 to 199"):
+        seed_tasks([200])
+    shared = next(n for n in range(200) if side_of(f"multi_turn_base_{n}") == "train" and _is_left_out(n))
+    with pytest.raises(ValueError, match="starts in the initial"):
+        seed_tasks([shared])
+
+
+def _is_left_out(scenario):
+    return f"multi_turn_base_{scenario}" not in {task.id for task in seed_tasks(None)}
+
+
+def test_calls_that_would_keep_a_simulator_busy_are_refused():
+    task = next(task for task in load_tasks().values() if "MathAPI" in task.involved_classes)
+    playground = Playground(task)
+    assert "must not exceed 100" in playground.make("power", {"base": 9, "exponent": 9**9}).result
+    assert not playground.make("logarithm", {"value": 5, "base": 2, "precision": 10**9}).call.succeeded
+    assert playground.make("power", {"base": 2, "exponent": 10}).call.succeeded
+
+
+def test_a_result_that_is_asked_for_is_not_nothing():
+    task = seeds()[0]
+    playground = Playground(task)
+    assert not does_nothing(_with(task, "pwd()"), [playground.make("pwd", {})])
+    assert does_nothing(_with(task, "echo(content='a')"), [playground.make("echo", {"content": "a"})])
+
+
+def _with(task, call):
+    return replace(task, id="synth_train_base_000000000000", users=("x",), reference=((call,),))

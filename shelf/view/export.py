@@ -1,0 +1,112 @@
+"""One self-contained page: overview, failures, cues and a sample of trajectories.
+
+It is the viewer with the answers of its server inside, so it opens from a file,
+without a network and without SEAL.
+"""
+
+import base64
+import hashlib
+import itertools
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import orjson
+
+from seal import __version__
+from seal.system.files import write_text
+from shelf.view.app import STATIC
+from shelf.view.query import By, Filters, key_of
+from shelf.view.replayer import Replayer
+from shelf.view.runs import ViewedRun
+from shelf.view.viewed import Viewed
+
+
+def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
+    """Write the page and return its size in bytes. sample: trajectories over all runs, of each label about as many."""
+    viewed = [Viewed(run) for run in runs]
+    answers: dict[str, Any] = {}
+    replayer = Replayer()
+    try:
+        for number, each in enumerate(viewed):
+            each.index.update()
+            wanted = len(range(number, sample, len(viewed)))
+            answers |= _answers(each, wanted, replayer)
+    finally:
+        replayer.close()
+    listed = [each.listed() | {"stage": None} for each in viewed]
+    answers["api/runs"] = {"runs": listed, "version": __version__}
+    text = page(answers)
+    write_text(text, path)
+    return len(text.encode())
+
+
+def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
+    """The server's answers about a run by address, as the page asks for them."""
+    name = viewed.run.name
+    found: dict[str, Any] = {
+        f"api/overview?run={name}": {"runs": [viewed.overview()]},
+        f"api/validation?run={name}": {"runs": [{"name": name, "validation": viewed.validation()}]},
+        f"api/omega?run={name}": viewed.omega(),
+    }
+    for by in get_args(By):
+        found[f"api/failures?by={by}&run={name}"] = viewed.failures(Filters(), by)
+    with viewed.index.reading() as db:
+        keys = list(itertools.islice(_sampled(db), sample))
+    for key in keys:
+        found[f"api/trajectory?key={key}&run={name}"] = viewed.trajectory(key)
+        found[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
+    total = viewed.trajectories(Filters(), 0, 1)["total"]
+    found[f"api/sample?run={name}"] = {"keys": keys, "of": total}
+    return found
+
+
+def _sampled(db: sqlite3.Connection) -> Iterator[str]:
+    """Keys of training trajectories, newest first, the labels in turn."""
+    labels = [
+        row[0] for row in db.execute("SELECT label FROM turn WHERE log = 'train' GROUP BY 1 ORDER BY count(*) DESC")
+    ]
+    newest = "SELECT log, step, line FROM trajectory t WHERE log = 'train'"
+    with_label = f"{newest} AND id IN (SELECT trajectory FROM turn WHERE label = ?) ORDER BY step DESC, line LIMIT 2000"
+    queues = [iter(db.execute(with_label, (label,)).fetchall()) for label in labels]
+    queues.append(iter(db.execute(f"{newest} AND infra IS NOT NULL ORDER BY step DESC, line LIMIT 2000").fetchall()))
+    seen: set[str] = set()
+    while queues:
+        for queue in list(queues):
+            key = next((key for row in queue if (key := key_of(*row)) not in seen), None)
+            if key is None:
+                queues.remove(queue)
+            else:
+                seen.add(key)
+                yield key
+
+
+def page(answers: dict[str, Any]) -> str:
+    """The page with these answers; nothing in them can end the element that holds them."""
+    script, style = ((STATIC / name).read_text(encoding="utf-8") for name in ("app.js", "app.css"))
+    icon = base64.b64encode((STATIC / "favicon.svg").read_bytes()).decode()
+    data = orjson.dumps(answers, option=orjson.OPT_NON_STR_KEYS).decode().replace("<", "\\u003c")
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>SEAL viewer</title>
+<link rel="icon" type="image/svg+xml" href="data:image/svg+xml;base64,{icon}">
+<style>{style}</style>
+</head>
+<body>
+<div id="app"></div>
+<script type="application/json" id="seal-export">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

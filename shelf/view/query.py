@@ -1,0 +1,247 @@
+"""What the pages ask the index: lists of trajectories, groups, and counts of labels."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from seal.records.trajectory import MET
+from shelf.view.index import TRAIN, VALIDATION
+
+Log = Literal["train", "validation"]
+By = Literal["step", "category", "tool", "turn"]
+
+PAGE = 500
+"""Rows of one answer at most."""
+
+_COLUMNS = (
+    "id", "line", "log", "step", "task", "source", "category", "split", "sample", "score", "passed", "w", "advantage",
+    "stop", "excluded", "infra", "omega", "turns", "turns_passed", "calls", "errors", "tokens", "seconds", "labels",
+    "blames",
+)  # fmt: skip
+_ORDERS = {
+    "new": "t.step DESC, t.line",
+    "old": "t.step, t.line",
+    "score": "t.score, t.step DESC, t.line",
+    "w": "t.w DESC, t.step DESC, t.line",
+    "advantage": "abs(t.advantage) DESC, t.step DESC, t.line",
+    "tokens": "t.tokens DESC, t.step DESC, t.line",
+    "errors": "t.errors DESC, t.step DESC, t.line",
+}
+
+
+class Filters(BaseModel):
+    """What the address of a page may ask for; each empty field asks for nothing.
+
+    turn counts from 0. from_step and to_step are included. text: see `search`.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    log: Log = TRAIN
+    step: int | None = None
+    from_step: int | None = None
+    to_step: int | None = None
+    category: str = ""
+    source: str = ""
+    task: str = ""
+    label: str = ""
+    blame: Literal["", "own", "inherited"] = ""
+    tool: str = ""
+    turn: int | None = Field(default=None, ge=0)
+    outcome: Literal["", "passed", "failed", "infra", "excluded"] = ""
+    stop: str = ""
+    omega: int | None = None
+    text: str = Field(default="", max_length=400)
+    order: Literal["new", "old", "score", "w", "advantage", "tokens", "errors"] = "new"
+
+
+@dataclass(frozen=True)
+class Where:
+    """An SQL condition on trajectories `t`, and its values."""
+
+    text: str
+    values: tuple[Any, ...]
+
+
+def where(filters: Filters) -> Where:
+    """The condition of the filters, without `text`."""
+    parts, values = ["t.log = ?"], [filters.log]
+
+    def need(condition: str, *given: Any) -> None:
+        parts.append(condition)
+        values.extend(given)
+
+    for column in ("step", "category", "source", "stop", "omega"):
+        if (wanted := getattr(filters, column)) not in (None, ""):
+            need(f"t.{column} = ?", wanted)
+    if filters.from_step is not None:
+        need("t.step >= ?", filters.from_step)
+    if filters.to_step is not None:
+        need("t.step <= ?", filters.to_step)
+    if filters.task:
+        need("instr(t.task, ?) > 0", filters.task)
+    if filters.outcome:
+        need(
+            {
+                "passed": "t.passed AND t.infra IS NULL",
+                "failed": "NOT t.passed AND t.infra IS NULL",
+                "infra": "t.infra IS NOT NULL",
+                "excluded": "t.excluded",
+            }[filters.outcome]
+        )
+    turn = [("label", filters.label or None), ("blame", filters.blame or None), ("turn", filters.turn)]
+    given = [(column, wanted) for column, wanted in turn if wanted is not None]
+    if given or filters.tool:
+        conditions = "".join(f" AND u.{column} = ?" for column, _ in given)
+        join = "JOIN tool o ON o.trajectory = u.trajectory AND o.turn = u.turn AND o.name = ?" if filters.tool else ""
+        chosen = [wanted for _, wanted in given]
+        # One and the same turn must have them all.
+        need(
+            f"t.id IN (SELECT u.trajectory FROM turn u {join} WHERE u.log = ?{conditions})",
+            *([filters.tool] if filters.tool else []),
+            filters.log,
+            *chosen,
+        )
+    return Where(" AND ".join(parts), tuple(values))
+
+
+def trajectories(
+    db: sqlite3.Connection, filters: Filters, offset: int, limit: int, found: frozenset[int] | None = None
+) -> dict[str, Any]:
+    """`limit` rows of the list from `offset`, and how many there are; found: the ids that a text search left."""
+    condition = where(filters)
+    order = _ORDERS[filters.order]
+    if found is not None:
+        ids = orjson.dumps(sorted(found)).decode()
+        condition = Where(f"{condition.text} AND t.id IN (SELECT value FROM json_each(?))", (*condition.values, ids))
+    total = db.execute(f"SELECT count(*) FROM trajectory t WHERE {condition.text}", condition.values).fetchone()[0]
+    rows = db.execute(
+        f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)} FROM trajectory t WHERE {condition.text} "
+        f"ORDER BY {order} LIMIT ? OFFSET ?",
+        (*condition.values, min(limit, PAGE), offset),
+    )
+    return {"total": total, "offset": offset, "rows": [_row(row) for row in rows]}
+
+
+def _row(row: sqlite3.Row) -> dict[str, Any]:
+    value = dict(row)
+    value["labels"], value["blames"] = orjson.loads(value["labels"]), orjson.loads(value["blames"])
+    value["key"] = key_of(value.pop("log"), value["step"], value["line"])
+    del value["id"]
+    return value
+
+
+def key_of(log: str, step: int, line: int) -> str:
+    """The name of a trajectory in addresses: its log, step and line."""
+    return f"{log}:{step}:{line}"
+
+
+def parse_key(key: str) -> tuple[str, int, int]:
+    """Log, step and line of a key; ValueError with one sentence for another text."""
+    log, _, rest = key.partition(":")
+    step, _, line = rest.partition(":")
+    if log not in (TRAIN, VALIDATION) or not (step.isdecimal() and line.isdecimal() and len(rest) < 24):
+        raise ValueError(f"{key!r} names no trajectory: write train:STEP:LINE or validation:STEP:LINE.")
+    return log, int(step), int(line)
+
+
+def group(db: sqlite3.Connection, log: str, step: int, source: str, task: str) -> list[dict[str, Any]]:
+    """The rollouts of a prompt at a step, by sample."""
+    rows = db.execute(
+        f"SELECT {', '.join(_COLUMNS)} FROM trajectory WHERE log = ? AND step = ? AND task = ? AND source = ? "
+        "ORDER BY sample, line",
+        (log, step, task, source),
+    )
+    return [_row(row) for row in rows]
+
+
+def groups(db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool) -> dict[str, Any]:
+    """The groups that hold a trajectory of the filters; spread: only those whose rewards differ."""
+    condition = where(filters)
+    inner = (
+        "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
+        "min(g.score) AS low, max(g.score) AS high, avg(g.score) AS mean, sum(g.infra IS NOT NULL) AS infra, "
+        "group_concat(g.labels, char(10)) AS labels "
+        "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task) IN "
+        f"(SELECT t.step, t.source, t.task FROM trajectory t WHERE {condition.text}) "
+        "GROUP BY g.step, g.source, g.task" + (" HAVING max(g.score) > min(g.score)" if spread else "")
+    )
+    values = (filters.log, *condition.values)
+    total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]
+    rows = db.execute(f"{inner} ORDER BY g.step DESC, g.task LIMIT ? OFFSET ?", (*values, min(limit, PAGE), offset))
+    return {"total": total, "offset": offset, "rows": [dict(row) | {"labels": _decided(row["labels"])} for row in rows]}
+
+
+def _decided(labels: str) -> list[tuple[str, int]]:
+    """Rollouts by the label of their first turn that missed the verifier, or of their last turn; commonest first."""
+    found: Counter[str] = Counter()
+    for line in labels.split("\n"):
+        turns = orjson.loads(line)
+        if turns:
+            found[next((label for label in turns if label not in MET), turns[-1])] += 1
+    return found.most_common()
+
+
+def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, Any]]:
+    """Turns by label and by step, category, tool or turn position, among those of the filters.
+
+    A turn counts once under each tool that it called or needed.
+    """
+    condition = where(filters)
+    column = {"step": "u.step", "category": "u.category", "turn": "u.turn", "tool": "o.name"}[by]
+    join = "JOIN tool o ON o.trajectory = u.trajectory AND o.turn = u.turn" if by == "tool" else ""
+    extra, values = _turn_conditions(filters)
+    rows = db.execute(
+        f"SELECT {column} AS at, u.label AS label, u.kind AS kind, u.blame AS blame, count(*) AS count FROM turn u "
+        f"JOIN trajectory t ON t.id = u.trajectory {join} WHERE {condition.text}{extra} GROUP BY 1, 2, 3, 4",
+        (*condition.values, *values),
+    )
+    return [dict(row) for row in rows]
+
+
+def _turn_conditions(filters: Filters) -> tuple[str, tuple[Any, ...]]:
+    given = {"label": filters.label or None, "blame": filters.blame or None, "turn": filters.turn}
+    used: Mapping[str, Any] = {column: wanted for column, wanted in given.items() if wanted is not None}
+    text = "".join(f" AND u.{column} = ?" for column in used)
+    values = tuple(used.values())
+    if filters.tool:
+        text += (
+            " AND EXISTS (SELECT 1 FROM tool x WHERE x.trajectory = u.trajectory AND x.turn = u.turn AND x.name = ?)"
+        )
+        values += (filters.tool,)
+    return text, values
+
+
+def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:
+    """The values that the filters can take."""
+
+    def column(statement: str) -> list[Any]:
+        return [row[0] for row in db.execute(statement)]
+
+    return {
+        "category": column("SELECT DISTINCT category FROM trajectory ORDER BY 1"),
+        "source": column("SELECT DISTINCT source FROM trajectory ORDER BY 1"),
+        "label": column("SELECT label FROM turn GROUP BY 1 ORDER BY count(*) DESC"),
+        "tool": column("SELECT name FROM tool GROUP BY 1 ORDER BY 1"),
+        "stop": column("SELECT DISTINCT stop FROM trajectory ORDER BY 1"),
+        "train": column("SELECT step FROM file WHERE log = 'train' ORDER BY 1"),
+        "validation": column("SELECT step FROM file WHERE log = 'validation' ORDER BY 1"),
+    }
+
+
+def bad_lines(db: sqlite3.Connection, limit: int = 50) -> dict[str, Any]:
+    """How many lines of trajectories cannot be used, and the first of them."""
+    rows = db.execute(
+        "SELECT f.log, f.name, b.line, b.problem FROM bad b JOIN file f ON f.id = b.file "
+        "ORDER BY f.step, b.line LIMIT ?",
+        (limit,),
+    )
+    return {
+        "count": db.execute("SELECT count(*) FROM bad").fetchone()[0],
+        "first": [dict(row) for row in rows],
+    }

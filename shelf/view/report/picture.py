@@ -1,0 +1,173 @@
+"""One picture of a run: reward, validation, labels, rho, cues, time."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.statistics.plots import draw_rates, tidy
+from seal.statistics.summary import Summary
+from seal.statistics.tables import percent
+from shelf.view.report.run import Run
+
+PALETTE = (
+    "#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F", "#000000",
+)  # fmt: skip
+MET = {PASS: "#009E73", CORRECT_ABSTENTION: "#94D3C0"}
+
+
+def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
+    """Draw a run as a PNG file: six panels over training steps; panels without data say so.
+
+    rows: the summaries of the run's validations.
+    """
+    figure = Figure(figsize=(13, 10.5), layout="constrained")
+    figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
+    panels = figure.subplots(3, 2)
+    others = [label for label in run.labels if label not in MET]
+    colours = dict(zip(others, itertools.cycle(PALETTE), strict=False)) | MET
+    _reward(panels[0, 0], run)
+    _validation(panels[0, 1], rows)
+    _labels(panels[1, 0], run, colours)
+    _rho(panels[1, 1], run, colours)
+    _cues(panels[2, 0], run)
+    _time(panels[2, 1], run)
+    if len(run.steps) > 1:
+        first = min([run.steps[0].step, *(row.step for row in rows)])
+        for axes in panels.flat:
+            axes.set_xlim(first - 0.5, run.steps[-1].step + 0.5)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def _reward(axes: Axes, run: Run) -> None:
+    _title(axes, "Training reward (mean per step)")
+    points = [(step.step, step.reward_mean) for step in run.steps if step.reward_mean is not None]
+    if not points:
+        return _empty(axes, "no training step logged")
+    steps, rewards = zip(*points, strict=True)
+    axes.plot(steps, rewards, color="#9DBBD6", linewidth=1, marker="o", markersize=2.5)
+    window = max(1, len(steps) // 8)
+    if window > 1:
+        smooth = pd.Series(rewards).rolling(2 * window + 1, center=True, min_periods=1).mean()
+        axes.plot(steps, smooth, color="#0072B2", linewidth=2, label=f"mean of {2 * window + 1} steps")
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    quarters = run.quarters
+    if quarters:
+        for part, mean in zip((quarters.first, quarters.last), quarters.rewards, strict=True):
+            if mean is None:
+                continue
+            left, right = part[0].step - 0.4, part[-1].step + 0.4
+            error = mean.standard_error or 0.0
+            band = mean.value - error, mean.value + error
+            axes.fill_between([left, right], *band, color="#D55E00", alpha=0.2, linewidth=0)
+            axes.hlines(mean.value, left, right, color="#D55E00", linewidth=2)
+            style = {"ha": "center", "va": "top", "fontsize": 9, "color": "#A34600"}
+            axes.text((left + right) / 2, 0.97, str(mean), transform=axes.get_xaxis_transform(), **style)
+    low, high = min(rewards), max(rewards)
+    axes.set_ylim(max(0.0, low - 0.1), high + 0.2 * (high - low) + 0.05)
+    tidy(axes)
+
+
+def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
+    _title(axes, "Validation, plain benchmark (average with 95% interval)")
+    if not rows:
+        return _empty(axes, "no validation logged")
+    whole = any(row.passed for row in rows)
+    draw_rates(axes, rows, turns=not whole and any(row.turn_rate for row in rows))
+    top = axes.get_ylim()[1]
+    axes.set_ylim(0, top * 1.1)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _labels(axes: Axes, run: Run, colours: dict[str, str]) -> None:
+    _title(axes, "Labels, share of turns in training")
+    labelled = [step for step in run.steps if step.label_counts]
+    if not labelled:
+        return _empty(axes, "no labels logged")
+    met = [label for label in MET if label in run.labels]
+    order = met + [label for label in run.labels if label not in MET]
+    steps = [step.step for step in labelled]
+    layers = [[100 * step.label_shares.get(label, 0.0) for step in labelled] for label in order]
+    if len(steps) == 1:
+        steps, layers = [steps[0] - 0.4, steps[0] + 0.4], [layer * 2 for layer in layers]
+    axes.stackplot(steps, layers, colors=[colours[label] for label in order], labels=order, linewidth=0)
+    axes.set_ylim(0, 100)
+    axes.set_ylabel("%")
+    handles, names = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], names[::-1], fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
+    _title(axes, "Utility rho by label; weight w (mean and range, grey)")
+    weighed = [step for step in run.steps if step.rho]
+    if not weighed:
+        return _empty(axes, "no weights logged")
+    steps = [step.step for step in weighed]
+    w = pd.DataFrame([asdict(step.w) | {"step": step.step} for step in weighed if step.w])
+    if len(w):
+        axes.fill_between(w["step"], w["min"], w["max"], color="#BBBBBB", alpha=0.35, linewidth=0)
+        axes.plot(w["step"], w["mean"], color="#666666", linewidth=1.6, linestyle="--")
+    ends = {label: round(weighed[-1].rho[label], 2) for label in run.labels if label in weighed[-1].rho}
+    for label in ends:
+        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=colours[label], linewidth=1.8)
+    # The lines are named at their right end, apart from each other if they would overlap.
+    low, high = axes.get_ylim()
+    gap, last = (high - low) / 14, float("-inf")
+    beside = {"textcoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 8, "annotation_clip": False}
+    for label, value in sorted(ends.items(), key=lambda end: end[1]):
+        last = max(value, last + gap)
+        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colours[label], **beside)
+    tidy(axes)
+
+
+def _cues(axes: Axes, run: Run) -> None:
+    _title(axes, "Active cues of the interface Ω (training only)")
+    if not run.cues:
+        return _empty(axes, "no cue was active")
+    names = list(run.cues)
+    for row, name in enumerate(names):
+        axes.broken_barh([(step - 0.5, 1.0) for step in run.cues[name]], (row - 0.32, 0.64), color="#0072B2")
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(max(len(names), 4) - 0.4, -0.6)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _time(axes: Axes, run: Run) -> None:
+    share = run.seal_share
+    own = "" if share is None else f"; SEAL's own part {percent(share, 2)} %"
+    _title(axes, f"Seconds per step{own}")
+    timed = [step for step in run.steps if step.seconds]
+    if not timed:
+        return _empty(axes, "no times logged")
+    steps = [step.step for step in timed]
+    axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
+    seconds = pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0)
+    seconds = seconds.drop(columns="step", errors="ignore")
+    for stage, colour in zip(seconds.sum().nlargest(4).index, PALETTE, strict=False):
+        axes.plot(seconds[stage], color=colour, linewidth=1.3, label=stage)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("s")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    tidy(axes)
+
+
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", fontsize=10.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("training step", fontsize=9)
+    axes.tick_params(labelsize=8.5)
+
+
+def _empty(axes: Axes, reason: str) -> None:
+    axes.text(0.5, 0.5, reason, ha="center", va="center", transform=axes.transAxes, color="#888888")
+    axes.set_axis_off()

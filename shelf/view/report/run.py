@@ -1,0 +1,160 @@
+"""A run's logs as figures: the training steps and what they add up to."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from seal.records.folder import RunFolder
+from seal.records.mean import Mean
+from seal.records.step import StepRecord, read_steps
+from seal.records.trajectory import TrajectoryRecord, shares
+from seal.records.validation import Log, read_log, read_validation_dir
+from seal.system.jsonl import BadLine, step_files
+
+QUARTER = 4
+
+
+class Change(NamedTuple):
+    """A mean before and after, and the standard error of the difference (None if one side has a single value)."""
+
+    before: float
+    after: float
+    standard_error: float | None
+
+    @classmethod
+    def between(cls, before: Mean | None, after: Mean | None) -> Self | None:
+        """The change from one mean to another; None if one is missing."""
+        if before is None or after is None:
+            return None
+        errors = before.standard_error, after.standard_error
+        return cls(before.value, after.value, None if None in errors else math.hypot(*errors))
+
+    @classmethod
+    def pooled(cls, changes: Sequence[Self]) -> Self:
+        """The mean of independent changes; all must have a standard error."""
+        n = len(changes)
+        error = math.hypot(*(change.standard_error for change in changes)) / n
+        return cls(sum(change.before for change in changes) / n, sum(change.after for change in changes) / n, error)
+
+    def __str__(self) -> str:
+        """The difference, ± its standard error, and how many of those it is: ``+0.105 ± 0.061 (1.7 SE)``."""
+        difference = self.after - self.before
+        if not self.standard_error:
+            return f"{difference:+.3f}"
+        ratio = abs(difference) / self.standard_error
+        return f"{difference:+.3f} ± {self.standard_error:.3f} ({ratio:.1f} SE)"
+
+
+class Quarters(NamedTuple):
+    """The first and the last quarter of the steps, at least one step each."""
+
+    first: tuple[StepRecord, ...]
+    last: tuple[StepRecord, ...]
+
+    def of(self, value: Callable[[StepRecord], float | None]) -> tuple[Mean | None, Mean | None]:
+        """The mean of a figure in both, over the steps that have it."""
+        first, last = (
+            Mean.of([each for each in map(value, steps) if each is not None]) for steps in (self.first, self.last)
+        )
+        return first, last
+
+    @property
+    def rewards(self) -> tuple[Mean | None, Mean | None]:
+        """Mean training reward of both."""
+        return self.of(lambda step: step.reward_mean)
+
+    @property
+    def labels(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Label shares of both, pooled over their steps."""
+        first, last = (shares(_label_counts(steps)) for steps in (self.first, self.last))
+        return first, last
+
+
+@dataclass(frozen=True)
+class Run:
+    """The logs of one run; validation is None before its first validation."""
+
+    folder: RunFolder
+    steps: tuple[StepRecord, ...]
+    validation: Log | None
+    bad: tuple[BadLine, ...]
+
+    @property
+    def quarters(self) -> Quarters | None:
+        """First and last quarter of the steps; None for fewer than two steps."""
+        if len(self.steps) < 2:
+            return None
+        size = max(1, len(self.steps) // QUARTER)
+        return Quarters(self.steps[:size], self.steps[-size:])
+
+    @property
+    def reward_change(self) -> Change | None:
+        """The change of the mean training reward from the first to the last quarter of the steps."""
+        return Change.between(*self.quarters.rewards) if self.quarters else None
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time of all steps."""
+        return sum(step.total_seconds for step in self.steps)
+
+    @property
+    def seal_share(self) -> float | None:
+        """Share of the steps' wall time that SEAL itself takes in the trainer."""
+        total = self.total_seconds
+        return sum(step.seal_seconds for step in self.steps) / total if total else None
+
+    @cached_property
+    def withdrawal(self) -> tuple[TrajectoryRecord, ...]:
+        """What the validations played for the withdrawal of cues; lines that cannot be read are left out."""
+        return Log.joined(read_log(path) for _step, path in step_files(self.folder.withdrawals)).lines
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Every label seen in training, most frequent first."""
+        return tuple(label for label, count in _label_counts(self.steps).most_common() if count)
+
+    @cached_property
+    def cues(self) -> dict[str, tuple[int, ...]]:
+        """The steps at which each cue was active, cues in order of appearance."""
+        names = dict.fromkeys(cue for step in self.steps for cue in step.cues)
+        return {cue: tuple(step.step for step in self.steps if cue in step.cues) for cue in names}
+
+    def cause(self, cue: str) -> Mapping[str, float]:
+        """The figures of C_t that first turned a cue on; empty if it was on from the start."""
+        turned_on = (event.figures for step in self.steps for event in step.events if event.cue == cue and event.on)
+        return next(turned_on, {})
+
+
+def read_run(folder: Path | str) -> Run:
+    """Read a run's logs, also of a run that has not validated or not trained yet.
+
+    ValueError for a folder that has neither log.
+    """
+    files = RunFolder(Path(folder))
+    if not files.path.is_dir():
+        raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
+    steps, bad = read_steps(files.steps) if files.steps.is_file() else ((), ())
+    if not steps and not files.validated:
+        raise ValueError(
+            f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"
+        )
+    return Run(files, steps, read_validation_dir(files.path) if files.validated else None, bad)
+
+
+def ranges(steps: Sequence[int]) -> str:
+    """Steps as text: ``3-12, 15``."""
+    parts: list[list[int]] = []
+    for step in steps:
+        if parts and step == parts[-1][1] + 1:
+            parts[-1][1] = step
+        else:
+            parts.append([step, step])
+    return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
+
+
+def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
+    return sum((Counter(step.label_counts) for step in steps), Counter())

@@ -1,0 +1,230 @@
+"""The end-of-run summary: tables for the terminal, and the output files."""
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seal.data.suspected import load_suspected
+from seal.records.step import push_ratios
+from seal.records.trajectory import EVERY_CUE
+from seal.records.validation import Log
+from seal.statistics.comparison import Comparison, Side, compare
+from seal.statistics.heldout import not_held_out
+from seal.statistics.reach import Ledger, cost_cells
+from seal.statistics.statistics import Estimate, PairedDifference
+from seal.statistics.stats import missing_sentences, provenance
+from seal.statistics.summary import Summary, informative, summarise_step, suspected_tasks
+from seal.statistics.summary import summarise as summarise_log
+from seal.statistics.tables import percent, table, with_difference, with_interval
+from shelf.view.report.example import learnt_example
+from shelf.view.report.picture import draw
+from shelf.view.report.practice import practice
+from shelf.view.report.run import Change, Quarters, Run, ranges, read_run
+from shelf.view.withdrawal import lifts, progress
+
+
+def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
+    """What a run has shown, as rich renderables; draws ``report.png`` into its folder.
+
+    ValueError for a folder that holds no run.
+    """
+    run = read_run(run_dir)
+    rows = summarise_log(run.validation) if run.validation else ()
+    draw(run, rows, run.folder.picture)
+    example = learnt_example(run.validation) if run.validation else None
+    return (*_validation(run, rows), *_training(run), *([example] if example else []), _output_files(run))
+
+
+def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
+    if not run.validation:
+        return [Text("No validation yet: before and after cannot be compared.")]
+    whole = _before_after(run.validation, rows, "tasks", attrgetter("rate"), attrgetter("pass_rate"))
+    turns = _before_after(run.validation, rows, "turns", attrgetter("turn_rate"), attrgetter("turn_rate"))
+    first = [row for row in rows if row.step == run.validation.steps[0]]
+    parts: list[RenderableType] = [whole, turns] if any(row.turns > row.scored for row in first) else [whole]
+    parts.append(Text(_validation_notes(run.validation, first), style="dim"))
+    return [*parts, *(Text(problem, style="bold red") for problem in _validation_problems(run, run.validation))]
+
+
+def _before_after(
+    log: Log,
+    rows: Sequence[Summary],
+    what: str,
+    rate: Callable[[Summary], Estimate | None],
+    change: Callable[[Comparison], PairedDifference | None],
+) -> Table:
+    """Pass rates by category at the first and the last validation, with the paired change."""
+    first, last = log.steps[0], log.steps[-1]
+    title = f"Plain benchmark, % of {what} passed at step {first}"
+    before = informative([row for row in rows if row.step == first])
+    columns = {"category": [row.name for row in before], "passed": [with_interval(rate(row)) for row in before]}
+    if first != last:
+        title += f" and step {last}"
+        after = {row.name: with_interval(rate(row)) for row in rows if row.step == last}
+        compared = compare(Side("before", (log.at(first),)), Side("after", (log.at(last),)))
+        changes = {row.name: with_difference(change(row)) for row in compared}
+        columns["before"] = columns.pop("passed")
+        columns["after"] = [after.get(row.name, "-") for row in before]
+        columns["change"] = [changes.get(row.name, "-") for row in before]
+    made = table(title, list(columns))
+    for row, following, *cells in zip(before, [*before[1:], None], *columns.values(), strict=True):
+        ends = following is not None and following.prefix != row.prefix
+        made.add_row(*cells, style="bold" if row.is_average else None, end_section=ends)
+    return made
+
+
+def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
+    notes = ["95% intervals", *(["change in points, paired by task"] if len(log.steps) > 1 else [])]
+    if any(row.prefix > 0 for row in first):
+        notes.append("NAME@k: only the first k user turns of each task")
+    samples = max((row.samples for row in first), default=1)
+    notes += [f"{samples} samples per task"] if samples > 1 else []
+    origin = provenance([log])
+    notes += [f"prompt mode {', '.join(origin['prompt_mode'])}"] if origin["prompt_mode"] else []
+    notes += [f"data {', '.join(each[:12] for each in origin['data_hash'])}"] if origin["data_hash"] else []
+    suspected = suspected_tasks(log.lines, load_suspected())
+    if suspected:
+        prefixes = {prefix for _task, prefix in suspected}
+        rows = summarise_step(log.at(log.steps[-1]), suspected)
+        averages = [row for row in rows if row.is_average and row.rate and row.prefix in prefixes]
+        less = ", ".join(f"{row.name} {percent(row.rate.rate)}" for row in averages)
+        notes.append(f"without {len(suspected)} suspected items at step {log.steps[-1]}: {less}")
+    return "; ".join(notes) + "."
+
+
+def _validation_problems(run: Run, log: Log) -> list[str]:
+    problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
+    leak = not_held_out(run.folder.path, log.lines)
+    problems += [*([leak] if leak else []), *missing_sentences([log])]
+    failed = sum(line.infra is not None for line in log.lines)
+    if failed:
+        problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
+    return problems
+
+
+def _training(run: Run) -> list[RenderableType]:
+    quarters = run.quarters
+    if quarters is None:
+        return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
+    parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
+    parts.append(_cue_table(run) if run.cues else Text("No cue was active at any step."))
+    notes = []
+    if run.seal_share is not None:
+        notes.append(
+            f"SEAL itself took {percent(run.seal_share, 2)} % of {run.total_seconds:.0f} s in {len(run.steps)} steps "
+            f"({run.total_seconds / len(run.steps):.1f} s per step)"
+        )
+    agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
+    notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
+    ledger = Ledger(run.folder.path, run.validation or Log(()))
+    cells = cost_cells(ledger.training(run.steps[-1].step), ledger.kind)
+    notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
+    infra = sum(sum(step.infra.values()) for step in run.steps)
+    notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
+    parts += [found for found in (_progress_table(run), _lift_table(run)) if found]
+    return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
+
+
+def _figure_table(run: Run, quarters: Quarters) -> Table:
+    spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
+    made = table("Training", ["what", *spans, "change"])
+    means = (str(mean or "-") for mean in quarters.rewards)
+    made.add_row("mean reward ± standard error", *means, str(run.reward_change or "-"), style="bold")
+    practised = practice(run.folder)
+    if practised is not None:
+        change = practised.change
+        what = f"the same {practised.tasks} tasks, first and last time"
+        made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
+    weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
+    if all(weights):
+        first, last = (statistics.fmean(w.mean for w in part) for part in weights)
+        low_high = [f"({min(w.min for w in part):.2f} to {max(w.max for w in part):.2f})" for part in weights]
+        cells = f"{first:.2f} {low_high[0]}", f"{last:.2f} {low_high[1]}"
+        made.add_row("weight w: mean (range)", *cells, f"{last - first:+.2f}")
+    pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
+    if pushes[0] and pushes[1]:
+        cells = [f"{each.weighted:.2f} ({each.unweighted:.2f})" for each in pushes]
+        change = pushes[1].weighted - pushes[0].weighted
+        made.add_row("push of failures / successes (without w)", *cells, f"{change:+.2f}")
+    lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
+    if all(lifted):
+        what = "lift of the interface (rollouts with it less those without)"
+        made.add_row(what, *map(str, lifted), str(Change.between(*lifted)))
+    first, last = (mean.value for mean in quarters.of(lambda step: step.groups_with_spread))
+    made.add_row("groups with signal per step", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
+    return made
+
+
+def _label_table(run: Run, quarters: Quarters) -> Table:
+    columns = ["label", "first", "last", "change", "rho first", "rho last"]
+    made = table("Labels, % of turns in training, and their utility", columns)
+    for label in run.labels:
+        first, last = (found.get(label, 0.0) for found in quarters.labels)
+        rho = (step.rho.get(label) for step in (run.steps[0], run.steps[-1]))
+        utilities = ("-" if value is None else f"{value:.2f}" for value in rho)
+        made.add_row(label, percent(first), percent(last), f"{100 * (last - first):+.1f}", *utilities)
+    return made
+
+
+def _cue_table(run: Run) -> Table:
+    made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now", "came on at"])
+    for cue, steps in run.cues.items():
+        now = "on" if cue in run.steps[-1].cues else "off"
+        figures, cause = run.cause(cue), "-"
+        if {"prevalence", "mean_reward"} <= set(figures):
+            cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
+        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, cause)
+    return made
+
+
+def _progress_table(run: Run) -> Table | None:
+    """What the policy has learnt on the tasks of `seal.data.withdrawal`; None before two validations."""
+    found = {name: progress(run.withdrawal, cue) for name, cue in (("training", ""), ("plain", EVERY_CUE))}
+    found = {name: each for name, each in found.items() if each}
+    if not found:
+        return None
+    title = "Tasks of seal.data.withdrawal (training side), % passed"
+    made = table(title, ["interface", "tasks", "first validation", "last validation", "change [95%]"])
+    for name, each in found.items():
+        change = each.change
+        rates = (
+            f"{percent(rate)} (step {step})"
+            for rate, step in ((change.mean_a, each.first_step), (change.mean_b, each.last_step))
+        )
+        made.add_row(name, str(change.pairs), *rates, with_difference(change), style="bold")
+    return made
+
+
+def _lift_table(run: Run) -> Table | None:
+    """What each cue gave the policy on the tasks of `seal.data.withdrawal`; None without any."""
+    found = lifts(run.withdrawal)
+    if not found:
+        return None
+    title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
+    made = table(title, ["cue", "pairs", "without", "with", "lift [95%]", "lift, first", "lift, last"])
+    for lift in found:
+        name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
+        rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
+        ends = (
+            f"{100 * difference.difference:+.1f} ± {100 * difference.standard_error:.1f} (step {step})"
+            for step, difference in ((lift.first_step, lift.first), (lift.last_step, lift.last))
+        )
+        made.add_row(name, str(lift.overall.pairs), *rates, with_difference(lift.overall), *ends)
+    return made
+
+
+def _output_files(run: Run) -> RenderableType:
+    files = Table.grid(padding=(0, 2))
+    folder = run.folder
+    paths = {"picture": folder.picture, "steps": folder.steps, "validations": folder.validations}
+    for name, path in (paths | {"checkpoint": folder.last_checkpoint}).items():
+        shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
+        files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
+    bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
+    return Group(*([Text(bad, style="bold red")] if bad else []), Text("Output files", style="bold"), files)

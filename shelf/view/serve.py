@@ -1,0 +1,39 @@
+"""Starts the viewer and says where it is."""
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import uvicorn
+from rich.console import Console
+
+from seal.system.net import is_loopback
+from shelf.view.app import make_app
+from shelf.view.runs import ViewedRun
+
+TOKEN = "SEAL_VIEW_TOKEN"
+GRACE_S = 2
+"""What a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
+
+
+def serve(runs: Sequence[ViewedRun], host: str, port: int) -> None:
+    """Serve until interrupted; OSError if the address cannot be used."""
+    token = os.environ.get(TOKEN) or (None if is_loopback(host) else secrets.token_urlsafe(24))
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            make_app(runs, host, token), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S
+        )
+        console = Console(soft_wrap=True, highlight=False)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
+        console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise OSError(f"{host}:{port} cannot be used ({error.strerror}): choose another --port.") from error

@@ -1,0 +1,111 @@
+"""The end-of-run summary says what the logs say, for whole and for broken runs."""
+
+import io
+import json
+import statistics
+
+import pytest
+from rich.console import Console
+
+from shelf.view.cli.report import app
+from shelf.view.report import summarise
+from shelf.view.report.run import ranges, read_run
+from tests.support.commands import run
+
+
+def text_of(parts):
+    console = Console(file=io.StringIO(), width=120)
+    for part in parts:
+        console.print(part)
+    return console.file.getvalue()
+
+
+def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, write_run, monkeypatch):
+    folder = write_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)  # paths are shown relative to the working folder, and long ones are folded
+    text = text_of(summarise(folder))
+    for expected in (
+        "base",
+        "miss_func",
+        "average",
+        "state_mismatch",
+        "required_arguments",
+        "w: mean",
+        "global_step_40",
+    ):
+        assert expected in text
+    assert (folder / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quarters_hold_the_means_of_their_steps(tmp_path, write_run):
+    run = read_run(write_run(tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "seal_log" / "steps.jsonl").read_text().splitlines()]
+    rewards = [line["reward_mean"] for line in lines]
+    first, last = run.quarters.rewards
+    assert first.value == pytest.approx(statistics.fmean(rewards[:10]))
+    assert last.value == pytest.approx(statistics.fmean(rewards[-10:]))
+    assert first.standard_error == pytest.approx(statistics.stdev(rewards[:10]) / 10**0.5)
+    assert run.seal_share == pytest.approx(
+        sum(line["seal_seconds"] for line in lines) / sum(line["seconds"]["step"] for line in lines)
+    )
+
+
+def test_cues_are_given_as_ranges_of_steps(tmp_path, write_run):
+    run = read_run(write_run(tmp_path / "run"))
+    assert ranges(run.cues["required_arguments"]) == "9-17, 34-40"
+
+
+def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_path, write_run):
+    folder = write_run(tmp_path / "run", steps=4, validations=(0,))
+    assert "lift of the interface" not in text_of(summarise(folder))
+    path = folder / "seal_log" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, mean in zip(lines, (0.25, 0.1, 0.1, -0.05), strict=True):
+        line["lift"] = {"prompts": 8, "mean": mean, "standard_error": 0.1}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = (line for line in text_of(summarise(folder)).splitlines() if "lift of the interface" in line)
+    assert [part for part in row.split() if part[-1].isdigit()] == ["0.250", "-0.050", "-0.300"]
+
+
+def test_a_run_without_omega_or_weights_is_reported(tmp_path, write_run):
+    folder = write_run(tmp_path / "run", validations=(0,))
+    path = folder / "seal_log" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.update(omega=None, w=None, rho={}, reward_mean=None, events=[])
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = text_of(summarise(folder))
+    assert "No cue was active" in text
+    assert "at step 0" in text
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_short_runs_are_reported(tmp_path, write_run, steps):
+    folder = write_run(tmp_path / "run", steps=steps, validations=(0, steps))
+    assert "average" in text_of(summarise(folder))
+
+
+def test_only_validation_and_only_training_are_reported(tmp_path, write_run):
+    alone = write_run(tmp_path / "alone", validations=(0,))
+    (alone / "seal_log" / "steps.jsonl").unlink()
+    assert "0 training steps logged" in text_of(summarise(alone))
+    without = write_run(tmp_path / "without", validations=())
+    assert "No validation yet" in text_of(summarise(without))
+
+
+def test_broken_lines_are_named_and_the_rest_reported(tmp_path, write_run):
+    folder = write_run(tmp_path / "run")
+    with (folder / "seal_log" / "steps.jsonl").open("a") as stream:
+        stream.write('{"step": 41, "reward')
+    path = folder / "validation_log" / "40.jsonl"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    text = text_of(summarise(folder)).replace("\n", " ")
+    assert "steps.jsonl:41" in text
+    assert "step 40 lacks 1 tasks" in text
+
+
+def test_a_folder_without_a_run_is_refused_in_one_sentence(tmp_path, capsys):
+    assert run(app, [str(tmp_path)]) == 2
+    assert "has the run started?" in capsys.readouterr().err
+    assert run(app, [str(tmp_path / "nowhere")]) == 2
+    assert "name a run" in capsys.readouterr().err

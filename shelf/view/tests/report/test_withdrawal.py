@@ -1,0 +1,56 @@
+"""Lifts of cues from trajectories whose outcomes are given."""
+
+from dataclasses import replace
+
+import pytest
+
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from shelf.view.withdrawal import lifts, progress
+
+RECORD = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 0.0)
+
+
+def outcomes(step, withdrawn, passed):
+    for task, score in enumerate(passed):
+        name = f"multi_turn_base_{task}"
+        yield replace(RECORD, task_id=name, step=step, withdrawn=withdrawn, score=float(score))
+
+
+def test_a_lift_pairs_each_task_with_itself_at_the_same_step():
+    records = [
+        *outcomes(0, "", (1, 1, 1, 0)),
+        *outcomes(0, "caution", (0, 0)),  # the other two tasks went without another cue
+        *outcomes(8, "", (1, 1, 1, 1)),
+        *outcomes(8, "caution", (1, 1)),
+        *outcomes(8, EVERY_CUE, (1, 1, 0, 0)),
+    ]
+    whole, caution = lifts(records)
+    assert (whole.cue, caution.cue) == (EVERY_CUE, "caution")
+    assert (whole.first_step, whole.last_step, whole.overall.pairs) == (8, 8, 4)
+    assert whole.overall.difference == pytest.approx(0.5)
+    assert (caution.overall.pairs, caution.first_step, caution.last_step) == (4, 0, 8)
+    assert caution.overall.difference == pytest.approx(0.5)
+    assert caution.first.difference == pytest.approx(1.0) and caution.last.difference == pytest.approx(0.0)
+
+
+def test_progress_pairs_each_task_with_itself_at_the_first_and_the_last_validation():
+    records = [
+        *outcomes(0, "", (0, 0, 1)),
+        *outcomes(0, EVERY_CUE, (0, 0, 0)),
+        *outcomes(4, "", (1, 1, 1)),
+        *outcomes(8, "", (1, 0, 1, 1)),  # the fourth task was not played before
+        *outcomes(8, EVERY_CUE, (1, 0, 0)),
+    ]
+    shown, plain = progress(records, ""), progress(records, EVERY_CUE)
+    assert (shown.first_step, shown.last_step, shown.change.pairs) == (0, 8, 3)
+    assert (shown.change.mean_a, shown.change.mean_b) == pytest.approx((1 / 3, 2 / 3))
+    assert plain.change.difference == pytest.approx(1 / 3)
+    assert progress(records[:6], "") is None
+
+
+def test_a_pair_that_infrastructure_broke_does_not_count():
+    records = [*outcomes(0, "", (1, 1)), *outcomes(0, "caution", (0, 0))]
+    records[0] = replace(records[0], infra="engine_timeout")
+    (caution,) = lifts(records)
+    assert caution.overall.pairs == 1
+    assert lifts(records[:2]) == () == lifts([replace(record, withdrawn=None) for record in records])

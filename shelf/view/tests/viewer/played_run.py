@@ -1,0 +1,168 @@
+"""A run's folder, as training leaves it behind, from real episodes: faulty runs played on the simulators with cues,
+diagnosed, weighed by the closed loop and written by the trainer's own log."""
+
+import itertools
+import json
+import math
+import random
+import statistics
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from env_service.environments.base import Guard
+from env_service.environments.bfcl.catalog import Task, load_tasks
+from env_service.environments.bfcl.dialogue import BfclEpisode
+from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.splits import task_ids
+from env_service.environments.bfcl.tools import parse_reference
+from seal.interface.cues import Omega
+from seal.launch.recipe import compose_recipe
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.settings import SealSettings
+from seal.system.paths import HOME
+from seal.training.closed_loop import ClosedLoop
+from seal.training.group import mark_groups
+from seal.training.log import RunLog
+from shelf.authoring.bfcl_faults import Fault, faults
+
+ROLLOUTS = 8
+
+
+@cache
+def settings() -> SealSettings:
+    """Those of the main recipe, with cues that come early."""
+    evolve = {"adaptive": "[schema,feedback,guideline]", "prevalence": 0.06, "off_prevalence": 0.05, "min_count": 4}
+    overrides = [f"seal.interface.evolve.{name}={value}" for name, value in evolve.items()]
+    return SealSettings.of(compose_recipe(HOME / "exp" / "SEAL.yaml", ["seal.diagnosis.window=3", *overrides]))
+
+
+@cache
+def tasks() -> tuple[Task, ...]:
+    """Tasks of the training side, of every category."""
+    return tuple(load_tasks()[name] for name in task_ids()["train"][::23])
+
+
+def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain: float = 0.0) -> Path:
+    """Write a run of `steps` steps with `groups` prompts each, and validations before and after.
+
+    gain: how much the share of rollouts without a fault grows until the last step.
+    """
+    rng = random.Random(seed)
+    (folder / "validation_log").mkdir(parents=True)
+    log, loop = RunLog(folder), ClosedLoop(settings())
+    for step in range(steps + 1):
+        if step:
+            log.stage("train", step=step, of=steps)
+            play_step(log, loop, step, rng, groups, 0.35 + gain * step / steps)
+        if step in (0, steps // 2, steps):
+            log.withdrawal(step, withdrawn(loop, step))
+        if step in (0, steps):
+            log.stage("validate", step=step, of=5)
+            log.validation(folder / "validation_log", step, validated(rng))
+    return folder
+
+
+def play_step(
+    log: RunLog, loop: ClosedLoop, step: int, rng: random.Random, groups: int = 3, skill: float = 0.35
+) -> None:
+    """Play, weigh and log one training step; skill: the share of rollouts without a fault."""
+    chosen = rng.sample(tasks(), groups)
+    omega = loop.omega_to_send()
+    records = [record for task in chosen for record in rollouts(task, rng, omega, skill)]
+    records[0] = replace(
+        records[0], infra="engine_timeout", infra_message="no answer <b>within</b> 600 s", score=0.0, labels=(),
+        diagnosis=(), evidence=(), turns_passed=0,
+    )  # fmt: skip
+    standing = mark_groups([record.task_id for record in records], records)
+    advantages = _advantages(records)
+    weights, report = loop.step(step, records, standing, [_sign(each) for each in advantages])
+    weighed = [
+        replace(record, w=weight.w, advantage=advantage) if group.counts else record
+        for record, group, weight, advantage in zip(records, standing, weights, advantages, strict=True)
+    ]
+    log.trajectories(step, weighed)
+    seconds = {"step": 9.0 + rng.random(), "gen": 5.0, "old_log_prob": 1.0, "update_actor": 2.5}
+    log.step(report.with_figures(seconds=seconds, seal_seconds=0.02, logp_diff_max=1e-6, logp_diff_mean=1e-7))
+
+
+def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None, skill: float) -> list[TrajectoryRecord]:
+    """Eight rollouts of a task: some perfect, the others with a fault each."""
+    found = list(faults(task, rng.randrange(1000)))
+    chosen = [perfect(task) if rng.random() < skill else rng.choice(found) for _ in range(ROLLOUTS)]
+    return [play(task, replace(fault, mode="compact"), sample, omega) for sample, fault in enumerate(chosen)]
+
+
+def perfect(task: Task) -> Fault:
+    """A run without a fault: the reference."""
+    return Fault("none", 0, [[parse_reference(call) for call in calls] for calls in task.reference])
+
+
+def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, split: str = "train") -> TrajectoryRecord:
+    """Play a run as the agent loop does; split `eval` plays the plain benchmark."""
+    params: dict[str, Any] = {"split": split, "tool_prompt_mode": fault.mode}
+    if omega is not None:
+        params |= {"omega": omega, "enforce_available_tools": True}
+    episode = BfclEpisode(task, read_settings(params), Guard())
+    messages, cut = list(episode.start()["state"]), False
+    for text, truncated in itertools.chain.from_iterable(fault.messages):
+        answer = episode.step(text, truncated)
+        messages += [{"role": "assistant", "content": text}, *answer["state"]]
+        cut = truncated
+        if answer["is_terminated"]:
+            break
+    evaluation = json.loads(json.dumps(episode.evaluate({}), default=lambda value: value.to_json()))
+    return TrajectoryRecord.of(
+        evaluation,
+        task_id=task.id, data_source=task.category, category=task.category, split=split, sample=sample,
+        score=float(evaluation["valid"]), stop="message_length" if cut else "completed", tokens=40, seconds=1.5,
+        omega_version=omega["version"] if omega else None, prompt_mode=fault.mode,
+        messages=tuple({"role": each["role"], "content": each["content"]} for each in messages),
+        sampled=tuple(_tokens(each["content"]) for each in messages if each["role"] == "assistant"),
+    )  # fmt: skip
+
+
+def _tokens(text: str) -> tuple[tuple[str, float], ...]:
+    """Two tokens of a message: a sure one and an unsure one."""
+    return (text[:12], -0.25), (text[12:], -1.5)
+
+
+def validated(rng: random.Random) -> list[TrajectoryRecord]:
+    """One rollout per task, without an interface."""
+    return [
+        replace(play(task, replace(rng.choice(list(faults(task, 0))), mode="compact"), 0, None, "eval"), sampled=())
+        for task in tasks()[:12]
+    ]
+
+
+def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
+    """Tasks under Omega, without one of its cues, and in the plain interface; who lacks a cue fails more often."""
+    rng, sent = random.Random(step), loop.omega_to_send()
+    omega = Omega.from_json(sent)
+    records = []
+    for number, task in enumerate(tasks()[::4]):
+        cues = omega.for_category(task.category)
+        cue = cues[(number + step) % len(cues)] if cues else ""
+        for name, shown, chance in (
+            ("", sent, 0.8),
+            (cue, omega.without(cue, task.category).to_json(), 0.5),
+            (EVERY_CUE, None, 0.3),
+        ):
+            fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
+            split = "eval" if name == EVERY_CUE else "train"
+            records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))
+    return records
+
+
+def _advantages(records: list[TrajectoryRecord]) -> list[float]:
+    found = []
+    for record in records:
+        scores = [each.score for each in records if each.task_id == record.task_id and each.usable]
+        spread = statistics.pstdev(scores) if len(scores) > 1 else 0.0
+        found.append((record.score - statistics.fmean(scores)) / spread if spread else 0.0)
+    return found
+
+
+def _sign(value: float) -> int:
+    return int(math.copysign(1, value)) if value else 0

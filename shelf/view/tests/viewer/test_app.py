@@ -1,0 +1,335 @@
+"""The viewer's answers agree with the logs, and it gives them only to whom it should."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seal.records.folder import RunFolder
+from seal.records.trajectory import EVERY_CUE
+from seal.records.validation import Log, read_log
+from shelf.view.app import POLICY
+from shelf.view.query import Filters, counts, trajectories
+from shelf.view.report.run import read_run
+from shelf.view.runs import find_runs
+from shelf.view.tests.report.sample_run import write_run as write_older_run
+from shelf.view.tests.viewer.conftest import client
+from shelf.view.trajectory import trajectory
+from shelf.view.viewed import Viewed
+from shelf.view.withdrawal import lifts
+
+LABELS = ["", "pass", "state_mismatch", "argument_mismatch", "recovery_failure", "budget_cut"]
+
+
+@pytest.fixture(scope="module")
+def viewed(played) -> Viewed:
+    found = Viewed(find_runs([str(played)], Path())[0])
+    found.index.update()
+    return found
+
+
+@pytest.fixture(scope="module")
+def logged(played) -> list:
+    return list(Log.joined(read_log(played / f"seal_log/trajectories/{step}.jsonl") for step in range(1, 7)).lines)
+
+
+def tools(line, turn: int) -> set[str]:
+    evidence = line.evidence[turn]
+    return {call["name"] for action in evidence["actions"] for call in action["calls"]} | set(evidence["needed"])
+
+
+def fits(line, filters: Filters) -> bool:
+    turns = [
+        turn
+        for turn, label in enumerate(line.labels)
+        if filters.label in ("", label)
+        and filters.blame in ("", line.diagnosis[turn]["blame"])
+        and filters.turn in (None, turn)
+        and (not filters.tool or filters.tool in tools(line, turn))
+    ]
+    asks_turn = filters.label or filters.blame or filters.tool or filters.turn is not None
+    outcome = {
+        "": True,
+        "passed": line.passed and line.infra is None,
+        "failed": not line.passed and line.infra is None,
+        "infra": line.infra is not None,
+        "excluded": line.excluded,
+    }[filters.outcome]
+    return bool(
+        (turns or not asks_turn)
+        and outcome
+        and (filters.from_step is None or line.step >= filters.from_step)
+        and (filters.to_step is None or line.step <= filters.to_step)
+        and filters.category in ("", line.category)
+        and filters.task in line.task_id
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    label=st.sampled_from(LABELS),
+    blame=st.sampled_from(["", "own", "inherited"]),
+    tool=st.sampled_from(["", "cd", "fillFuelTank", "place_order", "no_such_tool"]),
+    turn=st.sampled_from([None, 0, 1, 3]),
+    outcome=st.sampled_from(["", "passed", "failed", "infra", "excluded"]),
+    category=st.sampled_from(["", "base", "miss_func", "long_context"]),
+    task=st.sampled_from(["", "base", "_1", "%", "'; DROP TABLE trajectory"]),
+    span=st.sampled_from([(None, None), (2, 4), (6, None), (5, 3)]),
+)
+def test_the_list_holds_exactly_what_fits_the_filters(viewed, logged, span, **fields):
+    filters = Filters(from_step=span[0], to_step=span[1], order="old", **fields)
+    with viewed.index.reading() as db:
+        found = trajectories(db, filters, 0, 500)
+    wanted = [(line.step, line.task_id, line.sample) for line in logged if fits(line, filters)]
+    assert [(row["step"], row["task"], row["sample"]) for row in found["rows"]] == wanted
+    assert found["total"] == len(wanted)
+
+
+@pytest.mark.parametrize("by", ["step", "category", "turn", "tool"])
+def test_a_cell_of_the_table_counts_the_turns_of_the_logs(viewed, logged, by):
+    wanted: Counter = Counter()
+    for line in logged:
+        for turn, label in enumerate(line.labels):
+            places = {"step": [line.step], "category": [line.category], "turn": [turn]}.get(by) or tools(line, turn)
+            wanted.update((place, label) for place in places)
+    found: Counter = Counter()
+    with viewed.index.reading() as db:
+        for cell in counts(db, Filters(), by):
+            found[cell["at"], cell["label"]] += cell["count"]
+    assert found == wanted
+
+
+def test_pages_of_the_list_join_to_the_whole(viewed):
+    whole = viewed.trajectories(Filters(order="w"), 0, 500)["rows"]
+    parts = [row for offset in range(0, 160, 40) for row in viewed.trajectories(Filters(order="w"), offset, 40)["rows"]]
+    assert parts == whole and len(whole) == 144
+
+
+def test_a_text_is_found_where_the_dialogue_holds_it(viewed, logged):
+    text = logged[5].messages[1]["content"][10:40]
+    found = {row["key"] for row in viewed.trajectories(Filters(text=text.upper()), 0, 500)["rows"]}
+    wanted = {
+        f"train:{line.step}:{1 + i % 24}" for i, line in enumerate(logged) if text.lower() in line.to_json().lower()
+    }
+    assert found == wanted != set()
+    assert viewed.trajectories(Filters(text="(.*"), 0, 1)["total"] == sum("(.*" in line.to_json() for line in logged)
+
+
+def test_a_trajectory_is_what_its_line_holds(viewed, logged):
+    shown = viewed.trajectory("train:2:5", with_tokens=True)
+    line = logged[24 + 4]
+    assert [(each["role"], each["content"]) for each in shown["messages"]] == [
+        (m["role"], m["content"]) for m in line.messages
+    ]
+    assert shown["figures"]["w"] == line.w and shown["record"]["labels"] == list(line.labels)
+    assert [[list(token) for token in message] for message in line.sampled] == shown["tokens"]
+    assert {each["sample"] for each in shown["siblings"]} == set(range(8))
+
+
+def test_each_message_of_the_policy_stands_beside_its_own_calls(viewed, logged):
+    for key, line in (("train:2:5", logged[28]), ("train:4:20", logged[91])):
+        for message in viewed.trajectory(key)["messages"]:
+            if message["role"] != "assistant":
+                continue
+            for call in line.evidence[message["turn"]]["actions"][message["action"]]["calls"]:
+                assert call["name"] in message["content"]
+
+
+def test_a_group_shows_every_rollout_and_what_the_user_asked(viewed, logged):
+    line = logged[30]
+    shown = viewed.group("train", line.step, line.data_source, line.task_id)
+    assert [member["sample"] for member in shown["members"]] == list(range(8))
+    users = [message["content"] for message in line.messages if message["role"] == "user"]
+    assert shown["users"][0] == users[0]
+
+
+def test_the_overview_is_that_of_the_steps_log(viewed, played):
+    steps = [json.loads(line) for line in (played / "seal_log/steps.jsonl").read_text().splitlines()]
+    shown = viewed.overview()
+    assert shown["reward"] == [step["reward_mean"] for step in steps]
+    assert shown["w"]["max"] == [step["w"]["max"] for step in steps]
+    for label, values in shown["labels"].items():
+        assert [value or 0 for value in values] == [step["label_counts"].get(label, 0) for step in steps]
+    assert {row["step"] for row in viewed.validation()} == {0, 6}
+    for row in viewed.validation():
+        assert 0 <= row["rate"]["low"] <= row["rate"]["rate"] <= row["rate"]["high"] <= 1
+
+
+def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played):
+    steps = [json.loads(line) for line in (played / "seal_log/steps.jsonl").read_text().splitlines()]
+    shown = {cue["name"]: cue for cue in viewed.omega()["cues"]}
+    active = {cue for step in steps for cue in step["omega"]["cues"]}
+    assert active and active <= set(shown)
+    for name, cue in shown.items():
+        assert cue["steps"] == [step["step"] for step in steps if name in step["omega"]["cues"]]
+        assert cue["events"] == [event for step in steps for event in step["events"] if event["cue"] == name]
+        assert cue["text"] and cue["label"]
+    assert viewed.omega()["other_wording"] is False
+
+
+def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
+    wanted = lifts(read_run(played).withdrawal)
+    shown = viewed.omega()["lifts"]
+    assert [row["cue"] for row in shown["rows"]] == [None, *(lift.cue for lift in wanted[1:])]
+    assert len(wanted) > 2 and wanted[0].cue == EVERY_CUE and shown["bad"] == 0
+    for row, lift in zip(shown["rows"], wanted, strict=True):
+        found = row["overall"]
+        assert (found["pairs"], found["lift"]) == (lift.overall.pairs, lift.overall.difference)
+        assert (found["low"], found["high"]) == (lift.overall.low, lift.overall.high)
+        assert found["with"] - found["without"] == pytest.approx(found["lift"])
+        assert [each["step"] for each in row["steps"]] == list(lift.steps)
+        assert row["steps"][-1]["lift"] == lift.last.difference
+    assert [each["step"] for each in shown["rows"][0]["steps"]] == [0, 3, 6]
+
+
+def test_lifts_follow_the_log_of_the_withdrawals(run):
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    before, signature = viewed.omega()["lifts"], viewed.listed()["signature"]
+    path = run / "seal_log/withdrawal/6.jsonl"
+    path.write_text("{\n" + path.read_text())
+    after = viewed.omega()["lifts"]
+    assert after == before | {"bad": 1} and viewed.listed()["signature"] != signature
+    path.unlink()
+    assert [each["step"] for each in viewed.omega()["lifts"]["rows"][0]["steps"]] == [0, 3]
+    shutil.rmtree(path.parent)
+    assert viewed.omega()["lifts"] is None
+
+
+def test_what_cannot_be_asked_for_is_refused_in_a_sentence(played):
+    with client(played) as found:
+        for address, status in (
+            ("/api/trajectory?run=played_s0&key=../../etc", 400),
+            ("/api/trajectory?run=played_s0&key=train:1:9999", 400),
+            ("/api/trajectories?run=played_s0&order=sideways", 400),
+            ("/api/trajectories?run=played_s0&turn=-1", 400),
+            ("/api/failures?run=played_s0&by=mood", 400),
+            ("/api/group?run=played_s0&step=1&source=base&task=none", 400),
+            ("/api/overview?run=other", 404),
+            ("/../pyproject.toml", 404),
+            ("/static/app.js", 404),
+            ("/%2e%2e/%2e%2e/pyproject.toml", 404),
+        ):
+            answer = found.get(address)
+            assert answer.status_code == status, address
+            assert len(answer.json()["error"]) > 10
+        for method in ("post", "put", "delete", "patch"):
+            assert getattr(found, method)("/api/runs").status_code == 405
+
+
+def test_every_answer_carries_the_policy(played):
+    with client(played) as found:
+        for address in ("/", "/app.js", "/api/runs", "/api/overview?run=none", "/nothing"):
+            headers = found.get(address).headers
+            assert headers["Content-Security-Policy"] == POLICY
+            assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "unsafe" not in POLICY and "*" not in POLICY
+
+
+def test_a_web_site_cannot_reach_the_viewer_through_a_name_of_its_own(played):
+    with client(played) as found:
+        assert found.get("/api/runs", headers={"Host": "evil.example"}).status_code == 421
+        assert found.get("/api/runs", headers={"Host": "localhost:8090"}).status_code == 200
+        assert found.get("/api/runs", headers={"Host": "[::1]:8090"}).status_code == 200
+
+
+def test_a_token_is_asked_for_once_and_kept_in_a_cookie(played):
+    with client(played, host="0.0.0.0", token="s3cret") as found:
+        assert found.get("/api/runs").status_code == 401
+        assert found.get("/").status_code == 401
+        assert found.get("/api/runs?token=wrong").status_code == 401
+        found.cookies.set("seal_view_token", "s3cre")
+        assert found.get("/api/runs").status_code == 401
+        found.cookies.clear()
+        first = found.get("/?token=s3cret", follow_redirects=False)
+        assert first.status_code == 303 and first.headers["Location"] == "/"
+        assert "HttpOnly" in first.headers["Set-Cookie"] and "samesite=strict" in first.headers["Set-Cookie"].lower()
+        assert found.get("/api/runs").status_code == 200
+
+
+def test_logs_of_earlier_versions_are_shown(tmp_path):
+    folder = write_older_run(tmp_path / "older")
+    with client(folder) as found:
+        shown = found.get("/api/overview?run=older").json()["runs"][0]
+        assert len(shown["step"]) == 40 and shown["cues"]
+        rows = found.get("/api/trajectories?run=older&log=validation").json()
+        assert rows["total"] == 1200
+        one = found.get(f"/api/trajectory?run=older&key={rows['rows'][0]['key']}").json()
+        assert one["figures"]["w"] is None and not one["tokens_logged"] and one["messages"] == []
+        assert found.get("/api/omega?run=older").status_code == 200
+
+
+@pytest.mark.parametrize("what", ["empty", "empty_files", "garbage", "directory"])
+def test_an_empty_or_damaged_run_has_pages(tmp_path, what):
+    folder = tmp_path / "broken"
+    (folder / "seal_log/trajectories").mkdir(parents=True)
+    text = {"empty_files": b"", "garbage": b'{"step": 1\n\xff\xfe\n[]\n{"step": "x"}\n'}.get(what)
+    if text is not None:
+        for name in ("steps.jsonl", "omega.jsonl", "stages.jsonl", "trajectories/1.jsonl"):
+            (folder / "seal_log" / name).write_bytes(text)
+    if what == "directory":
+        (folder / "seal_log/trajectories/1.jsonl").mkdir()
+        (folder / "launcher.lock").write_text("{")
+    with client(folder) as found:
+        for page in ("runs", "overview", "choices", "failures", "trajectories", "groups", "omega"):
+            answer = found.get(f"/api/{page}", params={} if page == "runs" else {"run": "broken"})
+            assert answer.status_code == 200, (page, answer.text)
+        if what == "garbage":
+            shown = found.get("/api/overview?run=broken").json()["runs"][0]
+            assert len(shown["bad_steps"]) == 4 and shown["bad"]["count"] == 4
+
+
+def test_a_line_that_is_damaged_inside_is_shown_as_it_is(run):
+    path = run / "seal_log/trajectories/1.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[4] |= {"output": ["text", {"content": 5}, {"role": None}, None], "evidence": [{"actions": None}, 7]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with client(run) as found:
+        shown = found.get("/api/trajectory?run=played_s0&key=train:1:5").json()
+        assert [each["content"] for each in shown["messages"][-4:]] == ["text", "5", "", ""]
+        assert "cannot be played again" in found.get("/api/replay?run=played_s0&key=train:1:5").json()["why"]
+
+
+def test_runs_are_named_and_joined_to_arms(tmp_path):
+    for name in ("a/seal_s0", "a/seal_s1", "a/vanilla", "b/vanilla"):
+        (tmp_path / name / "seal_log").mkdir(parents=True)
+    at = str(tmp_path)
+    runs = find_runs([f"{at}/a/seal_s0", f"{at}/a/seal_s1", f"base={at}/a/vanilla,{at}/b/vanilla"], tmp_path)
+    assert [(each.name, each.arm) for each in runs] == [
+        ("seal_s0", "seal"), ("seal_s1", "seal"), ("a/vanilla", "base"), ("b/vanilla", "base"),
+    ]  # fmt: skip
+    assert [each.name for each in find_runs([], tmp_path / "a")] == ["seal_s0", "seal_s1", "vanilla"]
+    for wrong in ([f"{at}/none"], [f"{at}/a"], [f"{at}/a/vanilla"] * 2, ["x="]):
+        with pytest.raises(ValueError, match=r"name a run|name each run once|names no folder"):
+            find_runs(wrong, tmp_path)
+    with pytest.raises(ValueError, match="holds no run"):
+        find_runs([], tmp_path)
+
+
+def test_the_built_front_end_belongs_to_its_sources():
+    import hashlib
+
+    import shelf.view
+
+    web = Path(shelf.view.__file__).parent / "web"
+    sources = sorted(path.relative_to(web).as_posix() for path in (web / "src").rglob("*") if path.is_file())
+    digest = hashlib.sha256()
+    for name in ["package.json", "build.mjs", *sources]:
+        digest.update(f"{name}\0".encode() + (web / name).read_bytes() + b"\0")
+    built = (web.parent / "static/sources.sha256").read_text().strip()
+    assert built == digest.hexdigest(), "run `npm ci && npm run build` in shelf/view/web"
+    assert sum(path.stat().st_size for path in (web.parent / "static").iterdir()) < 500_000
+
+
+def test_reading_leaves_the_logs_as_they_were(run):
+    before = {path: path.read_bytes() for path in run.rglob("*.jsonl")}
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    viewed.index.update()
+    with viewed.index.reading() as db:
+        trajectory(viewed.index, db, "train:1:2")
+    assert {path: path.read_bytes() for path in run.rglob("*.jsonl")} == before
+    assert {path.name for path in run.iterdir()} - {"seal_log", "validation_log"} == {"view_index.sqlite"}
+    assert RunFolder(run).steps.is_file()

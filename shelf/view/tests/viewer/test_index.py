@@ -1,0 +1,148 @@
+"""The index says what the logs say, also while they grow, are rewritten or are damaged."""
+
+import json
+import sqlite3
+
+import pytest
+
+from seal.records.folder import RunFolder
+from seal.records.format import FORMAT
+from seal.records.validation import read_log
+from shelf.view import index
+from shelf.view.index import INDEX_FILE, Index
+from shelf.view.query import Filters, bad_lines, trajectories
+
+
+def rows(index: Index, **filters) -> list[dict]:
+    with index.reading() as db:
+        return trajectories(db, Filters(order="old", **filters), 0, 500)["rows"]
+
+
+def indexed(folder) -> Index:
+    index = Index(RunFolder(folder))
+    index.update()
+    return index
+
+
+def test_every_line_is_indexed_as_the_records_read_it(run):
+    found = rows(indexed(run))
+    logged = [line for step in range(1, 7) for line in read_log(run / f"seal_log/trajectories/{step}.jsonl").lines]
+    assert len(found) == len(logged) == 6 * 24
+    for row, line in zip(found, logged, strict=True):
+        assert (row["task"], row["sample"], row["score"], row["step"]) == (
+            line.task_id,
+            line.sample,
+            line.score,
+            line.step,
+        )
+        assert (tuple(row["labels"]), row["w"], row["advantage"]) == (line.labels, line.w, line.advantage)
+        assert row["blames"] == [each["blame"] for each in line.diagnosis]
+        assert (row["infra"], row["turns_passed"], row["stop"]) == (line.infra, line.turns_passed, line.stop)
+
+
+def test_the_trainers_log_holds_w_and_advantage_of_what_counts(run):
+    lines = read_log(run / "seal_log/trajectories/3.jsonl").lines
+    assert all((line.w is None) == (line.infra is not None) for line in lines)
+    assert any(line.advantage for line in lines) and all(0.5 <= line.w <= 2 for line in lines if line.w is not None)
+
+
+def test_new_steps_and_appended_lines_are_added(run):
+    later = run / "seal_log/trajectories/6.jsonl"
+    text = later.read_text()
+    later.unlink()
+    index = indexed(run)
+    assert len(rows(index)) == 5 * 24
+    lines = text.splitlines(keepends=True)
+    half = "".join(lines[:10]) + lines[10][:500]
+    later.write_text(half)
+    assert index.update()
+    assert len(rows(index)) == 5 * 24 + 10
+    with index.reading() as db:
+        assert bad_lines(db)["count"] == 1  # the half line is not passed over in silence
+    with later.open("a") as file:
+        file.write(text[len(half) :])
+    assert index.update()
+    assert len(rows(index)) == 6 * 24
+    with index.reading() as db:
+        assert bad_lines(db)["count"] == 0
+    assert not index.update()
+
+
+def test_a_resumed_run_replaces_what_it_dropped(run):
+    index = indexed(run)
+    (run / "seal_log/trajectories/6.jsonl").unlink()
+    path = run / "seal_log/trajectories/5.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.unlink()
+    path.write_text("".join(lines[:8]))
+    index.update()
+    assert len(rows(index)) == 4 * 24 + 8
+    with index.reading() as db:
+        for table in ("turn", "tool"):
+            orphans = f"SELECT count(*) FROM {table} WHERE trajectory NOT IN (SELECT id FROM trajectory)"
+            assert db.execute(orphans).fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("damage", [b"not a database", b"SQLite format 3\0" + b"\xff" * 4000, b""])
+def test_a_damaged_index_is_built_again(run, damage):
+    indexed(run)
+    (run / INDEX_FILE).write_bytes(damage)
+    assert len(rows(indexed(run))) == 6 * 24
+
+
+def test_an_index_of_another_version_is_built_again(run):
+    indexed(run)
+    with sqlite3.connect(run / INDEX_FILE) as db:
+        db.execute("PRAGMA user_version = 99")
+        db.execute("DELETE FROM trajectory")
+    db.close()
+    assert len(rows(indexed(run))) == 6 * 24
+
+
+def test_logs_that_cannot_be_written_get_an_index_elsewhere(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (run / INDEX_FILE).mkdir()  # nobody, not even root, can make the index beside these logs
+    index = indexed(run)
+    assert index.path.is_relative_to(tmp_path / "cache")
+    assert len(rows(index)) == 6 * 24
+
+
+def test_bad_lines_are_counted_with_their_place_and_spoil_nothing_else(run):
+    path = run / "seal_log/trajectories/2.jsonl"
+    lines = path.read_text().splitlines()
+    lines[3] = '{"task_id": 7}'
+    lines[5] = "[1, 2]"
+    lines[7] = lines[7].replace(f'"format": {FORMAT}', '"format": 77')
+    lines[9] = "\ufffd{"
+    lines[11] = json.dumps(json.loads(lines[11]) | {"labels": 5})
+    lines[13] = "[" * 100_000
+    path.write_text("\n".join(lines) + "\n")
+    index = indexed(run)
+    with index.reading() as db:
+        found = bad_lines(db)
+    assert found["count"] == 6
+    assert [each["line"] for each in found["first"]] == [4, 6, 8, 10, 12, 14]
+    assert "task_id" in found["first"][0]["problem"] and "77" in found["first"][2]["problem"]
+    assert len(rows(index, step=2)) == 18
+
+
+def test_two_viewers_may_index_the_same_run(run):
+    first, second = Index(RunFolder(run)), Index(RunFolder(run))
+    assert first.update() and not second.update()
+    assert len(rows(second)) == 6 * 24
+
+
+def test_a_file_that_another_viewer_reads_at_the_same_moment_is_indexed_once(run, monkeypatch):
+    other, read = Index(RunFolder(run)), index._read_file
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(index, "_read_file", read)
+        other.update()
+        return read(*arguments)
+
+    monkeypatch.setattr(index, "_read_file", overtaken)
+    mine = Index(RunFolder(run))
+    mine.update()
+    assert not mine.update() and not other.update()
+    assert len(rows(mine)) == 6 * 24

@@ -1,0 +1,118 @@
+"""One trajectory or one group, read from the log by its place."""
+
+import itertools
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shelf.view.index import Index
+from shelf.view.lines import parse
+from shelf.view.query import group, key_of, parse_key
+
+
+def raw_line(index: Index, db: sqlite3.Connection, key: str) -> tuple[dict[str, Any], sqlite3.Row]:
+    """The object of a line and its row; ValueError for a key that names none, or whose file has changed since."""
+    log, step, line = parse_key(key)
+    row = db.execute(
+        "SELECT t.*, f.name AS file_name FROM trajectory t JOIN file f ON f.id = t.file "
+        "WHERE t.log = ? AND f.step = ? AND t.line = ?",
+        (log, step, line),
+    ).fetchone()
+    if row is None:
+        raise ValueError(f"There is no trajectory {key}: the log of {log} has no line {line} at step {step}.")
+    folder = index.folder.trajectories if log == "train" else index.folder.validations
+    with (folder / row["file_name"]).open("rb") as stream:
+        stream.seek(row["offset"])
+        raw = stream.read(row["length"])
+    value = parse(raw)
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} has changed since it was indexed: load the page again.")
+    return value, row
+
+
+def trajectory(index: Index, db: sqlite3.Connection, key: str, with_tokens: bool = False) -> dict[str, Any]:
+    """All that the log holds of a trajectory; its tokens only if asked for. ValueError as for `raw_line`."""
+    value, row = raw_line(index, db, key)
+    sampled = value.pop("sampled", None) or []
+    messages = placed(_messages(value), value.get("evidence"))
+    value.pop("input", None), value.pop("output", None)
+    shown: dict[str, Any] = {
+        "key": key,
+        "file": f"{'seal_log/trajectories' if row['log'] == 'train' else 'validation_log'}/{row['file_name']}",
+        "line": row["line"],
+        "log": row["log"],
+        "record": value,
+        "figures": {name: row[name] for name in ("step", "source", "category", "score", "w", "advantage", "turns")},
+        "messages": messages,
+        "tokens_logged": bool(sampled),
+        "siblings": [
+            {name: each[name] for name in ("key", "sample", "score", "labels", "infra")}
+            for each in group(db, row["log"], row["step"], row["source"], row["task"])
+        ],
+        "neighbours": _neighbours(db, row),
+    }
+    if with_tokens:
+        shown["tokens"] = sampled
+    return shown
+
+
+def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | None]:
+    """The same task at the step before and after it, in the same log."""
+    found: dict[str, str | None] = {}
+    for name, sign, order in (("earlier", "<", "DESC"), ("later", ">", "ASC")):
+        other = db.execute(
+            f"SELECT log, step, line FROM trajectory WHERE log = ? AND task = ? AND source = ? AND step {sign} ? "
+            f"ORDER BY step {order}, sample LIMIT 1",
+            (row["log"], row["task"], row["source"], row["step"]),
+        ).fetchone()
+        found[name] = key_of(*other) if other else None
+    return found
+
+
+def whole_group(index: Index, db: sqlite3.Connection, log: str, step: int, source: str, task: str) -> dict[str, Any]:
+    """The rollouts of a prompt with their evidence; ValueError if there are none."""
+    rows = group(db, log, step, source, task)
+    if not rows:
+        raise ValueError(f"There is no group of {task} ({source}) at step {step} of the log {log}.")
+    members, users = [], {}
+    for row in rows:
+        value, _ = raw_line(index, db, row["key"])
+        members.append(row | {"evidence": value.get("evidence") or [], "diagnosis": value.get("diagnosis") or []})
+        for before, message in itertools.pairwise(placed(_messages(value), value.get("evidence"))):
+            if message["action"] == 0 and message["turn"] is not None:
+                users.setdefault(message["turn"], before["content"])
+    return {"log": log, "step": step, "source": source, "task": task, "users": users, "members": members}
+
+
+def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Role and content of each message; what is damaged is shown as it is."""
+    messages = []
+    for name, role in (("input", "user"), ("output", "assistant")):
+        said = value.get(name)
+        for each in said if isinstance(said, list) else [said] if said else []:
+            if isinstance(each, Mapping):
+                messages.append({"role": str(each.get("role", "")), "content": _text(each.get("content"))})
+            else:
+                messages.append({"role": role, "content": _text(each)})
+    return messages
+
+
+def placed(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list[dict[str, Any]]:
+    """Each message with its turn and, if it is the policy's, its place among the turn's actions; null if unknown.
+
+    The evidence has one action per message of the policy. What the environment says
+    belongs to the turn of the policy's next message, or to the last turn.
+    """
+    turns = [turn for turn in evidence if isinstance(turn, Mapping)] if isinstance(evidence, list) else []
+    places = [(number, at) for number, turn in enumerate(turns) for at in range(len(turn.get("actions") or ()))]
+    found, policy = [], 0
+    for message in messages:
+        turn, action = places[policy] if policy < len(places) else (places[-1][0] if places else None, None)
+        acts = message["role"] == "assistant"
+        found.append({**message, "turn": turn, "action": action if acts else None})
+        policy += acts
+    return found
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "" if content is None else repr(content)

@@ -1,0 +1,105 @@
+"""Intervals and tests agree with the textbook where it applies, and widen for dependent tasks."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from seal.statistics.statistics import (
+    Observation,
+    estimate,
+    mcnemar,
+    paired_difference,
+    pass_at_k,
+    wilson,
+)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+@settings(max_examples=60, deadline=None)
+def test_independent_tasks_get_wilsons_interval(drawn):
+    n, k = drawn
+    found = estimate([[Observation(i, float(i < k)) for i in range(n)]])
+    expected = stats.binomtest(k, n).proportion_ci(method="wilson")
+    assert found.rate == pytest.approx(k / n)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert found.standard_error == pytest.approx((k * (n - k) / n**3) ** 0.5)
+
+
+def test_identical_variants_of_a_scenario_count_once():
+    one = estimate([[Observation(i, float(i < 14)) for i in range(100)]])
+    four = estimate([[Observation(i, float(i < 14)) for i in range(100)] for _ in range(4)])
+    assert (four.low, four.high) == pytest.approx((one.low, one.high))
+    assert four.n == 400 and four.effective_n == pytest.approx(100)
+
+
+def test_repeated_samples_of_few_tasks_do_not_narrow_beyond_the_tasks():
+    found = estimate([[Observation(task, float(task < 3)) for task in range(10) for _ in range(50)]])
+    assert (found.low, found.high) == pytest.approx(wilson(0.3, 10))
+
+
+def test_the_average_weighs_categories_equally():
+    found = estimate([[Observation(i, 1.0) for i in range(10)], [Observation(i, 0.0) for i in range(90)]])
+    assert found.rate == pytest.approx(0.5)
+
+
+def test_nothing_observed_gives_nothing():
+    assert estimate([[]]) is None
+    assert estimate([[Observation(0, 0.0, 0.0)]]) is None
+
+
+def test_mcnemar_is_the_exact_binomial_test():
+    assert mcnemar(10, 2) == pytest.approx(0.03857421875)
+    assert mcnemar(0, 0) == 1.0
+
+
+@pytest.mark.parametrize(("n", "c", "k", "expected"), [(8, 0, 4, 0.0), (8, 8, 1, 1.0), (8, 1, 4, 0.5), (4, 1, 4, 1.0)])
+def test_pass_at_k(n, c, k, expected):
+    assert pass_at_k(n, c, k) == pytest.approx(expected)
+
+
+def test_pass_at_more_than_sampled_is_refused():
+    with pytest.raises(ValueError, match="pass@5 needs at least 5 samples"):
+        pass_at_k(4, 1, 5)
+
+
+def test_paired_difference_finds_a_gain_and_its_discordant_tasks():
+    before = {task: float(task < 14) for task in range(100)}
+    after = {task: float(4 <= task < 30) for task in range(100)}
+    own = {task: task for task in before}
+    found = paired_difference(before, after, own, dict.fromkeys(before, "base"))
+    assert (found.difference, found.gained, found.lost) == (pytest.approx(0.12), 16, 4)
+    assert found.p_mcnemar == pytest.approx(stats.binomtest(16, 20).pvalue)
+    assert 0.0 < found.low < 0.12 < found.high
+    expected_error = ((0.2 - 0.12**2) / 100) ** 0.5
+    assert found.standard_error == pytest.approx(expected_error, rel=0.05)
+
+
+def test_equal_sides_differ_by_nothing():
+    side = {task: float(task % 3 == 0) for task in range(60)}
+    found = paired_difference(side, dict(side), {t: t for t in side}, dict.fromkeys(side, "base"))
+    assert (found.difference, found.p_bootstrap, found.p_mcnemar) == (0.0, 1.0, 1.0)
+
+
+def test_dependent_variants_widen_the_interval():
+    tasks = [(scenario, variant) for scenario in range(50) for variant in range(4)]
+    before = dict.fromkeys(tasks, 0.0)
+    after = {task: float(task[0] < 10) for task in tasks}
+    strata = {task: task[1] for task in tasks}
+    together = paired_difference(before, after, {task: task[0] for task in tasks}, strata)
+    apart = paired_difference(before, after, {task: task for task in tasks}, strata)
+    assert together.standard_error > 1.7 * apart.standard_error
+    assert together == paired_difference(before, after, {task: task[0] for task in tasks}, strata)
+
+
+def test_sides_without_a_common_task_are_refused():
+    with pytest.raises(ValueError, match="no task in common"):
+        paired_difference({1: 1.0}, {2: 1.0}, {1: 1, 2: 2}, {1: "a", 2: "a"})
+
+
+def test_weighted_tasks_give_the_difference_of_the_ratios():
+    turns = {1: 2.0, 2: 6.0}
+    before, after = {1: 0.5, 2: 1 / 6}, {1: 1.0, 2: 0.5}
+    found = paired_difference(before, after, {1: 1, 2: 2}, {1: "a", 2: "a"}, turns)
+    assert (found.mean_a, found.mean_b) == (pytest.approx(2 / 8), pytest.approx(5 / 8))
+    assert found.difference == pytest.approx(3 / 8)

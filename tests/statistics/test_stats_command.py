@@ -1,0 +1,243 @@
+"""The statistics command: what it counts, what it names, what it refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from env_service.environments.bfcl.splits import task_ids
+from seal.cli.stats import app
+from seal.records.validation import read_log, read_validation_dir
+from seal.statistics.summary import summarise
+from tests.support.commands import run as command
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TASKS = task_ids()["eval"]
+
+
+def line(task, score, **more):
+    category = "_".join(task.split("_")[2:-1])
+    ours = {"labels": ["pass" if score else "state_mismatch"], "turns": 2, "turns_passed": 2 if score else 1}
+    return {"task_id": task, "data_source": category, "score": score, "step": 0, "sample": 0, **ours, **more}
+
+
+def write(folder, step, lines):
+    (folder / "validation_log").mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (folder / "validation_log" / f"{step}.jsonl").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    """400 tasks at two steps: every 10th passes, then every 5th."""
+    folder = tmp_path / "run"
+    for step, every in ((0, 10), (20, 5)):
+        write(folder, step, [line(task, float(i % every == 0), step=step) for i, task in enumerate(TASKS)])
+    return folder
+
+
+def test_rates_by_step_and_category(run):
+    rows = {(row.step, row.name): row for row in summarise(read_validation_dir(run))}
+    assert rows[0, "base"].rate.rate == pytest.approx(0.1)
+    assert rows[20, "average"].rate.rate == pytest.approx(0.2)
+    assert (rows[0, "average"].passed, rows[0, "average"].scored) == (40, 400)
+    assert rows[0, "base"].turn_rate.rate == pytest.approx(110 / 200)
+    assert rows[0, "base"].labels == {"state_mismatch": 0.9, "pass": 0.1}
+
+
+def test_tables_files_and_plots_are_written(run, tmp_path, capsys):
+    out = {name: tmp_path / f"x.{name}" for name in ("csv", "json", "png", "html")}
+    both = ["--csv", str(out["csv"]), "--json", str(out["json"])]
+    assert command(app, ["--val-dir", str(run), *both, "--plot", str(out["png"])]) == 0
+    assert command(app, ["--val-dir", str(run), "--plot", str(out["html"])]) == 0
+    assert "20.0 [" in capsys.readouterr().out
+    records = json.loads(out["json"].read_text())["summaries"]
+    average = next(r for r in records if r["category"] == "average" and r["step"] == 20 and r["suspected"] == "with")
+    assert average["pass_rate"] == pytest.approx(0.2)
+    assert out["csv"].read_text().splitlines()[0].startswith("step,category,suspected,tasks")
+    assert out["png"].read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in out["html"].read_text()
+
+
+def test_the_script_runs_by_itself_from_anywhere(run, tmp_path):
+    script = REPOSITORY / "scripts" / "stats_validation_bfcl.py"
+    done = subprocess.run(
+        [sys.executable, script, "--val-dir", run], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "long_context" in done.stdout
+
+
+def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys):
+    items = [{"task_id": TASKS[i], "turn": 1, "reason": "wrong", "link": "x"} for i in range(1, 10)]
+    (tmp_path / "s.json").write_text(json.dumps({"items": items}))
+    report = tmp_path / "x.json"
+    assert command(app, ["--val-dir", str(run), "--suspected", str(tmp_path / "s.json"), "--json", str(report)]) == 0
+    assert "without 9 suspected items" in capsys.readouterr().out
+    records = {(r["step"], r["category"], r["suspected"]): r for r in json.loads(report.read_text())["summaries"]}
+    assert records[0, "base", "without"]["scored"] == 91
+    assert records[0, "base", "without"]["passed"] == records[0, "base", "with"]["passed"]
+
+
+def test_one_run_compares_its_first_and_last_step(run, tmp_path, capsys):
+    report = tmp_path / "x.json"
+    assert command(app, ["--compare", str(run), "--json", str(report)]) == 0
+    average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
+    assert average["pass_rate_difference"] == pytest.approx(0.1)
+    assert (average["pass_rate_gained"], average["pass_rate_lost"]) == (40, 0)
+
+
+def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys):
+    more = [
+        write(
+            tmp_path / f"seed{seed}",
+            20,
+            [line(t, float((i + seed) % 5 == 0), step=20) for i, t in enumerate(TASKS[:300])],
+        )
+        for seed in (0, 1)
+    ]
+    report = tmp_path / "x.json"
+    seeds = ",".join(map(str, more))
+    assert command(app, ["--compare", str(run), seeds, "--json", str(report)]) == 0
+    out = capsys.readouterr().out
+    assert "100 tasks are on one side only" in out and "pass rate by run" in out
+    average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
+    assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
+
+
+def test_the_public_release_is_read(tmp_path):
+    lines = [
+        {
+            "input": "",
+            "output": "",
+            "score": float(i % 4 == 0),
+            "step": 10,
+            "reward": 0.0,
+            "task_id": task,
+            "data_source": "bfcl",
+        }
+        for i, task in enumerate(TASKS)
+    ]
+    rows = summarise(read_validation_dir(write(tmp_path, 10, lines)))
+    assert [row.name for row in rows] == ["base", "miss_func", "miss_param", "long_context", "average"]
+    assert rows[-1].rate.rate == pytest.approx(0.25)
+    assert rows[-1].turn_rate is None
+
+
+def test_samples_give_the_mean_and_pass_at_k(tmp_path):
+    lines = [line(TASKS[i], float(s == i), sample=s) for i in range(4) for s in range(4)]
+    (row, average) = summarise(read_validation_dir(write(tmp_path, 0, lines)))
+    assert row.rate.rate == pytest.approx(0.25)
+    assert (row.samples, row.pass_at_k, average.pass_at_k) == (4, 1.0, 1.0)
+
+
+def test_failed_rollouts_are_counted_apart(tmp_path, capsys):
+    lines = [line(TASKS[0], 1.0), line(TASKS[1], 0.0, infra="service unreachable")]
+    folder = write(tmp_path, 0, lines)
+    row = summarise(read_validation_dir(folder))[0]
+    assert (row.passed, row.scored, row.infra, row.tasks) == (1, 1, 1, 2)
+    command(app, ["--val-dir", str(folder)])
+    assert "not run" in capsys.readouterr().out
+
+
+def test_bad_lines_are_counted_and_named_with_their_place(run, capsys):
+    path = run / "validation_log" / "20.jsonl"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].replace("multi_turn_base", "multi_turn_bass")
+    lines[4] = '{"task_id": "multi_turn_base_8"}'
+    lines[5] = json.dumps(line(TASKS[6], 1.0, step=20))
+    path.write_text("\n".join(lines)[:-15])
+    assert command(app, ["--val-dir", str(run)]) == 1
+    out = capsys.readouterr().out
+    assert "4 bad lines" in out
+    for place in ("20.jsonl:4:", "20.jsonl:5:", "20.jsonl:7:", "20.jsonl:400:"):
+        assert place in out
+    assert "cut short" in out and "step 20 lacks" in out
+
+
+def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, capsys):
+    from seal.data.parquet import write_rows
+    from seal.data.rows import whole_rows
+
+    write_rows(whole_rows(TASKS[:3], "eval"), tmp_path / "x.parquet")
+    folder = write(tmp_path / "run", 0, [line(TASKS[0], 1.0)])
+    assert command(app, ["--val-dir", str(folder), "--parquet", str(tmp_path / "x.parquet")]) == 1
+    assert f"step 0 lacks 2 tasks: {', '.join(sorted(TASKS[1:3]))}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"score": 1.0}, "has no task_id"),
+        ({"task_id": "x", "score": 1.0}, "not a multi-turn task id"),
+        ({"task_id": TASKS[0], "score": float("nan")}, "finite number"),
+        ({"task_id": TASKS[0], "score": "1"}, "score is '1': input should be a valid number"),
+        ({"task_id": TASKS[0]}, "neither a score nor a cause"),
+        ({"task_id": TASKS[0], "score": 1, "data_source": "miss_func"}, "contradicts"),
+        ({"task_id": TASKS[0], "score": 1, "labels": "pass"}, "labels is 'pass': input should be a valid tuple"),
+        ({"task_id": TASKS[0], "score": 1, "format": 99}, "read it with the SEAL that wrote it"),
+        ([1], "a list where an object is expected"),
+    ],
+)
+def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
+    path = tmp_path / "0.jsonl"
+    path.write_text(json.dumps(value) + "\n")
+    log = read_log(path)
+    assert not log.lines and said in str(log.bad[0]) and "0.jsonl:1:" in str(log.bad[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Nothing to read"),
+        (["--val-dir", "nowhere"], "is not a folder"),
+        (["--val-dir", "."], "holds no <step>.jsonl"),
+        (["--val-dir", "run", "--step", "7"], "There is no step 7: the log has 0, 20"),
+        (["--val-dir", "run", "--plot", "x.gif"], "written as .png or .html"),
+        (["--val-dir", "run", "--parquet", "none.parquet"], "does not exist"),
+        (["--val-dir", "run", "--suspected", "none.json"], "does not exist"),
+        (["--compare", "run", "run"], "named twice"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert command(app, arguments) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def test_runs_on_different_data_are_not_compared(run, tmp_path, capsys):
+    other = write(tmp_path / "other", 20, [line(t, 1.0, step=20, data_hash="b") for t in TASKS])
+    write(run, 20, [line(t, 1.0, step=20, data_hash="a") for t in TASKS])
+    assert command(app, ["--compare", str(run), str(other)]) == 2
+    assert "not comparable" in capsys.readouterr().err
+
+
+def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, capsys):
+    from seal.data.parquet import write_rows
+    from seal.data.rows import whole_rows
+
+    write_rows(whole_rows(task_ids()["train"], "train"), run / "data" / "train.parquet")
+    command(app, ["--val-dir", str(run)])
+    assert "NOT HELD OUT" not in capsys.readouterr().out
+    variant = TASKS[0].replace("base", "long_context")
+    write_rows(whole_rows([variant], "train"), run / "data" / "train.parquet")
+    assert command(app, ["--val-dir", str(run / "validation_log"), "--json", str(tmp_path / "x.json")]) == 0
+    assert "NOT HELD OUT: of 400 validated tasks 4 are trained on" in capsys.readouterr().out
+    assert "NOT HELD OUT" in json.loads((tmp_path / "x.json").read_text())["warning"]
+
+
+@given(st.integers(0, 3000), st.binary(max_size=4))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_log_damaged_anywhere_loses_no_line_in_silence(tmp_path, place, noise):
+    whole = "".join(json.dumps(line(task, 1.0)) + "\n" for task in TASKS[:10]).encode()
+    damaged = whole[:place] + noise + whole[place + len(noise) :]
+    path = tmp_path / "0.jsonl"
+    path.write_bytes(damaged)
+    log = read_log(path)
+    assert len(log.lines) + len(log.bad) == sum(bool(each.strip()) for each in damaged.split(b"\n"))
