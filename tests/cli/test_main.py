@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from seal import __version__
 from seal.cli import main
 from seal.cli.main import app, commands, execute, load
-
-COMMANDS = commands()
 from seal.cli.train import complete_recipe
 from seal.system import exits
 from seal.system.paths import HOME
+
+COMMANDS = commands()
 
 
 def seal(*arguments: str) -> subprocess.CompletedProcess:

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-sys.path.insert(0, str(HOME))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
