@@ -10,7 +10,10 @@ import pytest
 from seal.settings import SealSettings
 
 HOME = Path(__file__).resolve().parents[2]
-DOCKERFILES = [*sorted((HOME / "docker").glob("*.Dockerfile")), HOME / "adapters" / "openenv" / "server" / "Dockerfile"]
+DOCKERFILES = [
+    *sorted((HOME / "docker").glob("*.Dockerfile")),
+    HOME / "shelf" / "adapters" / "openenv" / "server" / "Dockerfile",
+]
 
 
 def copied(dockerfile: Path) -> list[str]:

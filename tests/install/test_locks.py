@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 HOME = Path(__file__).resolve().parents[2]
 CUDA, CPU = HOME / "requirements.txt", HOME / "requirements-cpu.txt"
-SUITES = sorted((HOME / "seal" / "evaluation" / "suites" / "locks").glob("*.txt"))
+SUITES = sorted((HOME / "shelf" / "suites" / "locks").glob("*.txt"))
 SERVICE = HOME / "env_service" / "environments" / "bfcl" / "requirements.txt"
 
 PAIRED_WITH_TORCH = {"torch", "transformers", "apache-tvm-ffi", "xgrammar", "setuptools"}
