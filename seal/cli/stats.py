@@ -15,7 +15,6 @@ COMPARE = "Runs to compare with the first; commas join the seeds of one side; a 
 
 app = typer.Typer(add_completion=False)
 _read = partial(option, panel="What to read")
-_cost = partial(option, panel="Cost")
 _write = partial(option, panel="What to write besides the tables", metavar="FILE")
 
 
@@ -25,34 +24,28 @@ def stats(
     compare: Annotated[list[str] | None, _read(COMPARE, "RUN...")] = None,
     step: Annotated[int | None, _read("Only this validation (default: all; --compare: the last).", "N")] = None,
     parquet: Annotated[Path | None, _read("The tasks that every step must have.", "FILE")] = None,
-    bfcl_jsonl: Annotated[list[Path] | None, _read("The same, as the benchmark's question files.", "FILE...")] = None,
+    bfcl_jsonl: Annotated[list[Path] | None, _read("The same, as question files (if no --parquet).", "FILE...")] = None,
     suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
-    reach: Annotated[
-        float | None, _cost("What training cost until the validations reached this score.", "SHARE")
-    ] = None,
-    price: Annotated[float | None, _cost("The price of a device hour, in any currency.", "PRICE", least=0)] = None,
-    devices: Annotated[int | None, _cost("The number of devices, if the run does not say it.", "N", least=1)] = None,
     csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
     json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
     plot: Annotated[Path | None, _write("Curves over steps, as .png or .html.")] = None,
 ) -> None:
-    """Rates with intervals and costs of one run (--val-dir), or paired differences of several (--compare).
+    """Rates with intervals of one run (--val-dir), or paired differences of several (--compare).
 
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
     from seal.data.suspected import load_suspected
     from seal.statistics.plots import save_rates
-    from seal.statistics.stats import Accounting, compare_runs, expected_tasks, summarise_run
+    from seal.statistics.runs import compare_runs, expected_tasks, summarise_run
     from seal.statistics.tables import console, to_csv
     from seal.system.files import write_json, write_text
 
     with refusing("seal stats"):
-        accounting = Accounting(price, devices, reach)
         if compare:
-            found = compare_runs(compare, load_suspected(suspected), step, accounting)
+            found = compare_runs(compare, load_suspected(suspected), step)
         elif val_dir is not None:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
-            found = summarise_run(val_dir, load_suspected(suspected), step, expected, accounting)
+            found = summarise_run(val_dir, load_suspected(suspected), step, expected)
         else:
             raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
         out = console()

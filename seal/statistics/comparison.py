@@ -7,7 +7,7 @@ import pandas as pd
 
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
-from seal.statistics.statistics import PairedDifference, paired_difference
+from seal.statistics.intervals import PairedDifference, paired_difference
 from seal.statistics.summary import AVERAGE, Task
 
 

@@ -8,7 +8,7 @@ from seal.data.suspected import SuspectedItem
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from seal.records.validation import Log
-from seal.statistics.statistics import Estimate, Observation, estimate, pass_at_k
+from seal.statistics.intervals import Estimate, Observation, estimate, pass_at_k
 
 AVERAGE = "average"
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seal.statistics.comparison import Comparison
-from seal.statistics.statistics import Estimate, PairedDifference
+from seal.statistics.intervals import Estimate, PairedDifference
 from seal.statistics.summary import Summary, informative
 
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what", "run"})

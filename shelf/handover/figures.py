@@ -1,13 +1,11 @@
-"""The figures of a model card: validations before and after, labels, and what the training cost."""
+"""The figures of a model card: validations before and after, and their changes."""
 
 from dataclasses import dataclass
 
 from seal.data.suspected import load_suspected
-from seal.records.validation import Log, read_validation_dir
+from seal.records.validation import read_validation_dir
 from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.cost import Cost
 from seal.statistics.heldout import not_held_out
-from seal.statistics.reach import Ledger
 from seal.statistics.summary import Summary, informative, summarise_step, suspected_tasks
 from shelf.handover.source import Source
 
@@ -45,9 +43,3 @@ def figures_of(source: Source) -> Figures | None:
         changes = {row.name: row for row in compare(*sides)}
     suspected = suspected_tasks(log.at(at[1]), load_suspected())
     return Figures(at, before, after, changes, len(suspected), not_held_out(source.run.path, log.lines))
-
-
-def training_cost(source: Source) -> tuple[Cost, str]:
-    """What the training up to the exported step cost, and the kind of its devices ("" if unknown)."""
-    ledger = Ledger(source.run.path, Log(()))
-    return ledger.training(source.step), ledger.kind

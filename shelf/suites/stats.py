@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 
-from seal.statistics.stats import ABOUT_COMPARISONS, Findings
+from seal.statistics.runs import ABOUT_COMPARISONS, Findings
 from seal.statistics.tables import comparison_record, comparison_table
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, holds_results, read_results
 from shelf.suites.summary import compare, summarise

@@ -8,7 +8,7 @@ import pandas as pd
 
 from seal.records.source import WHOLE
 from seal.statistics.comparison import Comparison
-from seal.statistics.statistics import Estimate, Observation, estimate, paired_difference, pass_hat_k
+from seal.statistics.intervals import Estimate, Observation, estimate, paired_difference, pass_hat_k
 from seal.statistics.summary import AVERAGE
 from shelf.suites.records import ItemRecord
 

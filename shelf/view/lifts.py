@@ -9,7 +9,7 @@ from seal.system.jsonl import step_files
 from shelf.view.lines import index_line
 
 if TYPE_CHECKING:
-    from seal.statistics.statistics import PairedDifference
+    from seal.statistics.intervals import PairedDifference
     from shelf.view.withdrawal import Lift
 
 Seen = tuple[tuple[int, int, int], ...]

@@ -22,7 +22,7 @@ from shelf.view.lifts import Lifts
 from shelf.view.runs import ViewedRun
 
 if TYPE_CHECKING:
-    from seal.statistics.statistics import Estimate
+    from seal.statistics.intervals import Estimate
 
 QUARTER = 4
 """The first and the last part of the steps that are compared: one in so many."""

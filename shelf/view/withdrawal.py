@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
-from seal.statistics.statistics import PairedDifference, paired_difference
+from seal.statistics.intervals import PairedDifference, paired_difference
 
 Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""

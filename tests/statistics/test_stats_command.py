@@ -3,19 +3,19 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from env_service.environments.bfcl.processed import write as write_processed
 from env_service.environments.bfcl.splits import task_ids
 from seal.cli.stats import app
 from seal.records.validation import read_log, read_validation_dir
 from seal.statistics.summary import summarise
+from seal.system.paths import HOME
 from tests.support.commands import run as command
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TASKS = task_ids()["eval"]
 
 
@@ -65,7 +65,7 @@ def test_tables_files_and_plots_are_written(run, tmp_path, capsys):
 
 
 def test_the_script_runs_by_itself_from_anywhere(run, tmp_path):
-    script = REPOSITORY / "scripts" / "stats_validation_bfcl.py"
+    script = HOME / "scripts" / "stats_validation_bfcl.py"
     done = subprocess.run(
         [sys.executable, script, "--val-dir", run], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
@@ -170,6 +170,17 @@ def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, caps
     assert f"step 0 lacks 2 tasks: {', '.join(sorted(TASKS[1:3]))}" in capsys.readouterr().out
 
 
+def test_with_both_files_the_parquet_decides_which_tasks_are_expected(run, tmp_path, capsys):
+    """The owner's line: a complete validation of 400 tasks, beside a question file of all 800."""
+    questions = write_processed(tmp_path)
+    rows = HOME / "data" / "bfcl_eval_400.parquet"
+    both = ["--val-dir", str(run), "--parquet", str(rows), "--bfcl-jsonl", str(questions)]
+    assert command(app, both) == 0
+    assert "lacks" not in capsys.readouterr().out
+    assert command(app, [*both[:2], "--bfcl-jsonl", str(questions)]) == 1
+    assert "step 0 lacks 400 tasks" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -201,6 +212,7 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
         (["--val-dir", "run", "--plot", "x.gif"], "written as .png or .html"),
         (["--val-dir", "run", "--parquet", "none.parquet"], "does not exist"),
         (["--val-dir", "run", "--suspected", "none.json"], "does not exist"),
+        (["--val-dir", "run", "--bfcl-jsonl", "none.jsonl"], "none.jsonl does not exist: make it with `bash env_"),
         (["--compare", "run", "run"], "named twice"),
     ],
 )

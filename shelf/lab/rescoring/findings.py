@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.statistics import PairedDifference, paired_difference
+from seal.statistics.intervals import PairedDifference, paired_difference
 from seal.statistics.tables import comparison_record, comparison_table, percent, table
 from shelf.lab.certificate.processes import gathered, replayers
 from shelf.lab.rescoring.score import PARTS, Conditions, Rescored, rescore

@@ -38,14 +38,14 @@ def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
 
 
 def show_outcome(outcome: Outcome, console: Console) -> None:
-    """Print what the rollouts cost, how many were played and kept, and how many failed."""
+    """Print how many rollouts were played and kept, their tokens, and how many failed."""
+    from seal.records.trajectory import count_tokens
     from seal.records.validation import read_log
-    from seal.statistics.reach import Ledger, cost_table, spent_record
 
-    ledger = Ledger(outcome.log.parents[1], read_log(outcome.log))
-    if cost := cost_table([spent_record(each, None) for each in ledger.spent()]):
-        console.print(cost)
-    console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before; log: {outcome.log}")
+    tokens = " and ".join(f"{count:,} {way}" for way, count in count_tokens(read_log(outcome.log).lines).items())
+    console.print(
+        f"{outcome.played} rollouts played, {outcome.kept} kept from before (tokens: {tokens}); log: {outcome.log}"
+    )
     if outcome.failed:
         console.print(
             f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "

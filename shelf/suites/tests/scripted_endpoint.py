@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI, Request

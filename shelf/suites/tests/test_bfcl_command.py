@@ -17,7 +17,6 @@ from env_service.environments.bfcl.splits import parse_task_id
 from seal.cli.main import execute, load
 from seal.launch.service import Service
 from seal.records.validation import read_log
-from seal.statistics.cost import of_rollouts
 from seal.statistics.summary import summarise
 from seal.system.net import free_port
 from seal.system.paths import HOME
@@ -81,14 +80,12 @@ def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
             assert "length" not in {turn["stop"] for turn in line["evidence"]}
 
 
-def test_lines_say_what_a_rollout_cost_and_when(evaluated):
+def test_lines_say_how_long_a_rollout_was_and_when_it_ran(evaluated):
     lines = read_log(evaluated / "validation_log" / "0.jsonl").lines
     assert all(line.began > 1.7e9 and line.day and line.seconds > 0 for line in lines)
     assert all(line.prompted >= sum(len(message["content"]) // 4 for message in line.messages[:2]) for line in lines)
-    cost = of_rollouts(lines, devices=2)
-    assert cost.rollouts == 40 and cost.tokens_out == sum(line.tokens for line in lines)
-    assert cost.device_seconds == 2 * cost.seconds
-    assert cost.seconds < sum(line.seconds for line in lines)  # they ran at the same time
+    starts, ends = [line.began for line in lines], [line.began + line.seconds for line in lines]
+    assert max(ends) - min(starts) < sum(line.seconds for line in lines)  # they ran at the same time
 
 
 def test_stored_rollouts_are_judged_again_as_they_were(evaluated, capsys):

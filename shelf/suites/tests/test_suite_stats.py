@@ -6,7 +6,7 @@ import pytest
 
 from seal.cli.stats import app
 from seal.records.trajectory import TrajectoryRecord
-from seal.statistics.statistics import pass_hat_k
+from seal.statistics.intervals import pass_hat_k
 from shelf.suites.cli.evaluate import app as evaluate_app
 from shelf.suites.paper import paper_rows, published_models
 from shelf.suites.records import ItemRecord, SuiteHead, read_results, write_results

@@ -16,12 +16,12 @@ from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.statistics.comparison import Comparison, Side, compare
 from seal.statistics.heldout import not_held_out
-from seal.statistics.reach import Ledger, cost_cells
-from seal.statistics.statistics import Estimate, PairedDifference
-from seal.statistics.stats import missing_sentences, provenance
+from seal.statistics.intervals import Estimate, PairedDifference
+from seal.statistics.runs import missing_sentences, provenance
 from seal.statistics.summary import Summary, informative, summarise_step, suspected_tasks
 from seal.statistics.summary import summarise as summarise_log
 from seal.statistics.tables import percent, table, with_difference, with_interval
+from shelf.view.cost import training_cost
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
 from shelf.view.report.practice import practice
@@ -122,8 +122,8 @@ def _training(run: Run) -> list[RenderableType]:
         )
     agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
-    ledger = Ledger(run.folder.path, run.validation or Log(()))
-    cells = cost_cells(ledger.training(run.steps[-1].step), ledger.kind)
+    cost, kind = training_cost(run.folder, run.steps[-1].step)
+    cells = cost.cells(kind)
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []

@@ -5,7 +5,7 @@ without the suspected items. Several runs: paired differences on the same tasks.
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from seal.records.source import WHOLE
 from seal.records.validation import Log, read_validation_dir
 from seal.statistics.comparison import Side, compare
 from seal.statistics.heldout import not_held_out
-from seal.statistics.reach import Ledger, cost_table, reached_record, reached_table, spent_record
 from seal.statistics.summary import Summary, Task, missing_tasks, summarise, suspected_tasks
 from seal.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from seal.system.jsonl import BadLine, read_jsonl
@@ -33,29 +32,10 @@ ABOUT_COMPARISONS = (
 )
 
 
-class Accounting(NamedTuple):
-    """How costs are counted: a price per hour of one device, and how many devices, if not the run's own; reach: a score
-    from 0 to 1 whose cost is asked for."""
-
-    price: float | None = None
-    devices: int | None = None
-    reach: float | None = None
-
-    def require_usable(self) -> None:
-        """ValueError for values that mean nothing."""
-        if self.reach is not None and not 0 <= self.reach <= 1:
-            raise ValueError(f"--reach is {self.reach:g}: give a share from 0 to 1, such as 0.5.")
-
-
-OWN = Accounting()
-"""The devices as the runs record them, no price, and no score."""
-
-
-class Findings(NamedTuple):
+class RunStatistics(NamedTuple):
     """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
 
-    kind names the records in files: summaries or comparisons. costs: of training and
-    validations; reached: what it took to reach a score, if one was asked for.
+    kind names the records in files: summaries or comparisons.
     """
 
     kind: str
@@ -66,8 +46,6 @@ class Findings(NamedTuple):
     missing: tuple[str, ...]
     provenance: Mapping[str, Sequence[str]]
     warning: str | None = None
-    costs: tuple[Mapping[str, Any], ...] = ()
-    reached: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def problems(self) -> list[str]:
@@ -76,9 +54,7 @@ class Findings(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Everything but tables and curves, for programs."""
-        beside = {"problems": self.problems, "warning": self.warning, "costs": self.costs}
-        beside |= {"reached": self.reached} if self.reached else {}
-        return {self.kind: self.records, **beside, **self.provenance}
+        return {self.kind: self.records, "problems": self.problems, "warning": self.warning, **self.provenance}
 
 
 def summarise_run(
@@ -86,9 +62,8 @@ def summarise_run(
     items: Sequence[SuspectedItem],
     step: int | None = None,
     expected: Iterable[Task] | None = None,
-    accounting: Accounting = OWN,
-) -> Findings:
-    """The rates and costs of a run, or of a validation_log folder; at one step only if it is given.
+) -> RunStatistics:
+    """The rates of a run, or of a validation_log folder; at one step only if it is given.
 
     items: the suspected items; expected: the tasks that every step must have.
     ValueError if there is nothing to read, or no such step.
@@ -103,19 +78,16 @@ def summarise_run(
     labels = label_table(rows)
     tables = [summary_table(rows, f"Validation of {folder}", {(row.step, row.name): row for row in less})]
     tables += [labels] if labels else []
-    costs, reached, bill = _costs({str(run): log}, {str(run): rows}, accounting, lambda each: each.steps)
     records = [summary_record(row, "with") for row in rows] + [summary_record(row, "without") for row in less]
-    return Findings(
+    return RunStatistics(
         kind="summaries",
-        tables=(*tables, *bill, _notes(log, suspected)),
+        tables=(*tables, _notes(log, suspected)),
         records=tuple(records),
         curves={str(folder): rows},
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
         warning=not_held_out(run, log.lines),
-        costs=costs,
-        reached=reached,
     )
 
 
@@ -123,8 +95,7 @@ def compare_runs(
     names: Sequence[str],
     items: Sequence[SuspectedItem],
     step: int | None = None,
-    accounting: Accounting = OWN,
-) -> Findings:
+) -> RunStatistics:
     """Compare runs with the first one at their last (or the given) step; a single run: its last step with its first.
 
     Commas in a name join the seeds of one side. ValueError if a run is named
@@ -152,58 +123,38 @@ def compare_runs(
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
     curves = {name: summarise(Log.joined(each)) for name, each in logs.items()}
-    ends = (lambda log: (step,)) if step is not None else (lambda log: log.steps[-1:])
-    own = {folder: log for name, each in logs.items() for folder, log in zip(name.split(","), each, strict=True)}
-    costs, reached, bill = _costs(own, {name: summarise(each) for name, each in own.items()}, accounting, ends)
-    return Findings(
+    return RunStatistics(
         kind="comparisons",
-        tables=(*tables, ABOUT_COMPARISONS, *seeds, *bill),
+        tables=(*tables, ABOUT_COMPARISONS, *seeds),
         records=tuple(records),
         curves=curves,
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),
-        costs=costs,
-        reached=reached,
     )
 
 
-def _costs(
-    logs: Mapping[str, Log],
-    rows: Mapping[str, Sequence[Summary]],
-    accounting: Accounting,
-    steps: Callable[[Log], Iterable[int]],
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...], list[RenderableType]]:
-    """Costs and what it took to reach a score, as records and as tables. steps: which validations of a log count."""
-    accounting.require_usable()
-    ledgers = {run: Ledger(run, log, accounting.devices) for run, log in logs.items()}
-    kinds = {ledger.kind for ledger in ledgers.values()}
-    kind = kinds.pop() if len(kinds) == 1 else ""
-    spent = [each for run, ledger in ledgers.items() for each in ledger.spent(steps(logs[run]))]
-    costs = tuple(spent_record(each, accounting.price) for each in spent)
-    bill = [cost_table(costs, kind)]
-    if accounting.reach is None:
-        return costs, (), [each for each in bill if each]
-    found = [each for run, ledger in ledgers.items() for each in ledger.reached(accounting.reach, rows[run])]
-    bill.append(reached_table(found, accounting.price, kind) if found else "--reach: every rollout failed.")
-    reached = tuple(reached_record(each, accounting.price) for each in found)
-    return costs, reached, [each for each in bill if each]
+def expected_tasks(parquet: Path | None, question_files: Sequence[Path]) -> set[Task] | None:
+    """The tasks that every validation must have: those of the parquet file, else of the question files; None without.
 
-
-def expected_tasks(parquet: Path | None, question_files: Iterable[Path]) -> set[Task] | None:
-    """The tasks of a parquet file and of the benchmark's question files; None without any.
-
-    ValueError for a file of another kind.
+    ValueError for a file that is missing or of another kind.
     """
-    expected: set[Task] = {(row.task_id, row.turns) for row in read_rows(parquet)} if parquet else set()
-    for path in question_files:
-        for line in read_jsonl(path):
-            if isinstance(line, BadLine) or not isinstance(line.value.get("id"), str):
-                place = line if isinstance(line, BadLine) else line.bad("has no id")
-                raise ValueError(f"{place}: name a question file of the benchmark")
-            parse_task_id(line.value["id"])
-            expected.add((line.value["id"], WHOLE))
-    return expected or None
+    asked = {(task, WHOLE) for path in question_files for task in _question_ids(path)}
+    return {(row.task_id, row.turns) for row in read_rows(parquet)} if parquet else asked or None
+
+
+def _question_ids(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        raise ValueError(
+            f"{path} does not exist: make it with `bash env_service/environments/bfcl/setup.sh`, or leave "
+            "--bfcl-jsonl out."
+        )
+    for line in read_jsonl(path):
+        if isinstance(line, BadLine) or not isinstance(line.value.get("id"), str):
+            place = line if isinstance(line, BadLine) else line.bad("has no id")
+            raise ValueError(f"{place}: name a question file of the benchmark")
+        parse_task_id(line.value["id"])
+        yield line.value["id"]
 
 
 def _sides(logs: Mapping[str, Sequence[Log]], step: int | None) -> list[Side]:

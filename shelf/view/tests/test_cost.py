@@ -1,0 +1,49 @@
+"""What a training cost, where its logs say it."""
+
+import json
+
+import pytest
+
+from seal.records.folder import RunFolder
+from seal.records.step import StepRecord
+from shelf.view.cost import Cost, training_cost
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three steps of 4 rollouts in 30 s, on 2 devices; a second launch after step 2 has 4."""
+    run = RunFolder(tmp_path)
+    run.steps.parent.mkdir(parents=True)
+    figures = {"trajectories": 4, "tokens": {"in": 1000, "out": 100}, "seconds": {"step": 30.0}}
+    run.steps.write_text("".join(json.dumps(StepRecord(step, **figures).line()) + "\n" for step in (1, 2, 3)))
+    trainers = [(0, 2), (2, 4)]
+    launches = [
+        {"step": step, "config": {"trainer": {"n_gpus_per_node": devices, "nnodes": 1, "device": "cuda"}}}
+        for step, devices in trainers
+    ]
+    run.launches.write_text("".join(json.dumps(launch) + "\n" for launch in launches))
+    return run
+
+
+def test_the_cost_adds_up_over_steps_and_launches(run):
+    assert training_cost(run, 2) == (Cost(8, 2000, 200, 60.0, 120.0), "cuda")
+    cost, kind = training_cost(run, 3)
+    assert cost.device_seconds == 120 + 4 * 30
+    assert dict(cost.cells(kind)) == {
+        "rollouts": "12",
+        "tokens in": "3,000",
+        "tokens out": "300",
+        "wall time": "2 min",
+        "cuda hours": "0.0667",
+    }
+
+
+def test_what_one_step_does_not_say_is_unknown_for_all(run):
+    old = StepRecord(4, trajectories=8, seconds={"step": 2.0}).line()
+    del old["tokens"]
+    with run.steps.open("a") as file:
+        file.write(json.dumps(old) + "\n")
+    run.launches.unlink()
+    cost, kind = training_cost(run, 4)
+    assert cost == Cost(20, None, None, 92.0, None) and kind == ""
+    assert training_cost(RunFolder(run.path / "none"), 4) == (Cost(), "")
