@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test-bed test test-slow test-recipes test-faults test-viewer lint lock lock-docs
+.PHONY: setup quickstart quickstart-long policy test-bed test test-core test-slow test-recipes test-faults test-viewer lint lock lock-docs
 .PHONY: docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
@@ -33,6 +33,10 @@ test: setup
 	$(dir $(PYTHON))lint-imports
 	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# The core alone, in at most five minutes.
+test-core: setup
+	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
+
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
 
@@ -48,10 +52,12 @@ test-faults: setup
 test-viewer: setup
 	$(PYTHON) -m pytest -q shelf/view/tests/viewer
 
+# The budget is in pyproject.toml: what grows names what goes out.
 lint: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(dir $(PYTHON))lint-imports
+	$(PYTHON) scripts/budget.py
 
 # On a CUDA machine, in the environment of `bash install.sh`: conda's `seal` if it is active, else .venv.
 gpu-smoke:
