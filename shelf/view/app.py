@@ -5,6 +5,7 @@ security policy forbids every script and style that is not the viewer's own file
 """
 
 import contextlib
+import functools
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware
 
 from seal import __version__
 from seal.system.net import is_loopback
@@ -43,6 +45,9 @@ HEADERS = {
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
 
+api = APIRouter(prefix="/api")
+
+
 def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
     """The application over these runs.
 
@@ -50,124 +55,164 @@ def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | No
     loopback host are answered, so that no web site can reach it through a name of
     its own. token: what a request must carry, as `?token=` once and as a cookie then.
     """
-    viewed = {run.name: Viewed(run) for run in runs}
-    replayer = Replayer()
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        indexer = Indexer([each.index for each in viewed.values()])
-        try:
-            yield
-        finally:
-            indexer.close()
-            replayer.close()
-
     app = FastAPI(
-        title="SEAL viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
+        title="SEAL viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=_indexing
     )
-
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        named = request.url.hostname or ""
-        if is_loopback(host) and not is_loopback(named):
-            response = Response("This viewer answers on loopback addresses only.", 421)
-        elif token is not None and not _admits(request, token):
-            response = Response("Open the address that `seal view` printed: it holds the token.", 401)
-        elif token is not None and "token" in request.query_params:
-            response = Response(status_code=303, headers={"Location": "/"})
-            response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
-        else:
-            response = await call_next(request)
-        response.headers.update(HEADERS)
-        return response
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(ValueError)
-    async def refuse(_request: Request, error: ValueError) -> Response:
-        if not isinstance(error, ValidationError | RequestValidationError):
-            return _json({"error": str(error)}, 400)
-        first = error.errors()[0]
-        return _json({"error": f"{first['loc'][-1]} in the address: {first['msg']}."}, 400)
-
-    @app.exception_handler(OSError)
-    async def unreadable(_request: Request, error: OSError) -> Response:
-        return _json({"error": f"The log cannot be read: {error}."}, 503)
-
-    @app.exception_handler(sqlite3.Error)
-    async def unindexed(_request: Request, error: sqlite3.Error) -> Response:
-        return _json({"error": f"The index cannot be read: {error}. Load the page again."}, 503)
-
-    def of(run: str) -> Viewed:
-        if run not in viewed:
-            raise HTTPException(404, f"There is no run {run}: this viewer shows {', '.join(viewed)}.")
-        return viewed[run]
-
-    def filters(request: Request) -> Filters:
-        return Filters.model_validate({name: value for name, value in request.query_params.items() if value != ""})
-
-    @app.exception_handler(HTTPException)
-    async def missing(_request: Request, error: HTTPException) -> Response:
-        return _json({"error": str(error.detail)}, error.status_code)
-
-    @app.get("/api/runs")
-    def list_runs() -> Response:
-        return _json({"runs": [each.listed() for each in viewed.values()], "version": __version__})
-
-    @app.get("/api/overview")
-    def show_overview(run: Annotated[list[str], Query()]) -> Response:
-        return _json({"runs": [of(name).overview() for name in run]})
-
-    @app.get("/api/validation")
-    def show_validation(run: Annotated[list[str], Query()]) -> Response:
-        return _json({"runs": [{"name": name, "validation": of(name).validation()} for name in run]})
-
-    @app.get("/api/choices")
-    def show_choices(run: str) -> Response:
-        return _json(of(run).choices())
-
-    @app.get("/api/failures")
-    def show_failures(request: Request, run: str, by: By = "step") -> Response:
-        return _json(of(run).failures(filters(request), by))
-
-    @app.get("/api/trajectories")
-    def list_trajectories(request: Request, run: str, offset: int = 0, limit: int = 100) -> Response:
-        return _json(of(run).trajectories(filters(request), offset, limit))
-
-    @app.get("/api/groups")
-    def list_groups(request: Request, run: str, offset: int = 0, limit: int = 100, spread: bool = False) -> Response:
-        return _json(of(run).groups(filters(request), offset, limit, spread))
-
-    @app.get("/api/group")
-    def show_group(run: str, step: int, source: str, task: str, log: Log = "train") -> Response:
-        return _json(of(run).group(log, step, source, task))
-
-    @app.get("/api/trajectory")
-    def show_trajectory(run: str, key: str, tokens: bool = False) -> Response:
-        return _json(of(run).trajectory(key, tokens))
-
-    @app.get("/api/replay")
-    def show_replay(run: str, key: str) -> Response:
-        return _json(replayer.replay(*of(run).line(key)))
-
-    @app.get("/api/omega")
-    def show_omega(run: str) -> Response:
-        return _json(of(run).omega())
-
-    @app.get("/{name:path}", include_in_schema=False)
-    def page(name: str) -> Response:
-        found = {path.name: path for path in STATIC.iterdir() if path.suffix in _TYPES}.get(name or "index.html")
-        if found is None:
-            raise HTTPException(404, f"There is no page {name}.")
-        return Response(found.read_bytes(), media_type=_TYPES[found.suffix])
-
+    app.state.viewed = {run.name: Viewed(run) for run in runs}
+    app.state.replayer = Replayer()
+    app.add_middleware(BaseHTTPMiddleware, dispatch=functools.partial(_guard, host=host, token=token))
+    for kind, sentence in _REFUSALS.items():
+        app.add_exception_handler(kind, sentence)
+    app.include_router(api)
+    app.add_api_route("/{name:path}", _page, include_in_schema=False)
     return app
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    # Keys of some answers are numbers; NaN and infinity become null.
-    return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), status, media_type="application/json")
+@contextlib.asynccontextmanager
+async def _indexing(app: FastAPI) -> AsyncIterator[None]:
+    indexer = Indexer([viewed.index for viewed in app.state.viewed.values()])
+    try:
+        yield
+    finally:
+        indexer.close()
+        app.state.replayer.close()
+
+
+async def _guard(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]], host: str, token: str | None
+) -> Response:
+    if is_loopback(host) and not is_loopback(request.url.hostname or ""):
+        response = Response("This viewer answers on loopback addresses only.", 421)
+    elif token is not None and not _admits(request, token):
+        response = Response("Open the address that `seal view` printed: it holds the token.", 401)
+    elif token is not None and "token" in request.query_params:
+        response = Response(status_code=303, headers={"Location": "/"})
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+    else:
+        response = await call_next(request)
+    response.headers.update(HEADERS)
+    return response
 
 
 def _admits(request: Request, token: str) -> bool:
     given = request.query_params.get("token") or request.cookies.get(COOKIE) or ""
     return secrets.compare_digest(given.encode(), token.encode())
+
+
+async def _invalid(_request: Request, error: ValidationError | RequestValidationError) -> Response:
+    first = error.errors()[0]
+    return _json({"error": f"{first['loc'][-1]} in the address: {first['msg']}."}, 400)
+
+
+async def _refused(_request: Request, error: ValueError) -> Response:
+    return _json({"error": str(error)}, 400)
+
+
+async def _unreadable(_request: Request, error: OSError) -> Response:
+    return _json({"error": f"The log cannot be read: {error}."}, 503)
+
+
+async def _unindexed(_request: Request, error: sqlite3.Error) -> Response:
+    return _json({"error": f"The index cannot be read: {error}. Load the page again."}, 503)
+
+
+async def _missing(_request: Request, error: HTTPException) -> Response:
+    return _json({"error": str(error.detail)}, error.status_code)
+
+
+_REFUSALS: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
+    ValidationError: _invalid,
+    RequestValidationError: _invalid,
+    ValueError: _refused,
+    OSError: _unreadable,
+    sqlite3.Error: _unindexed,
+    HTTPException: _missing,
+}
+
+
+def _viewed(request: Request, run: str) -> Viewed:
+    viewed = request.app.state.viewed
+    if run not in viewed:
+        raise HTTPException(404, f"There is no run {run}: this viewer shows {', '.join(viewed)}.")
+    return viewed[run]
+
+
+def _several(request: Request, run: Annotated[list[str], Query()]) -> list[Viewed]:
+    return [_viewed(request, name) for name in run]
+
+
+def _filters(request: Request) -> Filters:
+    return Filters.model_validate({name: value for name, value in request.query_params.items() if value != ""})
+
+
+Run = Annotated[Viewed, Depends(_viewed)]
+Runs = Annotated[list[Viewed], Depends(_several)]
+Asked = Annotated[Filters, Depends(_filters)]
+
+
+@api.get("/runs")
+def list_runs(request: Request) -> Response:
+    return _json({"runs": [viewed.listed() for viewed in request.app.state.viewed.values()], "version": __version__})
+
+
+@api.get("/overview")
+def show_overview(runs: Runs) -> Response:
+    return _json({"runs": [viewed.overview() for viewed in runs]})
+
+
+@api.get("/validation")
+def show_validation(runs: Runs) -> Response:
+    return _json({"runs": [{"name": viewed.run.name, "validation": viewed.validation()} for viewed in runs]})
+
+
+@api.get("/choices")
+def show_choices(run: Run) -> Response:
+    return _json(run.choices())
+
+
+@api.get("/failures")
+def show_failures(run: Run, filters: Asked, by: By = "step") -> Response:
+    return _json(run.failures(filters, by))
+
+
+@api.get("/trajectories")
+def list_trajectories(run: Run, filters: Asked, offset: int = 0, limit: int = 100) -> Response:
+    return _json(run.trajectories(filters, offset, limit))
+
+
+@api.get("/groups")
+def list_groups(run: Run, filters: Asked, offset: int = 0, limit: int = 100, spread: bool = False) -> Response:
+    return _json(run.groups(filters, offset, limit, spread))
+
+
+@api.get("/group")
+def show_group(run: Run, step: int, source: str, task: str, log: Log = "train") -> Response:
+    return _json(run.group(log, step, source, task))
+
+
+@api.get("/trajectory")
+def show_trajectory(run: Run, key: str, tokens: bool = False) -> Response:
+    return _json(run.trajectory(key, tokens))
+
+
+@api.get("/replay")
+def show_replay(request: Request, run: Run, key: str) -> Response:
+    return _json(request.app.state.replayer.replay(*run.line(key)))
+
+
+@api.get("/omega")
+def show_omega(run: Run) -> Response:
+    return _json(run.omega())
+
+
+def _page(name: str) -> Response:
+    pages = {path.name: path for path in STATIC.iterdir() if path.suffix in _TYPES}
+    page = pages.get(name or "index.html")
+    if page is None:
+        raise HTTPException(404, f"There is no page {name}.")
+    return Response(page.read_bytes(), media_type=_TYPES[page.suffix])
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    # Keys of some answers are numbers; NaN and infinity become null.
+    return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), status, media_type="application/json")

@@ -25,17 +25,16 @@ from shelf.view.viewed import Viewed
 
 def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
     """Write the page and return its size in bytes. sample: trajectories over all runs, of each label about as many."""
-    viewed = [Viewed(run) for run in runs]
+    viewed = [Viewed(each) for each in runs]
     answers: dict[str, Any] = {}
     replayer = Replayer()
     try:
-        for number, each in enumerate(viewed):
-            each.index.update()
-            wanted = len(range(number, sample, len(viewed)))
-            answers |= _answers(each, wanted, replayer)
+        for number, run in enumerate(viewed):
+            run.index.update()
+            answers |= _answers(run, len(range(number, sample, len(viewed))), replayer)
     finally:
         replayer.close()
-    listed = [each.listed() | {"stage": None} for each in viewed]
+    listed = [run.listed() | {"stage": None} for run in viewed]
     answers["api/runs"] = {"runs": listed, "version": __version__}
     text = page(answers)
     write_text(text, path)
@@ -45,21 +44,20 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
 def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     """The server's answers about a run by address, as the page asks for them."""
     name = viewed.run.name
-    found: dict[str, Any] = {
+    answers: dict[str, Any] = {
         f"api/overview?run={name}": {"runs": [viewed.overview()]},
         f"api/validation?run={name}": {"runs": [{"name": name, "validation": viewed.validation()}]},
         f"api/omega?run={name}": viewed.omega(),
     }
     for by in get_args(By):
-        found[f"api/failures?by={by}&run={name}"] = viewed.failures(Filters(), by)
-    with viewed.index.reading() as db:
-        keys = list(itertools.islice(_sampled(db), sample))
+        answers[f"api/failures?by={by}&run={name}"] = viewed.failures(Filters(), by)
+    keys = viewed.index.ask(lambda db: list(itertools.islice(_sampled(db), sample)))
     for key in keys:
-        found[f"api/trajectory?key={key}&run={name}"] = viewed.trajectory(key)
-        found[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
+        answers[f"api/trajectory?key={key}&run={name}"] = viewed.trajectory(key)
+        answers[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
     total = viewed.trajectories(Filters(), 0, 1)["total"]
-    found[f"api/sample?run={name}"] = {"keys": keys, "of": total}
-    return found
+    answers[f"api/sample?run={name}"] = {"keys": keys, "of": total}
+    return answers
 
 
 def _sampled(db: sqlite3.Connection) -> Iterator[str]:

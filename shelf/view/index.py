@@ -12,9 +12,10 @@ import os
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import orjson
 
@@ -26,19 +27,24 @@ from shelf.view.lines import IndexedLine, index_line
 
 logger = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+
 INDEX_FILE = "view_index.sqlite"
-VERSION = 1
+VERSION = 2
 TRAIN, VALIDATION = "train", "validation"
 WAIT_S = 10.0
 """How long to wait for another viewer of the same run that writes the index."""
 INTERVAL_S = 1.0
 """Between two looks at a run's folder."""
 
+_STAMP = "inode, size, mtime"
+Stamp = tuple[int, int, int]
+"""Inode, size in bytes and time of change of a file, as it was read."""
+
 _SCHEMA = """
 CREATE TABLE file (
   id INTEGER PRIMARY KEY, log TEXT NOT NULL, step INTEGER NOT NULL, name TEXT NOT NULL, inode INTEGER NOT NULL,
-  size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, lines INTEGER NOT NULL,
-  UNIQUE (log, step));
+  size INTEGER NOT NULL, mtime INTEGER NOT NULL, UNIQUE (log, step));
 CREATE TABLE trajectory (
   id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, offset INTEGER NOT NULL,
   length INTEGER NOT NULL, log TEXT NOT NULL, step INTEGER NOT NULL, task TEXT NOT NULL, source TEXT NOT NULL,
@@ -115,51 +121,54 @@ class Index:
         finally:
             connection.close()
 
+    def ask(self, question: Callable[..., Answer], *given: Any) -> Answer:
+        """What a function of a connection for reading answers."""
+        with self.reading() as db:
+            return question(db, *given)
+
     def update(self, stop: threading.Event | None = None) -> bool:
-        """Read what was added or changed since the last time, newest step first; return whether anything was."""
-        listed = [
-            (log, step, path) for log, folder in self._files.items() for step, path in step_files(folder)
-        ]  # a folder that does not exist has no files
-        listed.sort(key=lambda each: -each[1])
+        """Read the files that were added or changed, newest step first; return whether there were any."""
+        paths = {(log, step): path for log, folder in self._files.items() for step, path in step_files(folder)}
         with contextlib.closing(sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")  # a lost index is built again
             known = {
-                (row[0], row[1]): row[2:]
-                for row in db.execute("SELECT log, step, id, inode, size, mtime, read, lines FROM file")
+                (log, step): tuple(stamp) for log, step, *stamp in db.execute(f"SELECT log, step, {_STAMP} FROM file")
             }
-            changed = False
-            for log, step in known.keys() - {(log, step) for log, step, _ in listed}:
-                _forget(db, known[log, step][0])
-                changed = True
-            work = []
-            done = total = 0
-            for log, step, path in listed:
-                try:
-                    stat = path.stat()
-                except FileNotFoundError:
-                    continue
-                total += stat.st_size
-                row = known.get((log, step))
-                if row and row[1:4] == (stat.st_ino, stat.st_size, stat.st_mtime_ns):
-                    done += stat.st_size
-                else:
-                    work.append((log, step, path, row))
-            self.progress = replace(self.progress, read=done, of=total, changes=self.progress.changes + changed)
-            for log, step, path, row in work:
+            dropped = known.keys() - paths.keys()
+            for place in dropped:
+                _forget(db, *place)
+            stamps = {place: stamp for place, path in paths.items() if (stamp := _stamp(path))}
+            work = sorted((place for place in stamps if stamps[place] != known.get(place)), key=lambda place: -place[1])
+            total = sum(size for _, size, _ in stamps.values())
+            done = total - sum(stamps[place][1] for place in work)
+            changed = bool(dropped)
+            self._advance(done, total, changed)
+            for place in work:
                 if stop is not None and stop.is_set():
-                    break
+                    return changed
                 try:
-                    size = _read_file(db, log, step, path, row)
+                    _read_file(db, *place, paths[place])
                 except OSError as error:
+                    path = paths[place]
                     if path not in self._unreadable and path.exists():  # a resumed run removes files at any time
                         logger.warning("%s cannot be read: %s", path, error)
                         self._unreadable.add(path)
                     continue
-                done, changed = done + size, True
-                self.progress = replace(self.progress, read=done, changes=self.progress.changes + 1)
-            else:
-                self.progress = replace(self.progress, ready=True)
+                done, changed = done + stamps[place][1], True
+                self._advance(done, total, True)
+        self.progress = replace(self.progress, ready=True)
         return changed
+
+    def _advance(self, read: int, of: int, changed: bool) -> None:
+        self.progress = replace(self.progress, read=read, of=of, changes=self.progress.changes + changed)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _usable(path: Path) -> bool:
@@ -183,63 +192,41 @@ def _usable(path: Path) -> bool:
     return False
 
 
-def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path, row: tuple[int, ...] | None) -> int:
-    """Index a file, or what was appended to it; return its size in bytes."""
+def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path) -> None:
+    """Index a file, in place of what the index holds of it."""
     with path.open("rb") as stream:
         stat = os.fstat(stream.fileno())
-        appended = row is not None and row[1] == stat.st_ino and stat.st_size > row[2] and row[5] > 0
-        start, number = (row[4], row[5]) if row and appended else (0, 0)
-        stream.seek(start)
-        data = stream.read(stat.st_size - start)
+        data = stream.read(stat.st_size)
+    stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
     db.execute("BEGIN IMMEDIATE")
     try:
-        found = "SELECT id, inode, size, mtime, read, lines FROM file WHERE log = ? AND step = ?"
-        if db.execute(found, (log, step)).fetchone() != row:  # another process has just read this file
-            db.execute("COMMIT")
-            return stat.st_size
-        if row and not appended:
-            _forget(db, row[0])
-        if row and appended:
-            identity = row[0]
-            _forget(db, identity, number)  # a line that was half written is read again
-        else:
-            values = (log, step, path.name, stat.st_ino, 0, 0, 0, 0)
-            identity = db.execute(
-                "INSERT INTO file (log, step, name, inode, size, mtime, read, lines) VALUES (?,?,?,?,?,?,?,?)", values
-            ).lastrowid
-        read, lines = _read_lines(db, identity, log, step, data, start, number)
-        db.execute(
-            "UPDATE file SET size = ?, mtime = ?, read = ?, lines = ? WHERE id = ?",
-            (stat.st_size, stat.st_mtime_ns, read, lines, identity),
-        )
+        known = db.execute(f"SELECT {_STAMP} FROM file WHERE log = ? AND step = ?", (log, step)).fetchone()
+        if known != stamp:  # else another process has just read this file
+            _forget(db, log, step)
+            values = (log, step, path.name, *stamp)
+            file = db.execute(f"INSERT INTO file (log, step, name, {_STAMP}) VALUES (?,?,?,?,?,?)", values).lastrowid
+            _read_lines(db, file, log, step, data)
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
         raise
-    return stat.st_size
 
 
-def _read_lines(
-    db: sqlite3.Connection, file: int, log: str, step: int, data: bytes, start: int, number: int
-) -> tuple[int, int]:
-    """Index the lines of `data`; return how far whole lines reach, in bytes and in lines."""
-    position, whole, whole_lines = start, start, number
+def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, data: bytes) -> None:
+    offset = 0
     trajectories, turns, tools, bad = [], [], [], []
     identity = db.execute("SELECT coalesce(max(id), 0) FROM trajectory").fetchone()[0]
-    for raw in _lines(data):
-        number += 1
-        offset, position = position, position + len(raw)
-        if raw.endswith(b"\n"):
-            whole, whole_lines = position, number
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        start, offset = offset, offset + len(raw) + 1
         if not raw.strip():
             continue
         try:
-            line = index_line(raw, step)
+            line = index_line(raw, step, whole=offset <= len(data))
         except ValueError as error:
             bad.append((file, number, str(error)))
             continue
         identity += 1
-        trajectories.append((identity, file, number, offset, len(raw), log, *_columns(line)))
+        trajectories.append((identity, file, number, start, len(raw), log, *_columns(line)))
         for turn in line.turns:
             place = (identity, log, line.record.step, line.record.category)
             turns.append((*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule))
@@ -248,12 +235,6 @@ def _read_lines(
     db.executemany("INSERT INTO turn VALUES (?,?,?,?,?,?,?,?,?)", turns)
     db.executemany("INSERT INTO tool VALUES (?,?,?)", tools)
     db.executemany("INSERT INTO bad VALUES (?,?,?)", bad)
-    return whole, whole_lines
-
-
-def _lines(data: bytes) -> list[bytes]:
-    parts = data.split(b"\n")
-    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def _columns(line: IndexedLine) -> tuple[object, ...]:
@@ -266,15 +247,15 @@ def _columns(line: IndexedLine) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _forget(db: sqlite3.Connection, file: int, after: int = 0) -> None:
-    """Remove a file, or only what it holds after a line."""
-    found = "SELECT id FROM trajectory WHERE file = ? AND line > ?"
+def _forget(db: sqlite3.Connection, log: str, step: int) -> None:
+    """Remove what the index holds of a file."""
+    file = "SELECT id FROM file WHERE log = ? AND step = ?"
     for table in ("turn", "tool"):
-        db.execute(f"DELETE FROM {table} WHERE trajectory IN ({found})", (file, after))
+        held = f"SELECT id FROM trajectory WHERE file IN ({file})"
+        db.execute(f"DELETE FROM {table} WHERE trajectory IN ({held})", (log, step))
     for table in ("trajectory", "bad"):
-        db.execute(f"DELETE FROM {table} WHERE file = ? AND line > ?", (file, after))
-    if not after:
-        db.execute("DELETE FROM file WHERE id = ?", (file,))
+        db.execute(f"DELETE FROM {table} WHERE file IN ({file})", (log, step))
+    db.execute("DELETE FROM file WHERE log = ? AND step = ?", (log, step))
 
 
 class Indexer:

@@ -1,95 +1,130 @@
-"""What each cue gives the policy, from the tasks of a withdrawal (docs/interface.md), as JSON values."""
+"""What a cue gives the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from seal.records.folder import RunFolder
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
+from seal.records.validation import Log, read_log
+from seal.statistics.intervals import PairedDifference, paired_difference
 from seal.system.jsonl import step_files
-from shelf.view.lines import index_line
 
-if TYPE_CHECKING:
-    from seal.statistics.intervals import PairedDifference
-    from shelf.view.withdrawal import Lift
-
-Seen = tuple[tuple[int, int, int], ...]
-"""Step, size and time of each file."""
+Played = tuple[int, str, int]
+"""Step, task and prefix of what was played."""
 
 
-class Lifts:
-    """The lifts of a run's cues, computed again when a log of its withdrawals has changed."""
+@dataclass(frozen=True)
+class Lift:
+    """A cue's lift: pass rates without (a) and with it (b), over all validations or at one of them."""
 
-    def __init__(self, folder: RunFolder):
-        self._folder = folder.withdrawals
-        self._read: tuple[Seen, dict[str, Any] | None] = ((), None)
+    cue: str
+    """EVERY_CUE for the whole interface against the plain one."""
+    steps: tuple[int, ...]
+    """The validations that have a pair, ascending, at least one."""
+    shown: Mapping[Played, float]
+    """Pass rates with the cue."""
+    withdrawn: Mapping[Played, float]
+    """Pass rates without the cue."""
+    scenarios: Mapping[Played, int]
 
-    @property
-    def seen(self) -> Seen:
-        """What there is to be read now."""
-        found = []
-        for step, path in step_files(self._folder):
-            try:
-                stat = path.stat()
-            except FileNotFoundError:  # a resumed run dropped it
-                continue
-            found.append((step, stat.st_size, stat.st_mtime_ns))
-        return tuple(found)
+    @cached_property
+    def overall(self) -> PairedDifference:
+        """Over all validations."""
+        return self._over(self.steps)
 
-    def get(self) -> dict[str, Any] | None:
-        """The lifts, the whole interface first (cue: null), and how many lines cannot be used; None without logs.
+    def at(self, step: int) -> PairedDifference:
+        """At one validation; ValueError for a step that is not one of `steps`."""
+        return self._over((step,))
 
-        rows: pass rates with and without a cue, their difference with its 95 % interval,
-        over all validations and at each (steps).
-        """
-        if (seen := self.seen) != self._read[0]:
-            self._read = seen, self._computed()
-        return self._read[1]
-
-    def _computed(self) -> dict[str, Any] | None:
-        from shelf.view.withdrawal import lifts  # loads scipy, which no other page waits for
-
-        files = step_files(self._folder)
-        records, bad = [], 0
-        for step, path in files:
-            found, unusable = _read(step, path)
-            records += found
-            bad += unusable
-        return {"rows": [_row(lift) for lift in lifts(records)], "bad": bad} if files else None
+    def _over(self, chosen: Sequence[int]) -> PairedDifference:
+        a, b = (
+            {key: value for key, value in side.items() if key[0] in chosen} for side in (self.withdrawn, self.shown)
+        )
+        return paired_difference(a, b, self.scenarios, dict.fromkeys(self.scenarios, "all"))
 
 
-def _read(step: int, path: Path) -> tuple[list[TrajectoryRecord], int]:
-    """The records of a log, without their dialogues, and how many lines hold none."""
-    # Without an active cue a task is played twice under Omega: the first counts, as in the report.
-    records: dict[tuple[Any, ...], TrajectoryRecord] = {}
-    bad = 0
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    for raw in filter(bytes.strip, data.splitlines()):
-        try:
-            record = index_line(raw, step).record
-        except ValueError:
-            bad += 1
-        else:
-            records.setdefault((record.step, *record.task, record.withdrawn, record.sample), record)
-    return list(records.values()), bad
+class Progress(NamedTuple):
+    """Pass rates at the first validation (a) and at the last (b), and the steps of both."""
+
+    first_step: int
+    last_step: int
+    change: PairedDifference
 
 
-def _row(lift: "Lift") -> dict[str, Any]:
-    return {
-        "cue": None if lift.cue == EVERY_CUE else lift.cue,
-        "overall": _figures(lift.overall),
-        "steps": [{"step": step, **_figures(lift.at(step))} for step in lift.steps],
-    }
+def withdrawal_log(folder: RunFolder) -> Log:
+    """What the validations of a run played for the withdrawal of cues; empty without any."""
+    return Log.joined(read_log(path) for _step, path in step_files(folder.withdrawals))
 
 
-def _figures(found: "PairedDifference") -> dict[str, Any]:
-    return {
-        "pairs": found.pairs,
-        "with": found.mean_b,
-        "without": found.mean_a,
-        "lift": found.difference,
-        "low": found.low,
-        "high": found.high,
-    }
+def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
+    """The lift of each cue that was withdrawn, the whole interface first, then in order of first withdrawal.
+
+    Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
+    """
+    usable = _usable(records)
+    cues = dict.fromkeys(
+        record.withdrawn
+        for record in sorted(usable, key=lambda record: record.step)
+        if record.withdrawn not in ("", NO_CUE)
+    )
+    scenarios = {(record.step, *record.task): record.scenario for record in usable}
+    shown = _scores(usable, "")
+    made = []
+    for cue in sorted(cues, key=lambda cue: cue != EVERY_CUE):
+        withdrawn = _scores(usable, cue)
+        if steps := tuple(sorted({step for step, *_ in shown.keys() & withdrawn.keys()})):
+            made.append(Lift(cue, steps, shown, withdrawn, scenarios))
+    return tuple(made)
+
+
+def progress(records: Sequence[TrajectoryRecord], withdrawn: str) -> Progress | None:
+    """What the policy has learnt on the tasks of a withdrawal, paired by task; None before the second validation.
+
+    withdrawn: "" for the tasks as they are played under Omega, EVERY_CUE for those in the plain interface.
+    """
+    scores = _scores(_usable(records), withdrawn)
+    steps = sorted({step for step, *_ in scores})
+    if len(steps) < 2:
+        return None
+    ends = ({key[1:]: value for key, value in scores.items() if key[0] == step} for step in (steps[0], steps[-1]))
+    scenarios = {record.task: record.scenario for record in records}
+    change = paired_difference(*ends, scenarios, dict.fromkeys(scenarios, "all"))
+    return Progress(steps[0], steps[-1], change)
+
+
+def lift_rows(log: Log) -> dict[str, Any]:
+    """The lifts as JSON values, the whole interface as cue null, and how many lines of the log cannot be used.
+
+    rows: pass rates with and without a cue, their difference with its 95 % interval,
+    over all validations and at each (steps).
+    """
+    rows = [
+        {
+            "cue": None if lift.cue == EVERY_CUE else lift.cue,
+            "overall": _figures(lift.overall),
+            "steps": [{"step": step, **_figures(lift.at(step))} for step in lift.steps],
+        }
+        for lift in lifts(log.lines)
+    ]
+    return {"rows": rows, "bad": len(log.bad)}
+
+
+def _figures(paired: PairedDifference) -> dict[str, Any]:
+    rates = {"with": paired.mean_b, "without": paired.mean_a, "lift": paired.difference}
+    return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
+
+
+def _usable(records: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
+    return [record for record in records if record.withdrawn is not None and record.infra is None]
+
+
+def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[Played, float]:
+    """The share of samples that passed, by step, task and prefix."""
+    passed: dict[Played, list[bool]] = {}
+    for record in records:
+        if record.withdrawn == withdrawn:
+            passed.setdefault((record.step, *record.task), []).append(record.passed)
+    return {key: fmean(outcomes) for key, outcomes in passed.items()}

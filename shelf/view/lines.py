@@ -43,12 +43,15 @@ def parse(raw: bytes) -> Any:
             raise ValueError("nested too deeply") from None
 
 
-def index_line(raw: bytes, step: int | None) -> IndexedLine:
-    """Read a line for the index; ValueError says what is wrong with it. step: that of a line without one."""
+def index_line(raw: bytes, step: int | None, whole: bool = True) -> IndexedLine:
+    """Read a line for the index; ValueError says what is wrong with it.
+
+    step: that of a line without one. whole: whether a line break ends it.
+    """
     try:
         value = parse(raw)
     except ValueError as error:
-        cut = "" if raw.endswith(b"\n") else " (cut short: the writer was interrupted)"
+        cut = "" if whole else " (cut short: the writer was interrupted)"
         raise ValueError(f"not valid JSON{cut}: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} where an object is expected")

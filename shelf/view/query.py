@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +31,12 @@ _ORDERS = {
     "tokens": "t.tokens DESC, t.step DESC, t.line",
     "errors": "t.errors DESC, t.step DESC, t.line",
 }
+_OUTCOMES = {
+    "passed": "t.passed AND t.infra IS NULL",
+    "failed": "NOT t.passed AND t.infra IS NULL",
+    "infra": "t.infra IS NOT NULL",
+    "excluded": "t.excluded",
+}
 
 
 class Filters(BaseModel):
@@ -59,6 +64,11 @@ class Filters(BaseModel):
     text: str = Field(default="", max_length=400)
     order: Literal["new", "old", "score", "w", "advantage", "tokens", "errors"] = "new"
 
+    def spans(self, step: int) -> bool:
+        """Whether from_step and to_step include a step."""
+        low, high = self.from_step, self.to_step
+        return (low is None or step >= low) and (high is None or step <= high)
+
 
 @dataclass(frozen=True)
 class Where:
@@ -70,44 +80,27 @@ class Where:
 
 def where(filters: Filters) -> Where:
     """The condition of the filters, without `text`."""
-    parts, values = ["t.log = ?"], [filters.log]
-
-    def need(condition: str, *given: Any) -> None:
-        parts.append(condition)
-        values.extend(given)
-
+    wanted: dict[str, Any] = {"t.log = ?": filters.log}
     for column in ("step", "category", "source", "stop", "omega"):
-        if (wanted := getattr(filters, column)) not in (None, ""):
-            need(f"t.{column} = ?", wanted)
-    if filters.from_step is not None:
-        need("t.step >= ?", filters.from_step)
-    if filters.to_step is not None:
-        need("t.step <= ?", filters.to_step)
-    if filters.task:
-        need("instr(t.task, ?) > 0", filters.task)
+        wanted[f"t.{column} = ?"] = getattr(filters, column)
+    wanted |= {"t.step >= ?": filters.from_step, "t.step <= ?": filters.to_step, "instr(t.task, ?) > 0": filters.task}
+    given = {condition: value for condition, value in wanted.items() if value not in (None, "")}
+    parts, values = list(given), list(given.values())
     if filters.outcome:
-        need(
-            {
-                "passed": "t.passed AND t.infra IS NULL",
-                "failed": "NOT t.passed AND t.infra IS NULL",
-                "infra": "t.infra IS NOT NULL",
-                "excluded": "t.excluded",
-            }[filters.outcome]
-        )
-    turn = [("label", filters.label or None), ("blame", filters.blame or None), ("turn", filters.turn)]
-    given = [(column, wanted) for column, wanted in turn if wanted is not None]
-    if given or filters.tool:
-        conditions = "".join(f" AND u.{column} = ?" for column, _ in given)
-        join = "JOIN tool o ON o.trajectory = u.trajectory AND o.turn = u.turn AND o.name = ?" if filters.tool else ""
-        chosen = [wanted for _, wanted in given]
-        # One and the same turn must have them all.
-        need(
-            f"t.id IN (SELECT u.trajectory FROM turn u {join} WHERE u.log = ?{conditions})",
-            *([filters.tool] if filters.tool else []),
-            filters.log,
-            *chosen,
-        )
+        parts.append(_OUTCOMES[filters.outcome])
+    if (turn := _of_turns(filters)).text:
+        parts.append(f"t.id IN (SELECT u.trajectory FROM turn u WHERE u.log = ? AND {turn.text})")
+        values += [filters.log, *turn.values]
     return Where(" AND ".join(parts), tuple(values))
+
+
+def _of_turns(filters: Filters) -> Where:
+    """The condition on turns `u`: one and the same turn must have all that is asked for; no text for nothing."""
+    in_turn = "EXISTS (SELECT 1 FROM tool x WHERE x.trajectory = u.trajectory AND x.turn = u.turn AND x.name = ?)"
+    wanted = {"u.label = ?": filters.label, "u.blame = ?": filters.blame, "u.turn = ?": filters.turn}
+    wanted[in_turn] = filters.tool
+    given = {condition: value for condition, value in wanted.items() if value not in (None, "")}
+    return Where(" AND ".join(given), tuple(given.values()))
 
 
 def trajectories(
@@ -123,9 +116,13 @@ def trajectories(
     rows = db.execute(
         f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)} FROM trajectory t WHERE {condition.text} "
         f"ORDER BY {order} LIMIT ? OFFSET ?",
-        (*condition.values, min(limit, PAGE), offset),
+        (*condition.values, _page(limit), max(0, offset)),
     )
     return {"total": total, "offset": offset, "rows": [_row(row) for row in rows]}
+
+
+def _page(limit: int) -> int:
+    return min(max(1, limit), PAGE)
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:
@@ -173,7 +170,7 @@ def groups(db: sqlite3.Connection, filters: Filters, offset: int, limit: int, sp
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]
-    rows = db.execute(f"{inner} ORDER BY g.step DESC, g.task LIMIT ? OFFSET ?", (*values, min(limit, PAGE), offset))
+    rows = db.execute(f"{inner} ORDER BY g.step DESC, g.task LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset)))
     return {"total": total, "offset": offset, "rows": [dict(row) | {"labels": _decided(row["labels"])} for row in rows]}
 
 
@@ -195,26 +192,14 @@ def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, A
     condition = where(filters)
     column = {"step": "u.step", "category": "u.category", "turn": "u.turn", "tool": "o.name"}[by]
     join = "JOIN tool o ON o.trajectory = u.trajectory AND o.turn = u.turn" if by == "tool" else ""
-    extra, values = _turn_conditions(filters)
+    turn = _of_turns(filters)
     rows = db.execute(
         f"SELECT {column} AS at, u.label AS label, u.kind AS kind, u.blame AS blame, count(*) AS count FROM turn u "
-        f"JOIN trajectory t ON t.id = u.trajectory {join} WHERE {condition.text}{extra} GROUP BY 1, 2, 3, 4",
-        (*condition.values, *values),
+        f"JOIN trajectory t ON t.id = u.trajectory {join} WHERE {condition.text} AND {turn.text or 'true'} "
+        "GROUP BY 1, 2, 3, 4",
+        (*condition.values, *turn.values),
     )
     return [dict(row) for row in rows]
-
-
-def _turn_conditions(filters: Filters) -> tuple[str, tuple[Any, ...]]:
-    given = {"label": filters.label or None, "blame": filters.blame or None, "turn": filters.turn}
-    used: Mapping[str, Any] = {column: wanted for column, wanted in given.items() if wanted is not None}
-    text = "".join(f" AND u.{column} = ?" for column in used)
-    values = tuple(used.values())
-    if filters.tool:
-        text += (
-            " AND EXISTS (SELECT 1 FROM tool x WHERE x.trajectory = u.trajectory AND x.turn = u.turn AND x.name = ?)"
-        )
-        values += (filters.tool,)
-    return text, values
 
 
 def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:

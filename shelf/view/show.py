@@ -25,8 +25,7 @@ def show_replay(runs: Sequence[ViewedRun], key: str, console: Console | None = N
         raise ValueError("--replay plays a trajectory of one run: name one.")
     index = Index(runs[0].folder)
     index.update()
-    with index.reading() as db:
-        shown = trajectory(index, db, key)
+    shown = index.ask(trajectory, runs[0].folder, key)
     record = shown["record"]
     played = replay(
         record | {"input": shown["messages"], "output": []}, shown["figures"]["step"], runs[0].folder.launches

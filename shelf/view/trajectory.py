@@ -5,12 +5,12 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shelf.view.index import Index
+from seal.records.folder import RunFolder
 from shelf.view.lines import parse
 from shelf.view.query import group, key_of, parse_key
 
 
-def raw_line(index: Index, db: sqlite3.Connection, key: str) -> tuple[dict[str, Any], sqlite3.Row]:
+def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[str, Any], sqlite3.Row]:
     """The object of a line and its row; ValueError for a key that names none, or whose file has changed since."""
     log, step, line = parse_key(key)
     row = db.execute(
@@ -20,8 +20,8 @@ def raw_line(index: Index, db: sqlite3.Connection, key: str) -> tuple[dict[str, 
     ).fetchone()
     if row is None:
         raise ValueError(f"There is no trajectory {key}: the log of {log} has no line {line} at step {step}.")
-    folder = index.folder.trajectories if log == "train" else index.folder.validations
-    with (folder / row["file_name"]).open("rb") as stream:
+    place = folder.trajectories if log == "train" else folder.validations
+    with (place / row["file_name"]).open("rb") as stream:
         stream.seek(row["offset"])
         raw = stream.read(row["length"])
     value = parse(raw)
@@ -30,9 +30,9 @@ def raw_line(index: Index, db: sqlite3.Connection, key: str) -> tuple[dict[str, 
     return value, row
 
 
-def trajectory(index: Index, db: sqlite3.Connection, key: str, with_tokens: bool = False) -> dict[str, Any]:
+def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens: bool = False) -> dict[str, Any]:
     """All that the log holds of a trajectory; its tokens only if asked for. ValueError as for `raw_line`."""
-    value, row = raw_line(index, db, key)
+    value, row = raw_line(db, folder, key)
     sampled = value.pop("sampled", None) or []
     messages = placed(_messages(value), value.get("evidence"))
     value.pop("input", None), value.pop("output", None)
@@ -69,14 +69,16 @@ def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | Non
     return found
 
 
-def whole_group(index: Index, db: sqlite3.Connection, log: str, step: int, source: str, task: str) -> dict[str, Any]:
+def whole_group(
+    db: sqlite3.Connection, folder: RunFolder, log: str, step: int, source: str, task: str
+) -> dict[str, Any]:
     """The rollouts of a prompt with their evidence; ValueError if there are none."""
     rows = group(db, log, step, source, task)
     if not rows:
         raise ValueError(f"There is no group of {task} ({source}) at step {step} of the log {log}.")
     members, users = [], {}
     for row in rows:
-        value, _ = raw_line(index, db, row["key"])
+        value, _ = raw_line(db, folder, row["key"])
         members.append(row | {"evidence": value.get("evidence") or [], "diagnosis": value.get("diagnosis") or []})
         for before, message in itertools.pairwise(placed(_messages(value), value.get("evidence"))):
             if message["action"] == 0 and message["turn"] is not None:

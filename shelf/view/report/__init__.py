@@ -1,8 +1,4 @@
-"""What a run has shown: tables for the terminal and one picture.
-
-``summarise(run_dir)`` is what the launcher prints at the end; ``seal report RUN``
-does the same at any time.
-"""
+"""What a run has shown: tables for the terminal and one picture (`seal report RUN`)."""
 
 from shelf.view.report.seeds import seeds_table
 from shelf.view.report.summary import summarise

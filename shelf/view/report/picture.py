@@ -1,6 +1,5 @@
 """One picture of a run: reward, validation, labels, rho, cues, time."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,16 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.labels import PASS
+from seal.records.trajectory import MET
 from seal.statistics.plots import draw_rates, tidy
 from seal.statistics.summary import Summary
 from seal.statistics.tables import percent
+from shelf.view.palette import colour
 from shelf.view.report.run import Run
 
-PALETTE = (
-    "#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F", "#000000",
-)  # fmt: skip
-MET = {PASS: "#009E73", CORRECT_ABSTENTION: "#94D3C0"}
+STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
+"""The colours of the stages of a step that take longest."""
 
 
 def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
@@ -30,12 +29,10 @@ def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
     panels = figure.subplots(3, 2)
-    others = [label for label in run.labels if label not in MET]
-    colours = dict(zip(others, itertools.cycle(PALETTE), strict=False)) | MET
     _reward(panels[0, 0], run)
     _validation(panels[0, 1], rows)
-    _labels(panels[1, 0], run, colours)
-    _rho(panels[1, 1], run, colours)
+    _labels(panels[1, 0], run)
+    _rho(panels[1, 1], run)
     _cues(panels[2, 0], run)
     _time(panels[2, 1], run)
     if len(run.steps) > 1:
@@ -86,18 +83,17 @@ def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _labels(axes: Axes, run: Run, colours: dict[str, str]) -> None:
+def _labels(axes: Axes, run: Run) -> None:
     _title(axes, "Labels, share of turns in training")
     labelled = [step for step in run.steps if step.label_counts]
     if not labelled:
         return _empty(axes, "no labels logged")
-    met = [label for label in MET if label in run.labels]
-    order = met + [label for label in run.labels if label not in MET]
+    order = sorted(run.labels, key=lambda label: (label != PASS, label not in MET))
     steps = [step.step for step in labelled]
     layers = [[100 * step.label_shares.get(label, 0.0) for step in labelled] for label in order]
     if len(steps) == 1:
         steps, layers = [steps[0] - 0.4, steps[0] + 0.4], [layer * 2 for layer in layers]
-    axes.stackplot(steps, layers, colors=[colours[label] for label in order], labels=order, linewidth=0)
+    axes.stackplot(steps, layers, colors=[colour(label) for label in order], labels=order, linewidth=0)
     axes.set_ylim(0, 100)
     axes.set_ylabel("%")
     handles, names = axes.get_legend_handles_labels()
@@ -105,7 +101,7 @@ def _labels(axes: Axes, run: Run, colours: dict[str, str]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
+def _rho(axes: Axes, run: Run) -> None:
     _title(axes, "Utility rho by label; weight w (mean and range, grey)")
     weighed = [step for step in run.steps if step.rho]
     if not weighed:
@@ -117,14 +113,14 @@ def _rho(axes: Axes, run: Run, colours: dict[str, str]) -> None:
         axes.plot(w["step"], w["mean"], color="#666666", linewidth=1.6, linestyle="--")
     ends = {label: round(weighed[-1].rho[label], 2) for label in run.labels if label in weighed[-1].rho}
     for label in ends:
-        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=colours[label], linewidth=1.8)
+        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=colour(label), linewidth=1.8)
     # The lines are named at their right end, apart from each other if they would overlap.
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")
     beside = {"textcoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 8, "annotation_clip": False}
     for label, value in sorted(ends.items(), key=lambda end: end[1]):
         last = max(value, last + gap)
-        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colours[label], **beside)
+        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colour(label), **beside)
     tidy(axes)
 
 
@@ -153,8 +149,8 @@ def _time(axes: Axes, run: Run) -> None:
     axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
     seconds = pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0)
     seconds = seconds.drop(columns="step", errors="ignore")
-    for stage, colour in zip(seconds.sum().nlargest(4).index, PALETTE, strict=False):
-        axes.plot(seconds[stage], color=colour, linewidth=1.3, label=stage)
+    for stage, line in zip(seconds.sum().nlargest(4).index, STAGES, strict=False):
+        axes.plot(seconds[stage], color=line, linewidth=1.3, label=stage)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("s")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -11,9 +11,9 @@ from typing import NamedTuple, Self
 from seal.records.folder import RunFolder
 from seal.records.mean import Mean
 from seal.records.step import StepRecord, read_steps
-from seal.records.trajectory import TrajectoryRecord, shares
-from seal.records.validation import Log, read_log, read_validation_dir
-from seal.system.jsonl import BadLine, step_files
+from seal.records.trajectory import shares
+from seal.records.validation import Log, read_validation_dir
+from seal.system.jsonl import BadLine
 
 QUARTER = 4
 
@@ -74,6 +74,23 @@ class Quarters(NamedTuple):
         return first, last
 
 
+def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
+    """First and last quarter of the steps; None for fewer than two steps."""
+    size = max(1, len(steps) // QUARTER)
+    return Quarters(tuple(steps[:size]), tuple(steps[-size:])) if len(steps) > 1 else None
+
+
+def cue_steps(steps: Sequence[StepRecord]) -> dict[str, tuple[int, ...]]:
+    """The steps at which each cue was active, cues in order of appearance."""
+    names = dict.fromkeys(cue for step in steps for cue in step.cues)
+    return {cue: tuple(step.step for step in steps if cue in step.cues) for cue in names}
+
+
+def logged_steps(folder: RunFolder) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:
+    """The training steps of a run, ascending, and the bad lines of their log; nothing before the first step."""
+    return read_steps(folder.steps) if folder.steps.is_file() else ((), ())
+
+
 @dataclass(frozen=True)
 class Run:
     """The logs of one run; validation is None before its first validation."""
@@ -86,10 +103,7 @@ class Run:
     @property
     def quarters(self) -> Quarters | None:
         """First and last quarter of the steps; None for fewer than two steps."""
-        if len(self.steps) < 2:
-            return None
-        size = max(1, len(self.steps) // QUARTER)
-        return Quarters(self.steps[:size], self.steps[-size:])
+        return quarters(self.steps)
 
     @property
     def reward_change(self) -> Change | None:
@@ -108,11 +122,6 @@ class Run:
         return sum(step.seal_seconds for step in self.steps) / total if total else None
 
     @cached_property
-    def withdrawal(self) -> tuple[TrajectoryRecord, ...]:
-        """What the validations played for the withdrawal of cues; lines that cannot be read are left out."""
-        return Log.joined(read_log(path) for _step, path in step_files(self.folder.withdrawals)).lines
-
-    @cached_property
     def labels(self) -> tuple[str, ...]:
         """Every label seen in training, most frequent first."""
         return tuple(label for label, count in _label_counts(self.steps).most_common() if count)
@@ -120,8 +129,7 @@ class Run:
     @cached_property
     def cues(self) -> dict[str, tuple[int, ...]]:
         """The steps at which each cue was active, cues in order of appearance."""
-        names = dict.fromkeys(cue for step in self.steps for cue in step.cues)
-        return {cue: tuple(step.step for step in self.steps if cue in step.cues) for cue in names}
+        return cue_steps(self.steps)
 
     def cause(self, cue: str) -> Mapping[str, float]:
         """The figures of C_t that first turned a cue on; empty if it was on from the start."""
@@ -137,7 +145,7 @@ def read_run(folder: Path | str) -> Run:
     files = RunFolder(Path(folder))
     if not files.path.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
-    steps, bad = read_steps(files.steps) if files.steps.is_file() else ((), ())
+    steps, bad = logged_steps(files)
     if not steps and not files.validated:
         raise ValueError(
             f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from seal.data.suspected import load_suspected
 from seal.records.step import push_ratios
-from seal.records.trajectory import EVERY_CUE
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.records.validation import Log
 from seal.statistics.comparison import Comparison, Side, compare
 from seal.statistics.heldout import not_held_out
@@ -22,11 +22,11 @@ from seal.statistics.summary import Summary, informative, summarise_step, suspec
 from seal.statistics.summary import summarise as summarise_log
 from seal.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.cost import training_cost
+from shelf.view.lifts import Lift, lifts, progress, withdrawal_log
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
 from shelf.view.report.practice import practice
 from shelf.view.report.run import Change, Quarters, Run, ranges, read_run
-from shelf.view.withdrawal import lifts, progress
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -127,7 +127,8 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    parts += [found for found in (_progress_table(run), _lift_table(run)) if found]
+    withdrawn = withdrawal_log(run.folder).lines
+    parts += [made for made in (_progress_table(withdrawn), _lift_table(lifts(withdrawn))) if made]
     return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 
@@ -183,27 +184,22 @@ def _cue_table(run: Run) -> Table:
     return made
 
 
-def _progress_table(run: Run) -> Table | None:
+def _progress_table(withdrawn: Sequence[TrajectoryRecord]) -> Table | None:
     """What the policy has learnt on the tasks of `seal.data.withdrawal`; None before two validations."""
-    found = {name: progress(run.withdrawal, cue) for name, cue in (("training", ""), ("plain", EVERY_CUE))}
-    found = {name: each for name, each in found.items() if each}
-    if not found:
+    interfaces = {"training": "", "plain": EVERY_CUE}
+    learnt = {name: made for name, cue in interfaces.items() if (made := progress(withdrawn, cue))}
+    if not learnt:
         return None
     title = "Tasks of seal.data.withdrawal (training side), % passed"
     made = table(title, ["interface", "tasks", "first validation", "last validation", "change [95%]"])
-    for name, each in found.items():
-        change = each.change
-        rates = (
-            f"{percent(rate)} (step {step})"
-            for rate, step in ((change.mean_a, each.first_step), (change.mean_b, each.last_step))
-        )
+    for name, (first, last, change) in learnt.items():
+        rates = (f"{percent(rate)} (step {step})" for rate, step in ((change.mean_a, first), (change.mean_b, last)))
         made.add_row(name, str(change.pairs), *rates, with_difference(change), style="bold")
     return made
 
 
-def _lift_table(run: Run) -> Table | None:
+def _lift_table(found: Sequence[Lift]) -> Table | None:
     """What each cue gave the policy on the tasks of `seal.data.withdrawal`; None without any."""
-    found = lifts(run.withdrawal)
     if not found:
         return None
     title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
@@ -211,12 +207,14 @@ def _lift_table(run: Run) -> Table | None:
     for lift in found:
         name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
         rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
-        ends = (
-            f"{100 * difference.difference:+.1f} ± {100 * difference.standard_error:.1f} (step {step})"
-            for step, difference in ((lift.first_step, lift.first), (lift.last_step, lift.last))
-        )
+        ends = (_lift_at(lift, step) for step in (lift.steps[0], lift.steps[-1]))
         made.add_row(name, str(lift.overall.pairs), *rates, with_difference(lift.overall), *ends)
     return made
+
+
+def _lift_at(lift: Lift, step: int) -> str:
+    paired = lift.at(step)
+    return f"{100 * paired.difference:+.1f} ± {100 * paired.standard_error:.1f} (step {step})"
 
 
 def _output_files(run: Run) -> RenderableType:

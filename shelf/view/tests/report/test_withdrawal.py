@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
-from shelf.view.withdrawal import lifts, progress
+from shelf.view.lifts import lifts, progress
 
 RECORD = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 0.0)
 
@@ -26,11 +26,11 @@ def test_a_lift_pairs_each_task_with_itself_at_the_same_step():
     ]
     whole, caution = lifts(records)
     assert (whole.cue, caution.cue) == (EVERY_CUE, "caution")
-    assert (whole.first_step, whole.last_step, whole.overall.pairs) == (8, 8, 4)
+    assert (whole.steps, whole.overall.pairs) == ((8,), 4)
     assert whole.overall.difference == pytest.approx(0.5)
-    assert (caution.overall.pairs, caution.first_step, caution.last_step) == (4, 0, 8)
+    assert (caution.overall.pairs, caution.steps) == (4, (0, 8))
     assert caution.overall.difference == pytest.approx(0.5)
-    assert caution.first.difference == pytest.approx(1.0) and caution.last.difference == pytest.approx(0.0)
+    assert caution.at(0).difference == pytest.approx(1.0) and caution.at(8).difference == pytest.approx(0.0)
 
 
 def test_progress_pairs_each_task_with_itself_at_the_first_and_the_last_validation():

@@ -19,7 +19,7 @@ from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
 from seal.launch.recipe import compose_recipe
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
@@ -146,7 +146,7 @@ def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
         cue = cues[(number + step) % len(cues)] if cues else ""
         for name, shown, chance in (
             ("", sent, 0.8),
-            (cue, omega.without(cue, task.category).to_json(), 0.5),
+            (cue or NO_CUE, omega.without(cue, task.category).to_json(), 0.5),
             (EVERY_CUE, None, 0.3),
         ):
             fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))

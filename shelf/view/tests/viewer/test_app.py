@@ -1,6 +1,7 @@
 """The viewer's answers agree with the logs, and it gives them only to whom it should."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,15 +13,15 @@ from hypothesis import strategies as st
 from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log, read_log
-from shelf.view.app import POLICY
+from shelf.view import palette
+from shelf.view.app import POLICY, STATIC
+from shelf.view.lifts import lifts, withdrawal_log
 from shelf.view.query import Filters, counts, trajectories
-from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
 from shelf.view.tests.report.sample_run import write_run as write_older_run
 from shelf.view.tests.viewer.conftest import client
 from shelf.view.trajectory import trajectory
 from shelf.view.viewed import Viewed
-from shelf.view.withdrawal import lifts
 
 LABELS = ["", "pass", "state_mismatch", "argument_mismatch", "recovery_failure", "budget_cut"]
 
@@ -165,14 +166,14 @@ def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played
     active = {cue for step in steps for cue in step["omega"]["cues"]}
     assert active and active <= set(shown)
     for name, cue in shown.items():
-        assert cue["steps"] == [step["step"] for step in steps if name in step["omega"]["cues"]]
+        assert list(cue["steps"]) == [step["step"] for step in steps if name in step["omega"]["cues"]]
         assert cue["events"] == [event for step in steps for event in step["events"] if event["cue"] == name]
         assert cue["text"] and cue["label"]
     assert viewed.omega()["other_wording"] is False
 
 
 def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
-    wanted = lifts(read_run(played).withdrawal)
+    wanted = lifts(withdrawal_log(RunFolder(played)).lines)
     shown = viewed.omega()["lifts"]
     assert [row["cue"] for row in shown["rows"]] == [None, *(lift.cue for lift in wanted[1:])]
     assert len(wanted) > 2 and wanted[0].cue == EVERY_CUE and shown["bad"] == 0
@@ -182,7 +183,7 @@ def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
         assert (found["low"], found["high"]) == (lift.overall.low, lift.overall.high)
         assert found["with"] - found["without"] == pytest.approx(found["lift"])
         assert [each["step"] for each in row["steps"]] == list(lift.steps)
-        assert row["steps"][-1]["lift"] == lift.last.difference
+        assert row["steps"][-1]["lift"] == lift.at(lift.steps[-1]).difference
     assert [each["step"] for each in shown["rows"][0]["steps"]] == [0, 3, 6]
 
 
@@ -324,12 +325,20 @@ def test_the_built_front_end_belongs_to_its_sources():
     assert sum(path.stat().st_size for path in (web.parent / "static").iterdir()) < 500_000
 
 
+def test_the_page_and_the_picture_of_the_report_colour_labels_alike():
+    light = (STATIC / "app.css").read_text().split("data-theme=dark")[0]
+    numbers = dict(re.findall(r"(\w+): (\d+)", (STATIC.parent / "web/src/text.js").read_text().split("COLOURS =")[1]))
+    for label, colour in palette.COLOURS.items():
+        assert f"--label-{numbers.pop(label)}:{colour}" in light.replace(": ", ":")
+    assert not numbers and f"--label-0:{palette.OTHER}" in light.replace(": ", ":")
+
+
 def test_reading_leaves_the_logs_as_they_were(run):
     before = {path: path.read_bytes() for path in run.rglob("*.jsonl")}
     viewed = Viewed(find_runs([str(run)], Path())[0])
     viewed.index.update()
     with viewed.index.reading() as db:
-        trajectory(viewed.index, db, "train:1:2")
+        trajectory(db, viewed.run.folder, "train:1:2")
     assert {path: path.read_bytes() for path in run.rglob("*.jsonl")} == before
     assert {path.name for path in run.iterdir()} - {"seal_log", "validation_log"} == {"view_index.sqlite"}
     assert RunFolder(run).steps.is_file()
