@@ -8,10 +8,9 @@ from seal import __version__
 from seal.interface.artefact import FILE_NAME, InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.system.files import write_json, write_text
-from shelf.handover.base import Base
-from shelf.handover.card import model_card
-from shelf.handover.model import DTYPES, write_model
+from shelf.handover.card import base_name, model_card, stated_licence
 from shelf.handover.source import Source
+from shelf.handover.weights import DTYPES, write_model
 
 CARD = "README.md"
 
@@ -38,20 +37,18 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
     sentence, for a checkpoint that cannot be exported.
     """
     require_empty(out)
-    base = Base(source)
-    licence = licence or base.licence()
+    licence = licence or stated_licence(source)
     dtype = source.setting("actor_rollout_ref", "rollout", "dtype")
     dtype = dtype if dtype in DTYPES else None
     draft = out.with_name(f"{out.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        kind = write_model(source.actor, draft, dtype, base.name, merge_adapter)
+        kind = write_model(source.actor, draft, dtype, base_name(source), merge_adapter)
         artefact = interface_of(source)
         if artefact is not None:
             write_json(artefact.to_json(), draft / FILE_NAME)
-        name = f"{source.name}-step-{source.step}"
-        write_text(model_card(source, kind, name, dtype, licence, artefact), draft / CARD)
+        write_text(model_card(source, kind, dtype, licence, artefact), draft / CARD)
         if out.exists():
             out.rmdir()
         draft.replace(out)
