@@ -82,9 +82,7 @@ def merged_weights(actor: Path, dtype: torch.dtype | None = None) -> dict[str, t
     if missing := [rank for rank in range(world) if (world, rank) not in files]:
         raise ValueError(f"{actor} lacks the weights of rank {missing[0]} of {world}: name another step.")
     # Mapped, so that a tensor takes memory only once it is read.
-    ranks = [
-        torch.load(files[world, rank], map_location="cpu", mmap=True, weights_only=True) for rank in range(world)
-    ]
+    ranks = [torch.load(files[world, rank], map_location="cpu", mmap=True, weights_only=True) for rank in range(world)]
     weights = {}
     for name in list(ranks[0]):
         whole = _whole(name, [rank.pop(name) for rank in ranks])
