@@ -1,4 +1,4 @@
-"""What mkdocs does besides: pages from outside docs/, links that leave it, notebooks, and an optional navigation."""
+"""Adds to mkdocs: pages from outside docs/, links that leave it, and notebooks."""
 
 import posixpath
 import re
@@ -13,6 +13,7 @@ HOME = Path(__file__).resolve().parents[1]
 
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {path.relative_to(HOME).as_posix(): f"benchmarks/{path.name}" for path in HOME.glob("benchmarks/*.md")}
+PAGES |= {path.relative_to(HOME).as_posix(): f"shelf/{path.parent.name}.md" for path in HOME.glob("shelf/*/README.md")}
 """Pages of the site by their file in the repository, where that is outside docs/."""
 
 SOURCES = {uri: path for path, uri in PAGES.items()}
@@ -23,17 +24,11 @@ LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")
 LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".sh": "bash", ".toml": "toml", ".json": "json"}
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave pages out of the navigation that do not exist."""
-    config.nav = _present(config.nav)
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs/, the notebooks, and the files that pages link to."""
     for path, uri in PAGES.items():
         files.append(File.generated(config, uri, content=(HOME / path).read_text(encoding="utf-8")))
-    for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
+    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         _add_notebook(files, config, file)
     linked = {target for file in files.documentation_pages() for target in _links(file)}
     for target in sorted(linked):
@@ -52,17 +47,6 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return posixpath.relpath(there, posixpath.dirname(uri) or ".") if there else found[0]
 
     return markdown if uri.startswith("source/") else LINK.sub(target, markdown)
-
-
-def _present(entry: Any) -> Any:
-    """An entry of the navigation without the pages that do not exist; None if nothing remains."""
-    if isinstance(entry, str):
-        notebook = Path(entry).with_suffix(".ipynb")
-        there = entry in SOURCES or any((HOME / "docs" / each).is_file() for each in (entry, notebook))
-        return entry if there else None
-    if isinstance(entry, dict):
-        return {name: kept for name, each in entry.items() if (kept := _present(each))} or None
-    return [kept for each in entry if (kept := _present(each))]
 
 
 def _resolve(uri: str, link: str) -> str:
@@ -94,7 +78,7 @@ def _source_page(path: str) -> str:
     """A page that shows a file of the repository, or lists a folder."""
     place = HOME / path
     if place.is_dir():
-        text = "\n".join(sorted(each.name for each in place.iterdir()))
+        text = "\n".join(sorted(path.name for path in place.iterdir()))
     else:
         text = place.read_text(encoding="utf-8")
     return f"# {path}\n\n````{LANGUAGES.get(place.suffix, 'text')}\n{text}\n````\n"

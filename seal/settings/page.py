@@ -9,13 +9,14 @@ from typing import Any
 from seal.settings import BLOCKS
 from seal.settings.base import Settings, recipe_defaults
 from seal.settings.sentences import is_block, joined, kind
+from seal.system.paths import HOME
 
 HEAD = """\
 # Settings
 
 Every key of `seal` and `env_service`, with its default. Recipes and overrides (`-- key=value`) name the keys that
-differ: [recipes.md](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. Numbers are finite, except
-where the default is `.inf`.
+differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is accepted only where
+it is the default.
 
 This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
 """
@@ -49,7 +50,12 @@ def _tables(block: type[Settings], key: str) -> Iterator[tuple[str, str]]:
 
 def _text(docstring: str) -> str:
     """A docstring as one line, with links to the pages that it names."""
-    return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", " ".join(inspect.cleandoc(docstring).split()))
+    line = " ".join(inspect.cleandoc(docstring).split())
+    return re.sub(r"docs/([\w-]+\.md)", lambda page: _link(page[1]), line)
+
+
+def _link(page: str) -> str:
+    return f"[{page}]({page})" if (HOME / "docs" / page).is_file() else f"docs/{page}"
 
 
 def _default(value: Any) -> str:

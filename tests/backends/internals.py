@@ -1,7 +1,6 @@
 """The private and undocumented names of other libraries that SEAL uses, with what it expects of them.
 
-`seal/backends/internals.toml` holds the list and docs/engines.md shows it.
-`changes` compares it with the installed packages.
+`seal/backends/internals.toml` holds the list; `changes` compares it with the installed packages.
 """
 
 from __future__ import annotations
@@ -115,16 +114,6 @@ def changes() -> list[str]:
         if installed not in known:
             found.append(f"{name} is {installed} and the list was checked against {' and '.join(known)}.")
     return found
-
-
-def table() -> str:
-    """Return the list as a Markdown table."""
-    rows = ["| name | use | in | why | can go when |", "| --- | --- | --- | --- | --- |"]
-    for internal in internals():
-        where = ", ".join(f"`{path.removeprefix('seal/')}`" for path in internal.where)
-        name = f"`{internal.module}` `{internal.target}`"
-        rows.append(f"| {name} | {internal.use} | {where} | {internal.why} | {internal.until} |")
-    return "\n".join(rows)
 
 
 def _source(module: str) -> str | None:

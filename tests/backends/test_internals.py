@@ -12,8 +12,7 @@ from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
 from seal.training.replay_buffer import WholeGroups
 from seal.training.trainer import SEALTraining
-from tests.backends.internals import Internal, changes, internals, table, versions
-from tests.support.generated import write_table
+from tests.backends.internals import Internal, changes, internals, versions
 
 PRIVATE = Internal("json.decoder:JSONDecoder.decode", "called", ("seal/x.py",), "why", "-", signature="(self, s)")
 
@@ -74,9 +73,3 @@ def test_every_patch_is_in_the_list():
     named = {line.split("(")[0].removeprefix("def ") for line in patches.splitlines() if line.startswith("def ")}
     explained = [internal.why for internal in internals() if internal.use == "replaced"]
     assert all(any(f"`{name}`" in why for why in explained) for name in named)
-
-
-def test_the_documented_table_is_the_list():
-    assert write_table("engines.md", "python -m tests.backends.table", table, ["--check"]) == 0, (
-        "run `python -m tests.backends.table`"
-    )

@@ -365,7 +365,7 @@ def test_a_second_environment_is_added_without_touching_the_service(
 def test_a_label_of_the_extending_guide_is_made_in_the_service(
     start_service: Callable[..., AbstractContextManager[int]], tmp_path: Path
 ) -> None:
-    guide = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     rule = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
     environment = "from env_service.environments.bfcl.environment import BfclEnvironment"
     (tmp_path / "repeated_call.py").write_text(f"{rule}\n{environment}\n", encoding="utf-8")

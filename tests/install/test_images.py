@@ -47,7 +47,7 @@ def test_the_service_s_image_holds_neither_the_trainer_nor_its_lock():
 
 
 def test_what_a_run_leaves_and_saves_outlives_its_container():
-    for path in (HOME / "docker" / "trainer.Dockerfile", HOME / "docs" / "install.md"):
+    for path in (HOME / "docker" / "trainer.Dockerfile", HOME / "docs" / "operate.md"):
         text = path.read_text(encoding="utf-8")
         assert all(f'-v "$PWD/{folder}:/seal/{folder}"' in text for folder in ("experiments", "launcher_record")), path
         (seconds,) = re.findall(r"--stop-timeout (\d+)", text)
