@@ -4,12 +4,12 @@ They are plain dictionaries at run time, so that a worker encodes them as they a
 checks them at the two ends of the wire (`protocol.py`, `host.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from seal.diagnosis.evidence import TurnEvidence
+from seal.diagnosis.evidence import TurnCounts, TurnEvidence
 from seal.diagnosis.rules import Diagnosis
 
 COMPLETED = "[CONVERSATION_COMPLETED]"
@@ -52,15 +52,6 @@ class Step(TypedDict):
     info: StepInfo
 
 
-class TurnCounts(TypedDict):
-    """User turns that met the verifier, of those that need calls and of those that need none."""
-
-    passed_turns: int
-    scorable_turns: int
-    passed_irrelevance_turns: int
-    irrelevance_turns: int
-
-
 class Evaluation(TypedDict):
     """The answer to /evaluate. An environment may add keys of its own.
 
@@ -81,8 +72,3 @@ class Evaluation(TypedDict):
     errors: int
     stop: str
     progress_info: NotRequired[TurnCounts]
-
-
-def turn_counts(evaluation: Mapping[str, Any]) -> TurnCounts | None:
-    """The turn counts of an answer to /evaluate, None if it has none."""
-    return evaluation.get("bfcl_progress_info", evaluation.get("progress_info"))

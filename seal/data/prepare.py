@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.catalog import data_hash, load_tasks
-from env_service.environments.bfcl.splits import CATEGORIES, SPLITS, parse_task_id, siblings_in_train, task_ids
+from env_service.environments.bfcl.splits import SPLITS, siblings_in_train, task_ids
 from seal.data.parquet import read_rows, rows_hash, write_rows
 from seal.data.rows import TaskRow, whole_rows
+from seal.diagnosis.categories import CATEGORIES, parse_task_id
 from seal.system.files import json_hash, write_json
 
 MANIFEST = "manifest.json"

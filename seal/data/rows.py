@@ -9,15 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from zlib import crc32
 
-from env_service.environments.bfcl.splits import Side, parse_task_id, side_of
+from env_service.environments.bfcl.splits import Side, side_of
 from env_service.environments.registry import get_environment
-from seal.diagnosis.categories import environment_of, qualified
+from seal.diagnosis.categories import environment_of, parse_task_id, qualified
 from seal.records.source import WHOLE, data_source
+from seal.records.trajectory import WITHDRAWAL_AGENTS
 
 AGENT_NAME = "seal_agent"
-
-WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
-"""The agent loops of a withdrawal: with Omega, without one of its cues, without an interface."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, load_tasks
-from env_service.environments.bfcl.splits import parse_task_id, side_of, task_ids, variant
+from env_service.environments.bfcl.splits import side_of, task_ids
 from env_service.environments.bfcl.task_file import MadeTask
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
 from seal.data.mixture import mix
 from seal.data.rows import TaskRow, environment_rows, whole_rows
+from seal.diagnosis.categories import parse_task_id, variant
 from seal.labels import PASS
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from env_service.environments.bfcl.splits import parse_task_id
+from seal.diagnosis.categories import parse_task_id
 from seal.system.paths import HOME
 
 DEFAULT_PATH = HOME / "data" / "suspected_items.json"

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from typing_extensions import TypedDict
+
 from seal.diagnosis.results import reports_failure
 
 CallError = Literal["unavailable", "signature", "execution", "deadline"]
@@ -145,3 +147,17 @@ class TurnEvidence:
         )
         names = {key: tuple(data.get(key, ())) for key in ("needed", "needed_writes", "absent")}
         return cls(**{**data, **names, "actions": actions})
+
+
+class TurnCounts(TypedDict):
+    """User turns that met the verifier, of those that need calls and of those that need none."""
+
+    passed_turns: int
+    scorable_turns: int
+    passed_irrelevance_turns: int
+    irrelevance_turns: int
+
+
+def turn_counts(evaluation: Mapping[str, Any]) -> TurnCounts | None:
+    """The turn counts of the service's answer to /evaluate, None if it has none."""
+    return evaluation.get("bfcl_progress_info", evaluation.get("progress_info"))

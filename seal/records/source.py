@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from zlib import crc32
 
-from env_service.environments.bfcl.splits import CATEGORIES, MADE_CATEGORIES, parse_task_id
-from seal.diagnosis.categories import BENCHMARK, environment_of
+from seal.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of, parse_task_id
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 """The categories of the benchmark and of synthesised tasks, in the order of every table."""

@@ -36,21 +36,25 @@ class SentOmega:
     """The Omega that a step was played with."""
 
     version: int
+    """How often Omega had changed."""
     digest: str
+    """The hash of its cues and wording."""
     cues: tuple[str, ...]
+    """The active cues."""
 
 
 @dataclass(frozen=True)
 class EnvironmentFigures:
-    """A step's trajectories of one environment: how many, their mean reward and pass share, and turns by label.
-
-    reward_mean and pass_share are None if infrastructure lost all of them.
-    """
+    """A step's figures of one environment."""
 
     trajectories: int
+    """Its trajectories."""
     reward_mean: float | None
+    """Their mean terminal reward; None if infrastructure lost all of them."""
     pass_share: float | None
+    """Share of them that passed."""
     label_counts: dict[str, int]
+    """Their turns by label."""
 
     @classmethod
     def of(cls, records: Sequence[TrajectoryRecord]) -> Self:
@@ -79,49 +83,71 @@ def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, Environment
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
 class StepRecord:
-    """The figures of one training step; docs/logs.md describes each field.
+    """The figures of one training step: a line of seal_log/steps.jsonl."""
 
-    label_counts: turns by label, excluded labels left out. blames: failed turns by
-    whose fault they are, own or inherited from an earlier turn. tokens: `in` (prompts of all
-    requests, absent if unknown) and `out` (sampled); empty in earlier logs. w: the weights
-    of the trajectories that count. omega is None if none was sent. seconds: wall
-    time by stage; seal_seconds: SEAL's own part of it in the trainer. environments:
-    figures by environment, empty for a step with a single one. staleness: by how many
-    updates the oldest weights that sampled a trajectory lag behind those that it trains.
-    pilots: prompts that were `piloted`, those of them that `went_on`, and prompts that were
-    played `in_full` without pilots; empty for a step that pilots none. push: |A| summed over
-    the sampled tokens of `successes` (A > 0) and `failures` (A < 0), weighted by w and
-    `_unweighted`; empty without signal and in earlier logs. lift: what Omega gave the step's
-    rollouts (`seal.interface.share` below 1); None if all or none of them saw it.
-    """
-
+    # Identity
     step: int
-    reward_mean: float | None = None
-    pass_share: float | None = None
-    trajectories: int = 0
-    groups_with_spread: int = 0
-    trajectories_dropped: int = 0
-    groups_dropped: int = 0
-    tokens: dict[str, int] = field(default_factory=dict)
-    stops: dict[str, int] = field(default_factory=dict)
-    label_counts: dict[str, int] = field(default_factory=dict)
-    blames: dict[str, int] = field(default_factory=dict)
-    rho: dict[str, float] = field(default_factory=dict)
-    w: Range | None = None
+    """The training step, from 1."""
     omega: SentOmega | None = None
+    """The Omega that it was played with; None without one."""
     events: tuple[Event, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-    seal_seconds: float = 0.0
-    logp_diff_max: float | None = None
-    logp_diff_mean: float | None = None
-    token_drift: dict[str, int] = field(default_factory=dict)
-    episodes_rebuilt: int = 0
-    infra: dict[str, int] = field(default_factory=dict)
+    """The cues that its figures turned on or off in Omega_{t+1}."""
+
+    # Verdict
+    reward_mean: float | None = None
+    """Mean terminal reward; None if infrastructure lost every trajectory."""
+    pass_share: float | None = None
+    """Share of the trajectories that passed."""
+    trajectories: int = 0
+    """Trajectories."""
+    groups_with_spread: int = 0
+    """Groups whose rewards differ: those with a learning signal."""
+    trajectories_dropped: int = 0
+    """Trajectories that do not count: lost or excluded."""
+    groups_dropped: int = 0
+    """Groups without a trajectory that counts."""
+    stops: dict[str, int] = field(default_factory=dict)
+    """Trajectories by how they stopped."""
+    label_counts: dict[str, int] = field(default_factory=dict)
+    """Turns by label, excluded labels left out."""
+    blames: dict[str, int] = field(default_factory=dict)
+    """Failed turns by whose fault they are: own, or inherited from an earlier turn."""
     environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
-    staleness: Range | None = None
-    pilots: dict[str, int] = field(default_factory=dict)
-    push: dict[str, float] = field(default_factory=dict)
+    """Figures by environment; empty with a single one."""
     lift: Lift | None = None
+    """What Omega gave the rollouts (`seal.interface.share` below 1); None if all or none of them saw it."""
+    infra: dict[str, int] = field(default_factory=dict)
+    """Trajectories by the failure of infrastructure that ended them."""
+
+    # Tokens
+    tokens: dict[str, int] = field(default_factory=dict)
+    """`in` (prompts of all requests, absent if unknown) and `out` (sampled)."""
+    token_drift: dict[str, int] = field(default_factory=dict)
+    """Trajectories `compared`, those with drift, and their `tokens` of drift."""
+
+    # Timing
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time by stage."""
+    seal_seconds: float = 0.0
+    """SEAL's own part of it in the trainer."""
+    episodes_rebuilt: int = 0
+    """Times that an episode was opened again on a service."""
+
+    # Training
+    rho: dict[str, float] = field(default_factory=dict)
+    """The utility of each label."""
+    w: Range | None = None
+    """The weights of the trajectories that count."""
+    push: dict[str, float] = field(default_factory=dict)
+    """|A| summed over the sampled tokens of `successes` (A > 0) and `failures` (A < 0), weighted and `_unweighted`."""
+    logp_diff_max: float | None = None
+    """The largest log-prob difference between rollout engine and actor; None if not compared."""
+    logp_diff_mean: float | None = None
+    """The mean log-prob difference; None if not compared."""
+    staleness: Range | None = None
+    """By how many updates the oldest weights that sampled a trajectory lag behind those that it trains."""
+    pilots: dict[str, int] = field(default_factory=dict)
+    """Prompts that were `piloted`, that `went_on`, and that were played `in_full`."""
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
-from env_service.answers import turn_counts
-from env_service.environments.bfcl.splits import parse_task_id
-from seal.diagnosis.categories import BENCHMARK, environment_of
+from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
+from seal.diagnosis.evidence import turn_counts
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
 from seal.records.source import parse_data_source, scenario_of
@@ -46,91 +45,117 @@ EVERY_CUE = "*"
 NO_CUE = "-"
 """The same, if there was no cue that it could have gone without."""
 
+WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
+"""The agent loops of a withdrawal: with Omega, without one of its cues, without an interface."""
+
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class TrajectoryRecord:
-    """One rollout of one task, or of a task's first turns.
+    """One rollout of one task, or of a task's first turns: a line of seal_log/trajectories and of validation_log."""
 
-    data_source: the category, with ``@k`` for a prefix of k turns; sample: the
-    number of the rollout among those of the same task and step. labels: one
-    dominant label Z(tau) per user turn that took place. turns: user turns of the
-    task, 0 if unknown. spans: (turn, start, end) of each assistant message in
-    response tokens. stop: completed, one of CUTS, or the service's word for an
-    episode that it ended itself (step_limit, parse_error). excluded: it was cut
-    and the recipe leaves such trajectories out. drift: how many tokens would
-    differ if the dialogue were tokenised from its text, None if its template
-    cannot say. rebuilt: how often its episode was opened again on a service.
-    infra names the failure of infrastructure that ended it and infra_message
-    describes it; such a record has no labels and its score means nothing.
-    omega_version is None if the episode carried no Omega. step is the training
-    step, None until the record is logged.
-
-    For a replay: truncated are the numbers (from 0) of the assistant messages that
-    a token limit cut; prompt_tokens is the length of the first prompt, length that
-    of the whole dialogue when it was last compared with the budgets; day is the
-    service's date, which one tool reads. For a trace: began is when the attempt
-    that is recorded started, in seconds since the epoch, and times has for each
-    assistant message when it was asked for, sampled and answered, in seconds since
-    then. Of a training trajectory, once it is logged: group is the number of its
-    prompt in the step (from 0), advantage is A_j before it is weighted, w is w_j,
-    and span_weights has (start, end, factor) where single spans have a factor of
-    their own; w is 0 for a trajectory that does not count. sampled: (text,
-    natural log-prob) of each sampled token, by assistant message; empty unless the
-    recipe logs tokens. withdrawn: of a trajectory of a withdrawal, the cue of Omega that
-    it went without, "" for none, EVERY_CUE for all of them. tokens_in: tokens of the
-    prompts of all its requests, None if the log does not say (see `prompted`). Of a
-    training trajectory: drawn is the step that drew its prompt and gave it its Omega,
-    weights are the oldest and the newest step whose weights sampled it (0: the start).
-    inclusion: for how many rollouts it counts in C_t and in a step's mean reward
-    (`seal.pilot`); 1 unless the step pilots its prompts.
-    """
-
+    # Identity
     task_id: str
+    """The task, as its environment names it."""
     data_source: str
+    """The category, with ``@k`` for a prefix of k turns."""
     category: str
+    """The category of the task, qualified by its environment (`seal.diagnosis.categories`)."""
     split: str
+    """The side of the task: train or eval."""
     sample: int
+    """The number of the rollout, from 0, among those of the same task and step."""
+
+    # Verdict
     score: Finite
+    """The terminal reward; means nothing if `infra` is set."""
     labels: tuple[str, ...] = ()
+    """One dominant label Z(tau) per user turn that took place; empty if `infra` is set."""
     diagnosis: tuple[dict[str, Any], ...] = ()
+    """Per turn of `labels`: why it has its label."""
     evidence: tuple[dict[str, Any], ...] = ()
-    spans: tuple[tuple[int, int, int], ...] = ()
+    """Per user turn of the task: what the diagnosis read."""
     turns_passed: int = 0
+    """User turns that met the verifier."""
     turns: int = 0
+    """User turns of the task; 0 if unknown."""
     progress: Finite = 0.0
+    """Share of the turns that need calls that met the verifier."""
     calls: int = 0
+    """Tool calls."""
     errors: int = 0
-    tokens: int = 0
-    seconds: Finite = 0.0
+    """Tool calls that failed."""
     stop: str = ""
+    """Why it ended: completed, one of CUTS, or the service's word (step_limit, parse_error)."""
     excluded: bool = False
-    drift: int | None = None
-    rebuilt: int = 0
+    """Whether it was cut and the recipe leaves such trajectories out."""
     infra: str | None = None
+    """The failure of infrastructure that ended it."""
     infra_message: str = ""
-    omega_version: int | None = None
-    prompt_mode: str = ""
-    data_hash: str = ""
-    messages: tuple[dict[str, Any], ...] = field(default=())
-    truncated: tuple[int, ...] = ()
-    prompt_tokens: int = 0
-    length: int = 0
-    day: str = ""
-    began: Finite = 0.0
-    times: tuple[tuple[Finite, Finite, Finite], ...] = ()
-    group: int | None = None
-    advantage: Finite | None = None
-    w: Finite | None = None
-    span_weights: tuple[tuple[int, int, Finite], ...] = ()
+    """That failure in a sentence."""
+
+    # Conditions
     step: int | None = None
-    sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
+    """The training step; None until it is logged."""
+    omega_version: int | None = None
+    """The version of the Omega that its episode carried; None without one."""
     withdrawn: str | None = None
+    """In a withdrawal: the cue of Omega that it went without, "" for none, EVERY_CUE or NO_CUE."""
+    prompt_mode: str = ""
+    """The prompt and parser format."""
+    data_hash: str = ""
+    """The hash of the benchmark's data."""
+
+    # Tokens
+    messages: tuple[dict[str, Any], ...] = field(default=())
+    """The dialogue; a line of a log holds it as `input` and `output`."""
+    tokens: int = 0
+    """Sampled tokens."""
     tokens_in: int | None = None
+    """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
+    spans: tuple[tuple[int, int, int], ...] = ()
+    """(turn, start, end) of each assistant message, in response tokens."""
+    sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
+    """Per assistant message, (text, natural log-prob) of each sampled token; empty unless the recipe logs tokens."""
+    drift: int | None = None
+    """Tokens that would differ if its text were tokenised anew; None if the template cannot say."""
+
+    # Timing
+    began: Finite = 0.0
+    """When it started, in seconds since the epoch."""
+    seconds: Finite = 0.0
+    """Wall time."""
+    times: tuple[tuple[Finite, Finite, Finite], ...] = ()
+    """Per assistant message, the seconds since `began` when it was asked for, sampled and answered."""
+    rebuilt: int = 0
+    """Times that its episode was opened again on a service."""
+
+    # Training, once it is logged
+    group: int | None = None
+    """The number of its prompt in the step, from 0."""
+    advantage: Finite | None = None
+    """A_j before it is weighted."""
+    w: Finite | None = None
+    """w_j; 0 for a trajectory that does not count."""
+    span_weights: tuple[tuple[int, int, Finite], ...] = ()
+    """(start, end, factor) of spans that have a factor of their own."""
     drawn: int | None = None
+    """The step that drew its prompt and gave it its Omega."""
     weights: tuple[int, int] | None = None
+    """The oldest and the newest step whose policy weights sampled it (0: the start)."""
     inclusion: Finite = 1.0
+    """For how many rollouts it counts in C_t and in a step's mean reward."""
+
+    # Replay
+    truncated: tuple[int, ...] = ()
+    """The numbers, from 0, of the assistant messages that a token limit cut."""
+    prompt_tokens: int = 0
+    """Tokens of the first prompt."""
+    length: int = 0
+    """Tokens of the whole dialogue when it was last compared with the budgets."""
+    day: str = ""
+    """The service's date, which one tool reads."""
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -189,12 +214,6 @@ class TrajectoryRecord:
         """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
         data = asdict(self)
         messages = data.pop("messages")
-        # As in the lines of earlier versions, which certificates hold.
-        for name in ("withdrawn", "tokens_in", "drawn", "weights"):
-            if data[name] is None:
-                del data[name]
-        if self.inclusion == 1.0:
-            del data["inclusion"]
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
         return head | data

@@ -22,7 +22,8 @@ import aiohttp
 from pydantic import BaseModel, ValidationError, field_validator
 
 from env_service import protocol
-from env_service.answers import Message, turn_counts
+from env_service.answers import Message
+from seal.diagnosis.evidence import turn_counts
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

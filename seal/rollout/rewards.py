@@ -8,7 +8,7 @@ learns can change a reward.
 from collections.abc import Mapping
 from typing import Any
 
-from env_service.answers import turn_counts
+from seal.diagnosis.evidence import turn_counts
 from seal.settings.reward import RewardSettings
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.interface.cues import Omega
-from seal.records.trajectory import EVERY_CUE, NO_CUE
+from seal.records.trajectory import EVERY_CUE, NO_CUE, WITHDRAWAL_AGENTS
 from seal.rollout.agent_loop import SEALAgentLoop
 
 OMEGA = "withdrawal_omega"

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 
-from env_service.environments.bfcl.splits import parse_task_id
 from seal.data.parquet import read_rows
 from seal.data.suspected import SuspectedItem
+from seal.diagnosis.categories import parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.validation import Log, read_validation_dir

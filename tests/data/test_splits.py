@@ -3,15 +3,14 @@
 import pytest
 
 from env_service.environments.bfcl.splits import (
-    CATEGORIES,
     EVAL_SCENARIOS,
     RELEASED_ORDER,
     TRAIN_SCENARIOS,
-    parse_task_id,
     siblings_in_train,
     side_of,
     task_ids,
 )
+from seal.diagnosis.categories import CATEGORIES, parse_task_id
 
 
 def test_scenarios_are_divided_in_halves_that_cover_all():

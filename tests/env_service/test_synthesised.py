@@ -22,9 +22,9 @@ from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.settings import Settings
-from env_service.environments.bfcl.splits import LEVELS
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
+from seal.diagnosis.categories import LEVELS
 from seal.system.paths import HOME
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise

@@ -13,13 +13,13 @@ from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.backends import weight_socket
 from seal.data.parquet import read_rows
-from seal.data.rows import WITHDRAWAL_AGENTS
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import compose_recipe
 from seal.launch.service import Service, require_services, require_tasks, service_urls
+from seal.records.trajectory import WITHDRAWAL_AGENTS
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.cluster import SIZES, prepare

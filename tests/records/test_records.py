@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env_service.environments.bfcl.splits import CATEGORIES
+from seal.diagnosis.categories import CATEGORIES
 from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import Event
 from seal.records.source import ALL_CATEGORIES, averaged
@@ -49,13 +49,6 @@ def trajectories(draw) -> TrajectoryRecord:
 def test_a_trajectory_survives_its_log_and_its_json_text(record):
     assert read_line(json.loads(json.dumps(record.line()))) == (record, True)
     assert TrajectoryRecord.from_json(record.to_json()) == record
-
-
-@pytest.mark.parametrize("inclusion", [1.0, 4.0])
-def test_a_weight_of_inclusion_is_in_the_line_only_where_it_is_not_one(inclusion):
-    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, inclusion=inclusion)
-    assert ("inclusion" in record.line()) == (inclusion != 1)
-    assert read_line(json.loads(json.dumps(record.line())))[0] == record
 
 
 def test_a_steps_mean_reward_is_that_of_all_prompts_as_if_they_were_played_in_full():

@@ -6,8 +6,9 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from annotated_types import Ge, Gt, Le
 
-from env_service.environments.bfcl.splits import CATEGORIES, SCENARIO_COUNT, SPLITS
+from env_service.environments.bfcl.splits import SPLITS
 from seal import labels
+from seal.diagnosis.categories import CATEGORIES, SCENARIO_COUNT
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection

@@ -20,7 +20,7 @@ from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
-from env_service.environments.bfcl.splits import CATEGORIES, variant
+from seal.diagnosis.categories import CATEGORIES, variant
 
 CLASSES = (
     "GorillaFileSystem",

@@ -7,14 +7,7 @@ from typing import Any
 
 from env_service.environments.base import Call, Document, Guard, Json, Split, TaskFacts
 from env_service.environments.bfcl import splits
-from env_service.environments.bfcl.catalog import (
-    CATEGORIES,
-    Task,
-    available_tools,
-    data_hash,
-    load_tasks,
-    package_version,
-)
+from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.leaks import task_secrets
@@ -23,6 +16,7 @@ from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import WRITES, parse_reference
 from env_service.environments.bfcl.verifier import reference
 from env_service.environments.interface import EVALUATION_SPLITS
+from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES
 from seal.interface.secrets import Secrets
 
 MADE = "synth"
@@ -55,7 +49,7 @@ class BfclEnvironment:
         ValueError lists the names if `split` is unknown.
         """
         ids = list(load_tasks())
-        if split == MADE or split in splits.MADE_CATEGORIES:
+        if split == MADE or split in MADE_CATEGORIES:
             return [task.id for task in self._made.values() if split in (MADE, task.category)]
         if split in CATEGORIES:
             return [task.id for task in load_tasks().values() if task.category == split]

@@ -1,43 +1,25 @@
 """The splits of the benchmark's 800 multi-turn tasks: 200 scenarios in four variants.
 
-A task id is ``multi_turn_<category>_<scenario>``. Two splits exist. ``scenario``
-(the default) gives every variant of a scenario to the same side, so nothing of
-the evaluation side is ever seen in training. ``released_ids`` regenerates the
-public release's list of ids exactly; it leaks (344 of its 400 evaluation tasks
-have a sibling variant in train), and numbers on it are reported as not held out.
+Two splits exist. ``scenario`` (the default) gives every variant of a scenario to the same side, so
+nothing of the evaluation side is ever seen in training. ``released_ids`` regenerates the public
+release's list of ids exactly; it leaks (344 of its 400 evaluation tasks have a sibling variant in
+train), and numbers on it are reported as not held out.
 
-A synthesised task has the id ``synth_<level>_<category>_<12 hex digits>``: the level
-is `train`, or says in what the task differs from those of training.
-
-Standard library only: everything that must know the sides may import this.
+Needs no package of the benchmark: everything that must know the sides may import this.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Literal
+
+from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, parse_task_id, task_id
 
 Side = Literal["train", "eval"]
 
-Category = Literal["base", "miss_func", "miss_param", "long_context"]
-CATEGORIES: tuple[str, ...] = get_args(Category)
-"""The four variants of a scenario, in the order of every table and file."""
-
-SCENARIO_COUNT = 200
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
 DEFAULT_SPLIT = "scenario"
-
-Level = Literal["train", "values", "phrases", "paths"]
-LEVELS: tuple[str, ...] = get_args(Level)
-"""What is new in a synthesised task: nothing (training), values, some phrases too, or all phrases and call pairs."""
-
-MADE_CATEGORIES: tuple[str, ...] = tuple(f"synth_{level}_{category}" for level in LEVELS for category in CATEGORIES)
-"""The categories of synthesised tasks, which follow the benchmark's in every table."""
-
-_MADE_ID = re.compile(rf"({'|'.join(MADE_CATEGORIES)})_([0-9a-f]{{12}})")
-_TASK_ID = re.compile(rf"multi_turn_({'|'.join(CATEGORIES)})_(\d+)")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -76,32 +58,6 @@ RELEASED_ORDER: tuple[int, ...] = TRAIN_SCENARIOS + _EVAL_FIRST + _EVAL_LAST
 """All 200 scenarios in the order from which the release's list of ids was shuffled."""
 
 _TRAIN = frozenset(TRAIN_SCENARIOS)
-
-
-def task_id(category: str, scenario: int) -> str:
-    """Return the benchmark's id of one variant of one scenario."""
-    return f"multi_turn_{category}_{scenario}"
-
-
-def parse_task_id(task: str) -> tuple[str, int]:
-    """Category and scenario of a task id; ValueError with one sentence for anything else.
-
-    Each synthesised task is a scenario of its own, with a number past the benchmark's.
-    """
-    if made := _MADE_ID.fullmatch(task):
-        return made[1], SCENARIO_COUNT + int(made[2], 16)
-    match = _TASK_ID.fullmatch(task)
-    if match is None or int(match[2]) >= SCENARIO_COUNT:
-        raise ValueError(
-            f"{task!r} is not a multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
-            f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}, or the id of a synthesised task."
-        )
-    return match[1], int(match[2])
-
-
-def variant(category: str) -> str:
-    """Return which of the benchmark's four variants a category of its own or of synthesised tasks is."""
-    return category.split("_", 2)[2] if category in MADE_CATEGORIES else category
 
 
 def side_of_scenario(scenario: int) -> Side:

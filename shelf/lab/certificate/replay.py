@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from env_service.environments.bfcl import clock
-from env_service.environments.bfcl.splits import parse_task_id
 from env_service.environments.bfcl.unordered import in_one_order
+from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from env_service.environments.bfcl.splits import parse_task_id
 from seal.cli.main import execute, load
+from seal.diagnosis.categories import parse_task_id
 from seal.launch.service import Service
 from seal.records.validation import read_log
 from seal.statistics.summary import summarise

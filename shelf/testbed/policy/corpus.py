@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from env_service.environments.bfcl.splits import CATEGORIES, TRAIN_SCENARIOS, side_of_scenario
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
+from seal.diagnosis.categories import CATEGORIES
 from shelf.testbed.policy.dialogue import Transcript, parsed, reference_passes
 from shelf.testbed.policy.lessons import LessonSettings, few_tools, lesson
 from shelf.testbed.policy.renaming import CUED

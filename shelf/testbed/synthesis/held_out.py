@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from env_service.environments.bfcl.splits import Level
+from seal.diagnosis.categories import Level
 
 WORD_SHARE = 4
 """One word in so many is held out."""

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from env_service.environments.bfcl.splits import Level
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
+from seal.diagnosis.categories import Level
 from shelf.testbed.synthesis.path import CallPath
 from shelf.testbed.synthesis.sampler import SamplerSettings, sample_path
 from shelf.testbed.synthesis.stage import RejectedDraw

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from env_service.environments.bfcl.splits import Category
 from env_service.environments.bfcl.tools import parse_reference
+from seal.diagnosis.categories import Category
 
 Style = Literal["name", "text", "plain", "amount", "list"]
 """How a value is written: a name or an id with or without quotes, a text in quotes, as it is, a number, several."""

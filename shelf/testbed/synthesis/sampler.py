@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
-from env_service.environments.bfcl.splits import Category, Level
+from seal.diagnosis.categories import Category, Level
 from shelf.testbed.synthesis.held_out import pair_is_reserved
 from shelf.testbed.synthesis.operations import OPERATIONS, Operation
 from shelf.testbed.synthesis.path import CallPath, Clause, PathCall, PathTurn

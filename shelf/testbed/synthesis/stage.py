@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
-from env_service.environments.bfcl.splits import Category
 from env_service.environments.bfcl.tools import CallOutcome, Toolbox
+from seal.diagnosis.categories import Category
 from seal.diagnosis.results import reports_failure
 from shelf.testbed.synthesis.path import Known, Login, PathCall, Slot, Style
 from shelf.testbed.synthesis.values import Values

@@ -3,7 +3,7 @@
 import random
 from typing import Protocol
 
-from env_service.environments.bfcl.splits import Level
+from seal.diagnosis.categories import Level
 from shelf.testbed.synthesis.path import CallPath
 
 

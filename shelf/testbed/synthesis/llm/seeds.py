@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.splits import SCENARIO_COUNT, TRAIN_SCENARIOS, side_of_scenario, task_id
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
+from seal.diagnosis.categories import SCENARIO_COUNT, task_id
 from shelf.testbed.synthesis.check import evaluation_state
 
 

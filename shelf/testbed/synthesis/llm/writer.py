@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from env_service.environments.bfcl.catalog import Task, all_tools
-from env_service.environments.bfcl.splits import Level
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
+from seal.diagnosis.categories import Level
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.intent import Intent, path_intents

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from env_service.environments.bfcl.splits import LEVELS
 from env_service.environments.bfcl.task_file import MadeTask
+from seal.diagnosis.categories import LEVELS
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 

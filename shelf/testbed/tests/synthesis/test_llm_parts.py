@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
-from env_service.environments.bfcl.splits import LEVELS
 from env_service.environments.bfcl.task_file import Provenance
+from seal.diagnosis.categories import LEVELS
 from shelf.suites.chat import DASHSCOPE_URL, OPENAI_URL, address_of
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.answers import Answer, AnswerFile

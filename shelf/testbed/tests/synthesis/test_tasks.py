@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import CLASSES, available_tools, load_tasks
-from env_service.environments.bfcl.splits import parse_task_id, side_of
+from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import MadeTask, Provenance, write_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.bfcl.verifier import verify
+from seal.diagnosis.categories import parse_task_id
 from shelf.testbed.policy.dialogue import play_reference
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
