@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
 _OPENING, _STEP = TypeAdapter(Opening), TypeAdapter(Step)
 _PLAYING = frozenset({"rebuild", "step", "start", "evaluate", "describe"})
-"""Requests of which the environment may refuse nothing but by a Refusal."""
+"""In these requests only a Refusal is the caller's fault."""
 
 
 class EnvironmentFailed(Exception):

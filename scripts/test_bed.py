@@ -67,7 +67,7 @@ def candidates() -> list[MadeTask]:
 
 
 def mixed(count: int, seed: int, level: str, cued: int, category: str = "") -> list[MadeTask]:
-    """So many tasks, `cued` of which need a cue, one kind after the other; of one category or of any."""
+    """`count` tasks, in turn one that needs a cue (`cued` in all) and one that does not; of one category or of any."""
     pool = [task for task in made(600, seed, level, {1: 0.6, 2: 0.4}) if task.category.startswith(category)]
     with_cue = [task for task in pool if needs_cue(task)][:cued]
     without = [task for task in pool if not needs_cue(task)][: count - cued]

@@ -38,7 +38,7 @@ def busy_rows(advantages: torch.Tensor) -> list[int]:
 
 
 def filled_up(chosen: Sequence[int], rows: int, number: int) -> list[int]:
-    """The chosen ones of some rows with the first others beside them, `number` in all, ascending."""
+    """The chosen rows, padded with the first unused ones to `number`, ascending."""
     others = [row for row in range(rows) if row not in set(chosen)]
     return sorted([*chosen, *others[: number - len(chosen)]])
 

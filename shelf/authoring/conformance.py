@@ -40,10 +40,10 @@ class Finding:
 
 
 def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECOND) -> Iterator[Finding]:
-    """Check an environment on so many of its training tasks; ValueError if there is no such environment.
+    """Check an environment on some of its training tasks; ValueError if there is no such environment.
 
-    Every check is made, also after one that fails, but for those that would only repeat
-    that the environment is not deterministic. floor: episodes per second of processor time.
+    A failed check does not stop the others, except those that would only repeat that the
+    environment is not deterministic. tasks: how many are played. floor: episodes per second of processor time.
     """
     environment = get_environment(name)
     subject = Subject(environment, locations()[name], sample(environment, tasks), floor)

@@ -42,7 +42,7 @@ def play(environment: Environment, run: Run, guard: Guard | None = None) -> list
 
 
 def sample(environment: Environment, count: int) -> tuple[str, ...]:
-    """So many tasks of the training side, evenly spread over its categories; of all tasks if it has none."""
+    """`count` tasks of the training side, evenly spread over its categories; of all tasks if it has none."""
     ids = list(environment.task_ids("train")) or list(environment.task_ids(""))
     by_category: dict[str, list[str]] = {}
     for task_id in ids:

@@ -31,7 +31,7 @@ class Components(NamedTuple):
     rest: float
 
     def error(self, seeds: int, scenarios: int) -> float:
-        """The standard error of a mean over so many seeds and scenarios."""
+        """The standard error of a mean over this number of seeds and of scenarios."""
         parts = self.seed**2 / seeds, self.scenario**2 / scenarios, self.rest**2 / (seeds * scenarios)
         return math.sqrt(sum(parts))
 

@@ -59,7 +59,7 @@ def detectable(error: float, freedom: float, alpha: float = ALPHA, power: float 
 
 
 def seeds_needed(pilot: Pilot, difference: float, scenarios: int, alpha: float, power: float) -> int | None:
-    """The fewest seeds per arm that find a difference over so many scenarios; None if no number does."""
+    """The fewest seeds per arm that find a difference over this number of scenarios; None if no number does."""
 
     def enough(seeds: int) -> bool:
         error, freedom = pilot.components.error(seeds, scenarios), pilot.components.freedom(seeds, scenarios)
