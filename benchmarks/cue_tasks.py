@@ -1,9 +1,10 @@
-"""Tasks that need a cue, and the others: `python -m benchmarks.cue_tasks EXPERIMENT.yaml [--training]`.
+"""Tasks that need a cue, and the others: `python -m benchmarks.cue_tasks FOLDER [--training]`.
 
-A task needs a cue if it calls a tool whose arguments the small policy's lessons never told
+FOLDER is a published experiment (benchmarks/NAME). A task needs a cue if it calls a tool whose arguments the lessons of
+the small policy never told
 (`shelf.testbed.policy.renaming.CUED`).
 The first table takes the primary outcome of the committed results apart; with --training a second one has the reward
-of the training rollouts, from the certificates. Exploratory: no p-value, no correction.
+of the training rollouts of certified runs. Exploratory: no p-value, no correction.
 """
 
 import argparse
@@ -13,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
+from benchmarks.rollouts import rollouts_of
 from env_service.environments.bfcl.task_file import read_task_file
 from seal.system.paths import HOME
-from shelf.lab.certificate.file import read
 from shelf.lab.experiment.effects import Runs, by_arm, family, levels
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.records import RunResult
@@ -78,15 +79,10 @@ def training_rows(experiment: Experiment) -> Iterator[str]:
     synthesised = frozenset(task.id for file in FILES for task in read_task_file(file))
     tasks = needing_cues()
     rewards: dict[tuple[str, str, bool], list[tuple[int, float]]] = defaultdict(list)
-    for cell, _result in experiment.finished():
-        if not experiment.certificate(cell).is_file():
-            continue
-        for record in read(experiment.certificate(cell)):
-            if record.kind == "training":
-                task = record.value["task_id"]
-                kind = KINDS[0] if task in tasks else KINDS[1] if task in synthesised else KINDS[2]
-                sees = record.value["omega_version"] is not None
-                rewards[cell.arm, kind, sees].append((record.value["step"], record.value["score"]))
+    for rollout in rollouts_of(experiment.folder):
+        if not rollout.validation:
+            kind = KINDS[0] if rollout.task in tasks else KINDS[1] if rollout.task in synthesised else KINDS[2]
+            rewards[rollout.run.rsplit("-", 1)[0], kind, rollout.cues].append((rollout.step, rollout.score))
     for (arm, kind, sees), found in sorted(rewards.items()):
         name = f"{arm}, {'with' if sees else 'without'} Omega" if (arm, kind, not sees) in rewards else arm
         means = (mean(score for step, score in found if low <= step <= high) for low, high in WINDOWS)

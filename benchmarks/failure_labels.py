@@ -1,8 +1,8 @@
-"""How turns of validation ended, by arm: `python -m benchmarks.failure_labels EXPERIMENT.yaml [--compare ARM CONTROL]`.
+"""How turns of validation ended, by arm: `python -m benchmarks.failure_labels FOLDER [--compare ARM CONTROL]`.
 
-A row per label: of the turns on the set of the primary outcome at the last validation, the share that has it in each
-arm, mean over tasks and over the seeds whose run has a certificate, and the difference between two arms, paired by
-seed and task. Exploratory: no p-value, no correction.
+FOLDER is a published experiment (benchmarks/NAME). A row per label: of the turns on the set of the primary outcome at
+the last validation, the share that has it in each arm, mean over tasks and over the seeds whose run was certified, and
+the difference between two arms, paired by seed and task. Exploratory: no p-value, no correction.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from shelf.lab.certificate.file import read
+from benchmarks.rollouts import rollouts_of
 from shelf.lab.experiment.design import Contrast
 from shelf.lab.experiment.effects import Runs, by_arm, family, levels
 from shelf.lab.experiment.matrix import Experiment
@@ -21,13 +21,13 @@ Turns = dict[str, Counter[str]]
 """How often each label ends a turn, by task."""
 
 
-def labelled_turns(certificate: Path, source: str) -> Turns:
-    """The labels of a run's last validation on one data source."""
-    steps: dict[int, Turns] = defaultdict(lambda: defaultdict(Counter))
-    for record in read(certificate):
-        if record.kind == "validation" and (line := record.value)["data_source"] == source and not line["infra"]:
-            steps[line["step"]][line["task_id"]].update(line["labels"])
-    return steps[max(steps)]
+def labelled_turns(folder: Path, source: str) -> dict[str, Turns]:
+    """The labels of the last validation on one data source, by run."""
+    turns: dict[str, Turns] = defaultdict(lambda: defaultdict(Counter))
+    for rollout in rollouts_of(folder):
+        if rollout.validation and rollout.source == source:
+            turns[rollout.run][rollout.task].update(rollout.labels)
+    return turns
 
 
 def counting(result: RunResult, source: str, turns: Turns, label: str) -> RunResult:
@@ -43,26 +43,21 @@ def counting(result: RunResult, source: str, turns: Turns, label: str) -> RunRes
 def rows(experiment: Experiment, contrast: Contrast) -> Iterator[str]:
     """The table, heading first; labels that no turn has are left out."""
     primary = experiment.design.primary
-    results, turns = [], {}
-    for cell, result in experiment.finished():
-        if experiment.certificate(cell).is_file():
-            results.append(result)
-            turns[cell.arm, cell.seed] = labelled_turns(experiment.certificate(cell), primary.set)
+    turns = labelled_turns(experiment.folder, primary.set)
+    results = {str(cell): result for cell, result in experiment.finished() if str(cell) in turns}
     seen = Counter(label for run in turns.values() for count in run.values() for label in count.elements())
-    arms = Counter(each.arm for each in results)
+    arms = Counter(result.arm for result in results.values())
     names = " | ".join(f"{arm} ({arms[arm]})" for arm in experiment.design.arms if arm in arms)
     yield f"| label, % of turns | {names} | {contrast.arm} - {contrast.against} |"
     yield "| --- |" + " --- |" * (len(arms) + 1)
     for label, _times in seen.most_common():
-        runs: Runs = by_arm(
-            experiment.design,
-            (counting(each, primary.set, turns[each.arm, each.seed], label) for each in results),
-        )
-        shares = levels(primary, runs)
-        means = " | ".join(f"{100 * level.mean.value:.1f}" for level in shares)
+        counted = (counting(result, primary.set, turns[run], label) for run, result in results.items())
+        runs: Runs = by_arm(experiment.design, counted)
+        means = " | ".join(f"{100 * level.mean.value:.1f}" for level in levels(primary, runs))
         [effect], _missing = family([contrast], [primary], runs)
-        found = effect.difference
-        yield f"| {label} | {means} | {100 * found.value:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}] |"
+        difference = effect.difference
+        points = (f"{100 * value:+.1f}" for value in (difference.value, difference.low, difference.high))
+        yield "| {} | {} | {} [{}, {}] |".format(label, means, *points)
 
 
 def main() -> None:

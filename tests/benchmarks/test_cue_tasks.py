@@ -13,7 +13,7 @@ from shelf.lab.experiment.scores import panel
     ("name", "needing", "others"), [("evidence", 36, 124), ("documents", 36, 124), ("cues", 40, 120)]
 )
 def test_tasks_that_need_a_cue_and_the_others_make_up_the_primary_outcome(name, needing, others):
-    experiment = Experiment.read(HOME / "exp" / "experiments" / f"{name}.yaml")
+    experiment = Experiment.read(HOME / "benchmarks" / name)
     runs = by_arm(experiment.design, (result for _cell, result in experiment.finished()))
     tasks, outcome = needing_cues(), experiment.design.primary
     halves = restricted(runs, tasks, True), restricted(runs, tasks, False)

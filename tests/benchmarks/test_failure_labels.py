@@ -1,19 +1,21 @@
-"""Labels taken from the certificates agree with the committed scores."""
+"""Labels of the committed rollouts agree with the committed scores."""
 
-from collections import Counter
+import pytest
 
 from benchmarks.failure_labels import labelled_turns
 from seal.system.paths import HOME
 from shelf.lab.experiment.matrix import Experiment
 
 
-def test_turns_labelled_pass_are_the_turns_that_the_committed_result_counts_as_met():
-    experiment = Experiment.read(HOME / "exp" / "experiments" / "documents.yaml")
-    cell, result = next(iter(experiment.finished()))
+@pytest.mark.parametrize("name", ["cues", "documents", "evidence"])
+def test_turns_labelled_pass_are_the_turns_that_the_committed_result_counts_as_met(name):
+    experiment = Experiment.read(HOME / "benchmarks" / name)
     source = experiment.design.primary.set
-    turns = labelled_turns(experiment.certificate(cell), source)
-    [validation] = [each for each in result.validations if each.source == source]
-    assert {task: score.turns_met for task, score in validation.tasks.items()} == {
-        task: count["pass"] for task, count in turns.items()
-    }
-    assert sum(turns.values(), Counter())["invalid_tool_call"] > 0
+    turns = labelled_turns(experiment.folder, source)
+    assert set(turns) == set(experiment.digests)
+    for cell, result in experiment.finished():
+        if str(cell) in turns:
+            last = max(each.step for each in result.validations)
+            [scores] = [each.tasks for each in result.validations if (each.step, each.source) == (last, source)]
+            met = {task: count["pass"] for task, count in turns[str(cell)].items()}
+            assert met == {task: score.turns_met for task, score in scores.items()}

@@ -89,9 +89,10 @@ def certify(experiment: Experiment, cell: Cell) -> str | None:
     if not experiment.certifies:
         return None
     try:
-        write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
+        digest = write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
     except ValueError as error:
         return str(error)
+    experiment.note_digest(cell, digest)
     return None
 
 
@@ -116,18 +117,19 @@ def drop(folder: RunFolder, keep: Keep) -> None:
 def collect_finished(experiment: Experiment) -> None:
     """Take in every run that is whole and has no result yet, and drop what is not kept of those that have one.
 
-    A run that a launcher works on is left alone.
+    A run that a launcher works on is left alone, and so is everything in a published folder.
     """
-    arms: dict[str, ComposedArm | None] = {}
+    if experiment.published:
+        return
     for cell in experiment.cells:
-        folder = experiment.run(cell)
+        folder, finished = experiment.run(cell), experiment.result(cell).is_file()
         if not folder.path.is_dir():
             continue
-        arm = arms.setdefault(cell.arm, recorded_arm(experiment, cell.arm))
-        if not experiment.result(cell).is_file() and (arm is None or not is_whole(folder, arm)):
+        arm = None if finished else recorded_arm(experiment, cell.arm)
+        if not finished and (arm is None or not is_whole(folder, arm)):
             continue
         with held(folder.path) as free:
-            if free and not experiment.result(cell).is_file():
+            if free and not finished:
                 certify(experiment, cell)
                 collect(experiment, cell, arm)
             if free:

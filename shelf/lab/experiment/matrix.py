@@ -1,5 +1,6 @@
 """The runs of an experiment, and the files of its folder."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,15 @@ from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
+from seal.system.files import write_json
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import Design, parse_design
 from shelf.lab.experiment.records import RunResult, read_results
+from shelf.lab.experiment.registration import FILE as REGISTRATION
+from shelf.lab.experiment.registration import Registration
+
+DIGESTS = "certificates.json"
+"""The digests of an experiment's certificates, which stay where the certificates do not."""
 
 
 class Cell(NamedTuple):
@@ -26,8 +33,9 @@ class Cell(NamedTuple):
 class Experiment:
     """A design and its folder, which need not exist.
 
-    source: the file of the design; text: what the file holds; certify: whether runs are certified even if the design
-    keeps no certificates, because the file of an experiment that has begun must not change.
+    source: the file of the design, or the folder; text: what the file holds, or what is registered in the folder;
+    certify: whether runs are certified even if the design keeps no certificates, because the file of an experiment
+    that has begun must not change.
     """
 
     design: Design
@@ -37,7 +45,15 @@ class Experiment:
 
     @classmethod
     def read(cls, source: Path, *, certify: bool = False) -> Self:
-        """The experiment that a file describes; LaunchError with one sentence for the first thing that is wrong."""
+        """The experiment of a file, or of a folder with its registration and its results.
+
+        LaunchError with one sentence for the first thing that is wrong.
+        """
+        if source.is_dir():
+            registered = Registration.read(source)
+            if registered is None:
+                raise LaunchError(f"{source} holds no {REGISTRATION}: name an experiment's file or its folder.")
+            return cls(registered.design, source, registered.text, certify)
         try:
             text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -48,17 +64,17 @@ class Experiment:
     @property
     def folder(self) -> Path:
         """The folder of the experiment."""
-        return HOME / self.design.folder / self.design.name
+        return self.source if self.source.is_dir() else HOME / self.design.folder / self.design.name
+
+    @property
+    def published(self) -> bool:
+        """Whether the folder holds results without the runs: a repository keeps the figures, not the logs."""
+        return self.results.is_file() and not (self.folder / "runs").is_dir()
 
     @property
     def lock(self) -> Path:
         """The lock that one process at a time holds."""
         return self.folder / "experiment.lock"
-
-    @property
-    def registration(self) -> Path:
-        """What was registered when the first run started."""
-        return self.folder / "registration.json"
 
     @property
     def attempts(self) -> Path:
@@ -98,6 +114,16 @@ class Experiment:
         """The certificate of a run, if the experiment keeps one."""
         return self.run(cell).path / "certificate.seal.gz"
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of each certificate, by run."""
+        path = self.folder / DIGESTS
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def note_digest(self, cell: Cell, digest: str) -> None:
+        """Keep the digest of a run's certificate."""
+        write_json(dict(sorted((self.digests | {str(cell): digest}).items())), self.folder / DIGESTS)
+
     def log(self, cell: Cell) -> Path:
         """What the launcher of a run printed."""
         return self.folder / "launcher_logs" / f"{cell}.log"
@@ -120,6 +146,13 @@ class Experiment:
 
     def finished(self) -> Iterator[tuple[Cell, RunResult]]:
         """The finished runs of the matrix with their results; LaunchError for a result that cannot be read."""
+        if self.published:
+            results, bad = read_results(self.results)
+            if bad:
+                raise LaunchError(f"{bad[0]}: restore {self.results}.")
+            by_cell = {Cell(result.arm, result.seed): result for result in results}
+            yield from ((cell, by_cell[cell]) for cell in self.cells if cell in by_cell)
+            return
         for cell in self.cells:
             path = self.result(cell)
             if path.is_file():
@@ -127,8 +160,8 @@ class Experiment:
 
 
 def _read(path: Path) -> RunResult:
-    found, bad = read_results(path)
-    if bad or len(found) != 1:
-        reason = str(bad[0]) if bad else f"{path} holds {len(found)} results instead of one"
+    results, bad = read_results(path)
+    if bad or len(results) != 1:
+        reason = str(bad[0]) if bad else f"{path} holds {len(results)} results instead of one"
         raise LaunchError(f"{reason}: remove the folder {path.parent} to run it again.")
-    return found[0]
+    return results[0]

@@ -1,6 +1,7 @@
 """What was registered when the first run of an experiment started, and what has changed in its file since."""
 
 import time
+from pathlib import Path
 from typing import Self
 
 from pydantic import ConfigDict
@@ -11,7 +12,8 @@ from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_jsonl
 from seal.system.jsonl import BadLine, read_jsonl
 from shelf.lab.experiment.design import Design, parse_design
-from shelf.lab.experiment.matrix import Experiment
+
+FILE = "registration.json"
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -23,9 +25,9 @@ class Registration:
     text: str
 
     @classmethod
-    def of(cls, experiment: Experiment) -> Self | None:
-        """What is registered; None before the first run. LaunchError for a file that cannot be read."""
-        path = experiment.registration
+    def read(cls, folder: Path) -> Self | None:
+        """What is registered in an experiment's folder; None before the first run. LaunchError if it is unreadable."""
+        path = folder / FILE
         if not path.is_file():
             return None
         (line,) = tuple(read_jsonl(path)) or (BadLine(path, 1, "is empty"),)
@@ -34,13 +36,13 @@ class Registration:
         return cls(**{name: value for name, value in line.value.items() if name != "format"})
 
     @classmethod
-    def ensure(cls, experiment: Experiment) -> Self:
-        """What is registered; registers the file as it is now if nothing was."""
-        found = cls.of(experiment)
-        if found:
-            return found
-        now = cls(time.strftime("%Y-%m-%d %H:%M:%S%z"), text_sha256(experiment.text), experiment.text)
-        write_registration(now, experiment)
+    def ensure(cls, folder: Path, text: str) -> Self:
+        """What is registered; registers this text if nothing was."""
+        if registered := cls.read(folder):
+            return registered
+        now = cls(time.strftime("%Y-%m-%d %H:%M:%S%z"), text_sha256(text), text)
+        fields = {"time": now.time, "sha256": now.sha256, "text": now.text}
+        write_jsonl([{"format": FORMAT, **fields}], folder / FILE)
         return now
 
     @property
@@ -48,30 +50,9 @@ class Registration:
         """The registered design; LaunchError if this version cannot read it."""
         return parse_design(self.text, "the registered file")
 
-    def changes(self, experiment: Experiment) -> tuple[str, ...]:
-        """What differs in the file now, a few words each; empty if its text is the same."""
-        if text_sha256(experiment.text) == self.sha256:
+    def changes(self, text: str) -> tuple[str, ...]:
+        """The keys that differ in the file now; empty if its text is the same."""
+        if text_sha256(text) == self.sha256:
             return ()
-        was, now = self.design.model_dump(), experiment.design.model_dump()
-        changed = [_change(key, was[key], now[key]) for key in now if was[key] != now[key]]
-        return tuple(changed) or ("only comments or layout",)
-
-
-def write_registration(registration: Registration, experiment: Experiment) -> None:
-    """Write the registration as one line of JSON."""
-    fields = {"time": registration.time, "sha256": registration.sha256, "text": registration.text}
-    write_jsonl([{"format": FORMAT, **fields}], experiment.registration)
-
-
-def _change(key: str, was: object, now: object) -> str:
-    if isinstance(was, dict) and isinstance(now, dict):
-        added, gone = [name for name in now if name not in was], [name for name in was if name not in now]
-        other = [name for name in now if name in was and was[name] != now[name]]
-        words = (("added", added), ("removed", gone), ("changed", other))
-        return f"{key}: " + "; ".join(f"{word} {', '.join(names)}" for word, names in words if names)
-    return f"{key} was {_short(was)} and is {_short(now)}"
-
-
-def _short(value: object) -> str:
-    text = str(list(value) if isinstance(value, tuple) else value)
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+        was, now = self.design.model_dump(), parse_design(text, "the file").model_dump()
+        return tuple(key for key in now if was[key] != now[key]) or ("only comments or layout",)

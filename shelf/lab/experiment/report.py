@@ -60,7 +60,7 @@ def analyse(experiment: Experiment) -> Analysis:
         found = None
     return Analysis(
         experiment=experiment,
-        registration=Registration.of(experiment),
+        registration=Registration.read(experiment.folder),
         results=results,
         runs=runs,
         primary=primary,
@@ -172,7 +172,7 @@ def _registration(analysis: Analysis) -> Section:
     ]
     if registered:
         text.append(f"Registered {registered.time}, before the first run; sha256 of the file {registered.sha256}.")
-        changes = registered.changes(analysis.experiment)
+        changes = registered.changes(analysis.experiment.text)
         if changes:
             now = text_sha256(analysis.experiment.text)
             text.append(f"THE FILE HAS CHANGED since the first run started (now {now[:12]}): {'; '.join(changes)}.")
@@ -267,10 +267,10 @@ def _doubts(analysis: Analysis) -> list[Section]:
         notes.append(
             f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
-    certified = sum(analysis.experiment.certificate(Cell(each.arm, each.seed)).is_file() for each in results)
-    if certified:
+    digests = analysis.experiment.digests
+    if certified := sum(str(Cell(each.arm, each.seed)) in digests for each in results):
         notes.append(
-            f"{certified} of {len(results)} runs have a certificate (runs/ARM-SEED/certificate.seal.gz) that "
+            f"{certified} of {len(results)} runs have a certificate (certificates.json holds the digests) that "
             "`seal verify` checks without a GPU and without the weights."
         )
     lost = sum(each.infra for result in results for each in result.validations)

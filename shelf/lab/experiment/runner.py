@@ -91,6 +91,8 @@ def run_experiment(
         for change in registered.changes(experiment):
             tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {change}")
         collect_finished(experiment)
+        if experiment.published:
+            raise LaunchError(f"{experiment.folder} is published without its runs: give the experiment another name.")
         return _Runs(experiment, arms, job, tell, interrupt, descriptor).run()
 
 

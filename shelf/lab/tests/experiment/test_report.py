@@ -1,20 +1,19 @@
 """The report finds effects that are there, doubts those that are not, and says what is wrong with the data."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from seal.records.format import FORMAT
-from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine
 from seal.system.paths import HOME
-from shelf.lab.certificate.file import read
-from shelf.lab.certificate.verify import verify
 from shelf.lab.cli.experiment import app
 from shelf.lab.experiment.effects import by_arm, family
 from shelf.lab.experiment.matrix import Cell, Experiment
-from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results, validation_scores
+from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results
 from shelf.lab.experiment.registration import Registration
 from shelf.lab.experiment.report import analyse, sections, write_report
 from shelf.lab.experiment.scores import paired, panel
@@ -28,7 +27,7 @@ GAINS = {"vanilla": 0.05, "seal": 0.25, "random_labels": 0.05}
 def matrix(tmp_path):
     made = simulated.experiment(tmp_path, GAINS)
     simulated.write_results(made, GAINS)
-    Registration.ensure(made)
+    Registration.ensure(made.folder, made.text)
     return made
 
 
@@ -58,7 +57,7 @@ def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
 def test_the_page_holds_registration_effects_power_and_picture(matrix):
     page, picture = write_report(analyse(matrix))
     text = page.read_text()
-    sha = json.loads(matrix.registration.read_text())["sha256"]
+    sha = json.loads((matrix.folder / "registration.json").read_text())["sha256"]
     for expected in ("Which arm learns more?", "every run, once", sha, "15 of 15 runs", "seal - vanilla", "Power"):
         assert expected in text
     assert "HAS CHANGED" not in text and "INTERIM" not in text
@@ -182,36 +181,21 @@ def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):
     assert found.means == pytest.approx([0.75]) and len(set(found.scenarios)) == 2
 
 
-FILES = sorted((HOME / "exp" / "experiments").glob("*.yaml"))
-COMMITTED = [
-    each for each in map(Experiment.read, FILES) if each.design.folder == "benchmarks" and each.results.is_file()
-]
+PUBLISHED = sorted(path.parent for path in (HOME / "benchmarks").glob("*/results.jsonl"))
 
 
-@pytest.mark.parametrize("experiment", COMMITTED, ids=lambda each: each.design.name)
-def test_the_committed_report_follows_from_the_committed_results(experiment, tmp_path):
-    page, _picture = write_report(analyse(experiment), tmp_path / "report.md")
-    assert page.read_text() == (experiment.folder / "report.md").read_text()
+@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
+def test_a_published_report_follows_from_registration_and_results_alone(folder, tmp_path):
+    """Whatever has become of the settings of its arms."""
+    for name in {"registration.json", "results.jsonl", "certificates.json"} & set(os.listdir(folder)):
+        shutil.copy(folder / name, tmp_path)
+    page, _picture = write_report(analyse(Experiment.read(tmp_path)))
+    for made in (page, page.with_suffix(".json")):
+        assert made.read_text() == (folder / made.name).read_text()
 
 
-CERTIFIED = [
-    pytest.param(each, cell, id=f"{each.design.name}-{cell}")
-    for each in COMMITTED
-    for cell in each.cells
-    if each.certificate(cell).is_file()
-]
-
-
-@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
-def test_committed_scores_are_those_of_the_certificate(experiment, cell):
-    lines = [record.value for record in read(experiment.certificate(cell)) if record.kind == "validation"]
-    scores = validation_scores([TrajectoryRecord.from_line(line) for line in lines])
-    assert scores == dict(experiment.finished())[cell].validations
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("experiment", "cell"), CERTIFIED)
-def test_committed_certificates_hold(experiment, cell):
-    found = verify(experiment.certificate(cell))
-    # The digest of Omega covers the wording of every cue, which later versions may change.
-    assert {each.place.field for each in found.disagreements} <= {"steps.omega.digest"}, found.disagreements[0]
+def test_the_command_takes_a_published_folder(tmp_path, capsys):
+    assert run(app, ["report", HOME / "benchmarks" / "async", "--out", tmp_path / "page.md"]) == 0
+    assert "6 of 6 runs have finished" in " ".join(capsys.readouterr().out.split())
+    assert run(app, ["report", tmp_path]) == 2
+    assert "holds no registration.json" in capsys.readouterr().err
