@@ -224,5 +224,7 @@ def _output_files(run: Run) -> RenderableType:
     for name, path in (paths | {"checkpoint": folder.last_checkpoint}).items():
         shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
         files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
+    files.add_row(Text("rollouts", style="dim"), Text(f"seal view {os.path.relpath(folder.path)}", overflow="fold"))
+    files.add_row(Text("words", style="dim"), Text("docs/glossary.md"))
     bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
     return Group(*([Text(bad, style="bold red")] if bad else []), Text("Output files", style="bold"), files)

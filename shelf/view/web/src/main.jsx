@@ -94,7 +94,7 @@ function App() {
         <span class="actions">
           <Offline />
           <button type="button" class="button quiet" onClick={toggle} aria-label={`Use the ${theme === "dark" ? "light" : "dark"} theme`} title="Theme (t)">{theme === "dark" ? "Light" : "Dark"}</button>
-          <button type="button" class="button quiet" onClick={() => help.current.showModal()} aria-label="Keys" title="Keys (?)">?</button>
+          <button type="button" class="button quiet" onClick={() => help.current.showModal()} aria-label="Keys and words" title="Keys and words (?)">?</button>
         </span>
       </header>
       {runs?.length > 0 && <Runs runs={runs} run={focus} chosen={chosen} page={page} params={params} />}
@@ -154,6 +154,18 @@ function Status({ stage, last }) {
   return <span class="live" role="status"><i />{STAGES[stage.stage] ?? stage.stage}, {where} <span class="dim">since {seconds(stage.seconds)}</span></span>;
 }
 
+// The words that every page uses; docs/glossary.md has all of them.
+const WORDS = [
+  ["turn, met", "a user message with everything up to the next one; met: state and results equal the reference's"],
+  ["label", "what went wrong in a turn, or pass"],
+  ["own, inherited", "whose fault a failed turn is: its own, or that of an earlier turn"],
+  ["Ω, cue", "the words that only training rollouts see, switched by label"],
+  ["ρ, w", "utility of a label; weight of a rollout, from the ρ of its labels"],
+  ["A", "the rollout's reward against its group's, before it is weighted"],
+  ["group", "the rollouts of one prompt in a step; it has signal if their rewards differ"],
+  ["lift", "mean reward with cues less that without"],
+];
+
 function Help({ dialog, pages }) {
   const keys = [
     [pages.map((_, at) => at + 1).join(" "), pages.map(([, text]) => text).join(", ")],
@@ -167,9 +179,12 @@ function Help({ dialog, pages }) {
     ["?", "this help"],
   ];
   return (
-    <dialog ref={dialog} aria-label="Keys" onClick={(event) => event.target === dialog.current && dialog.current.close()}>
+    <dialog ref={dialog} aria-label="Keys and words" onClick={(event) => event.target === dialog.current && dialog.current.close()}>
       <h2>Keys</h2>
       <dl>{keys.map(([key, text]) => <div><dt>{key.split(" ").map((each) => <kbd>{each}</kbd>)}</dt><dd>{text}</dd></div>)}</dl>
+      <h2>Words</h2>
+      <dl>{WORDS.map(([word, text]) => <div><dt>{word}</dt><dd>{text}</dd></div>)}</dl>
+      <p class="dim">docs/glossary.md has all of them.</p>
       <form method="dialog"><button class="button primary">Close</button></form>
     </dialog>
   );
