@@ -16,8 +16,8 @@ from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups, numbered
+from seal.training.closed_loop import ClosedLoop, weighed
+from seal.training.group import mark_groups
 from shelf.lab.certificate.file import read, write
 from shelf.lab.certificate.findings import Findings
 from shelf.lab.certificate.launches import Launch
@@ -43,8 +43,8 @@ def repeated(times: int) -> Iterator[tuple[str, Any]]:
     for step in range(1, times + 1):
         records = [replace(record, step=step) for record in played]
         weights, report = loop.step(step, records, groups, signs)
-        for weight, record, group in zip(weights, records, numbered(groups), strict=True):
-            yield "training", replace(weight.logged(record, group, record.advantage), step=step).line()
+        for record in weighed(records, groups, [record.advantage for record in played], weights):
+            yield "training", record.line()
         lines = report.with_figures(seconds={}, seal_seconds=0.0, logp_diff_max=0.0, logp_diff_mean=0.0).lines()
         yield "step", {"step": step, "launch": 0, **lines}
     yield "end", {"trajectories": times * len(played)}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from seal.interface.cues import EVERYWHERE, Omega
-from seal.interface.evolve import cues_in_use, foreign_cues, permanent_cues
+from seal.interface.evolve import cues_in_use, permanent_cues
 from seal.settings.interface import EvolveSettings
 
 VERSION = 1
@@ -76,24 +76,15 @@ class InterfaceArtefact:
         ):
             if own != wanted:
                 raise ValueError(f"is of the {what} {own} and this run has {key}={wanted}: set them alike")
-        if evolving.initial:
-            raise ValueError("and seal.interface.evolve.initial both say which cues are on at the start: unset one")
-        scopes = sorted(set(self.omega.by_scope()) - {EVERYWHERE})
-        if scopes and not evolving.per_category:
-            raise ValueError(
-                f"has cues of their own for the category {scopes[0]}: set seal.interface.evolve.per_category=true"
-            )
-        usable = {*evolving.always, *(cue.name for cue in cues_in_use(evolving))} - {*foreign_cues(evolving, taxonomy)}
-        if left_out := sorted({name for names in self.omega.by_scope().values() for name in names} - usable):
-            raise ValueError(
-                f"turns on {left_out[0]}, which this run leaves out: change seal.interface.evolve.kinds or without"
-            )
+        if scopes := sorted(set(self.omega.by_scope()) - {EVERYWHERE}):
+            raise ValueError(f"has cues of its own for {scopes[0]}: name that of a run with a single environment")
+        usable = {cue.name for cue in cues_in_use(evolving, taxonomy)}
+        if left_out := sorted(set(self.omega.cues) - usable):
+            raise ValueError(f"turns on {left_out[0]}, which this run leaves out: change seal.interface.evolve.kinds")
 
     def start(self, evolving: EvolveSettings) -> Omega:
         """Omega_0 of a run that starts with this one: its cues, and those that are permanent in the run."""
-        own = {EVERYWHERE: (), **self.omega.by_scope()}
-        permanent = permanent_cues(evolving)
-        return Omega.of({scope: {*names, *permanent} for scope, names in own.items()}, self.omega.version)
+        return Omega.of({*self.omega.cues, *permanent_cues(evolving, self.taxonomy)}, self.omega.version)
 
 
 def read_artefact(path: Path | str) -> InterfaceArtefact:

@@ -11,7 +11,7 @@ than a weakness whose place it takes, so that cues do not flicker.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,48 +21,37 @@ from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.labels import SYNONYMS
 from seal.settings.interface import EvolveSettings
 
-
-def permanent_cues(settings: EvolveSettings) -> frozenset[str]:
-    """Cues that are on whatever is seen: `always`, and every cue in use of a kind that is not adaptive."""
-    return frozenset(settings.always) | {cue.name for cue in cues_in_use(settings) if cue.kind not in settings.adaptive}
-
-
-def adaptive_cues(settings: EvolveSettings) -> tuple[Cue, ...]:
-    """Cues that C_t turns on and off."""
-    return tuple(cue for cue in cues_in_use(settings) if cue.kind in settings.adaptive)
-
-
-def cues_in_use(settings: EvolveSettings) -> Iterator[Cue]:
-    """Every cue that the settings do not leave out."""
-    return (cue for cue in catalogue().values() if cue.kind in settings.kinds and cue.name not in settings.without)
+_LEAVE_PREVALENCE = 0.7
+"""A weakness ends below this part of the prevalence at which a label becomes one."""
+_LEAVE_REWARD = 0.05
+"""A weakness ends at this mean reward above the one below which a label becomes one."""
+_STICKINESS = 1.25
+"""The factor by which a newcomer's score must exceed that of the weakness whose place it takes."""
+_MARGIN = 2.0
+"""Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
 
 
-def foreign_cues(settings: EvolveSettings, taxonomy: str) -> tuple[str, ...]:
-    """Cues of other taxonomies, which a run leaves out; ValueError when `initial` or `always` name one."""
-    foreign = tuple(cue.name for cue in catalogue().values() if cue.taxonomy not in (None, taxonomy))
-    if asked := sorted({*settings.initial, *settings.always} & set(foreign)):
-        raise ValueError(f"initial and always cannot name {asked[0]!r}: the {taxonomy} taxonomy lacks its label")
-    return foreign
+def cues_in_use(settings: EvolveSettings, taxonomy: str = "paper") -> tuple[Cue, ...]:
+    """Every cue of the kinds in use whose label the taxonomy has."""
+    fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, taxonomy))
+    return tuple(cue for cue in fitting if cue.kind in settings.kinds)
 
 
-def initial_omega(settings: EvolveSettings) -> Omega:
-    """Omega_0: the initial and the permanent cues, for every category."""
-    return Omega.of((*settings.initial, *permanent_cues(settings)))
+def permanent_cues(settings: EvolveSettings, taxonomy: str = "paper") -> frozenset[str]:
+    """Cues that are on whatever is seen: every cue in use of a kind that is not adaptive."""
+    return frozenset(cue.name for cue in cues_in_use(settings, taxonomy) if cue.kind not in settings.adaptive)
 
 
-def require_known_cues(settings: EvolveSettings) -> None:
-    """ValueError when the settings name a cue that the catalogue does not have."""
-    for key in ("without", "initial", "always"):
-        for name in getattr(settings, key):
-            if name not in catalogue():
-                raise ValueError(f"{key} names the unknown cue {name!r}; known cues: {', '.join(catalogue())}")
+def initial_omega(settings: EvolveSettings, taxonomy: str = "paper") -> Omega:
+    """Omega_0: the permanent cues, for every category."""
+    return Omega.of(permanent_cues(settings, taxonomy))
 
 
 @dataclass(frozen=True)
 class Event:
     """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
 
-    category is "*" when the cue is judged over all categories. figures: prevalence,
+    category is "*", or the environment by whose figures the cue is judged. figures: prevalence,
     mean_reward, count, score (prevalence x (1 - mean reward)) of the cue's label and
     the number of turns in the window.
     """
@@ -78,21 +67,28 @@ class Event:
         return {**asdict(self), "figures": dict(self.figures)}
 
 
-def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) -> tuple[Omega, tuple[Event, ...]]:
+def evolve(
+    omega: Omega, profile: Profile, settings: EvolveSettings, step: int, taxonomy: str = "paper"
+) -> tuple[Omega, tuple[Event, ...]]:
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
 
-    A scope with fewer than ``min_count`` labelled turns in the window keeps its cues.
+    Each environment of a run with several is judged by its own figures and has its own cues.
+    One with fewer than ``min_count`` labelled turns in the window keeps its cues.
     """
     if not settings.enabled:
         return omega, ()
-    tally = profile.recent()
-    scopes = _scopes(tally, settings)
+    tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
+    adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
     active = omega.by_scope()
     events: list[Event] = []
-    for scope in scopes:
-        figures = _figures(tally, scope, settings)
+    for scope, categories in _scopes(tally).items():
+        figures = _figures(tally, categories)
         before = frozenset(omega.for_category(scope))
-        after = _cues(before, figures, settings)
+        after = before
+        if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
+            on = {catalogue()[name].label for name in before - permanent}
+            chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
+            after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
         if after != before:
             active[scope] = tuple(after)
         for name, cue in catalogue().items():
@@ -103,20 +99,16 @@ def evolve(omega: Omega, profile: Profile, settings: EvolveSettings, step: int) 
     return Omega.of(active, omega.version + 1), tuple(events)
 
 
-def _scopes(tally: Tally, settings: EvolveSettings) -> tuple[str, ...]:
-    """What is judged by its own figures: each category, each of several environments, or everything together."""
-    if settings.per_category:
-        return tuple(tally.categories())
-    environments = tuple(dict.fromkeys(map(environment_of, tally.categories())))
-    return environments if settings.per_environment and len(environments) > 1 else (EVERYWHERE,)
+def _scopes(tally: Tally) -> dict[str, tuple[str | None, ...]]:
+    """The categories of each of several environments, or (None,), which means all of them, for everything together."""
+    scopes: dict[str, tuple[str | None, ...]] = {}
+    for category in tally.categories():
+        scopes[environment_of(category)] = (*scopes.get(environment_of(category), ()), category)
+    return scopes if len(scopes) > 1 else {EVERYWHERE: (None,)}
 
 
-def _figures(tally: Tally, scope: str, settings: EvolveSettings) -> dict[str, dict[str, float]]:
+def _figures(tally: Tally, categories: Sequence[str | None]) -> dict[str, dict[str, float]]:
     """What decides in a scope, for each label that has a cue."""
-    categories: tuple[str | None, ...] = (None,)
-    if scope != EVERYWHERE:
-        by_environment = tuple(each for each in tally.categories() if environment_of(each) == scope)
-        categories = (scope,) if settings.per_category else by_environment
     turns, seen, figures = sum(map(tally.turns, categories)), {}, {}
     for label, cell in (each for category in categories for each in tally.labels(category).items()):
         cued = SYNONYMS.get(label, label)
@@ -134,37 +126,35 @@ def _figures(tally: Tally, scope: str, settings: EvolveSettings) -> dict[str, di
     return figures
 
 
-def _cues(
-    before: frozenset[str], figures: Mapping[str, Mapping[str, float]], settings: EvolveSettings
-) -> frozenset[str]:
-    if max(seen["turns"] for seen in figures.values()) < settings.min_count:
-        return before
-    on = {catalogue()[name].label for name in before - permanent_cues(settings)}
-    weak = [
-        label
-        for label in {cue.label for cue in adaptive_cues(settings)}
-        if _weak(figures[label], label in on, settings)
-    ]
-    weak.sort(key=lambda label: (-figures[label]["score"], label))
+def _weaknesses(
+    on: Collection[str], labels: Collection[str], figures: Mapping[str, Mapping[str, float]], settings: EvolveSettings
+) -> list[str]:
+    """The labels whose cues are on next, of those that have adaptive cues; on: those whose cues are on now."""
+
+    def worst_first(label: str) -> tuple[float, str]:
+        return -figures[label]["score"], label
+
+    weak = sorted((label for label in labels if _weak(figures[label], label in on, settings)), key=worst_first)
     chosen = [label for label in weak if label in on][: settings.max_labels]
     for label in (label for label in weak if label not in on):
         if len(chosen) < settings.max_labels:
             chosen.append(label)
-        elif chosen and _clearly_worse(figures[label], figures[chosen[-1]], settings):
+        elif chosen and _clearly_worse(figures[label], figures[chosen[-1]]):
             chosen[-1] = label
-        chosen.sort(key=lambda label: (-figures[label]["score"], label))
-    return permanent_cues(settings) | {cue.name for cue in adaptive_cues(settings) if cue.label in chosen}
+        chosen.sort(key=worst_first)
+    return chosen
 
 
-def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float], settings: EvolveSettings) -> bool:
+def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float]) -> bool:
     """Whether the newcomer's score exceeds the other's by more than the counts could do by chance."""
     error = math.sqrt(1 / new["count"] + 1 / old["count"])
-    return new["score"] > old["score"] * settings.stickiness * math.exp(settings.margin * error)
+    return new["score"] > old["score"] * _STICKINESS * math.exp(_MARGIN * error)
 
 
 def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> bool:
     if on:
-        return figures["prevalence"] >= settings.off_prevalence and figures["mean_reward"] < settings.off_mean_reward
+        frequent = figures["prevalence"] >= settings.prevalence * _LEAVE_PREVALENCE
+        return frequent and figures["mean_reward"] < settings.mean_reward + _LEAVE_REWARD
     return (
         figures["prevalence"] >= settings.prevalence
         and figures["mean_reward"] < settings.mean_reward

@@ -11,8 +11,6 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seal.diagnosis.sources import LabelSource
-from seal.interface.evolve import foreign_cues, require_known_cues
 from seal.launch.verl_keys import require_types, verl_folder
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
@@ -65,17 +63,10 @@ def require_valid(config: DictConfig) -> None:
     """SettingsError for the first setting of a configuration, of ours or of verl's, that cannot be used."""
     settings = SealSettings.of(config)
     EnvServiceSettings.of(config)
-    taxonomy = settings.diagnosis.taxonomy
-    for key, require in (
-        ("seal.interface.evolve.", lambda: require_known_cues(settings.interface.evolve)),
-        ("seal.interface.evolve.", lambda: foreign_cues(settings.interface.evolve, taxonomy)),
-        ("seal.diagnosis.", lambda: LabelSource.of(settings.diagnosis, settings.seed)),
-        ("seal.reweighting.rho: ", lambda: initial_rho(settings.reweighting, taxonomy)),
-    ):
-        try:
-            require()
-        except ValueError as error:
-            raise SettingsError(key.rstrip(".: "), f"{key}{error}.") from error
+    try:
+        initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
+    except ValueError as error:
+        raise SettingsError("seal.reweighting.rho", f"seal.reweighting.rho: {error}.") from error
     defaults = _defaults()
     if added := sorted(set(config) - set(defaults)):
         raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")

@@ -64,13 +64,12 @@ class EnvironmentFigures:
 
 
 def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None]:
-    """Mean reward and pass share of the usable records, by their weights of inclusion; None without any."""
+    """Mean reward and pass share of the usable records; None without any."""
     usable = [record for record in records if record.usable]
     if not usable:
         return None, None
-    total = sum(record.inclusion for record in usable)
-    mean = sum(record.inclusion * record.score for record in usable) / total
-    return mean, sum(record.inclusion for record in usable if record.score >= 1) / total
+    mean = sum(record.score for record in usable) / len(usable)
+    return mean, sum(record.score >= 1 for record in usable) / len(usable)
 
 
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, EnvironmentFigures]:
@@ -146,8 +145,6 @@ class StepRecord:
     """The mean log-prob difference; None if not compared."""
     staleness: Range | None = None
     """By how many updates the oldest weights that sampled a trajectory lag behind those that it trains."""
-    pilots: dict[str, int] = field(default_factory=dict)
-    """Prompts that were `piloted`, that `went_on`, and that were played `in_full`."""
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
@@ -218,7 +215,6 @@ class StepRecord:
             "label_share": self.label_shares,
             "rho": self.rho,
             "infra": self.infra,
-            "pilots": self.pilots,
             "push": self.push,
             "lift": {"mean": self.lift.mean, "prompts": self.lift.prompts} if self.lift else {},
         }

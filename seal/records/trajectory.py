@@ -138,14 +138,10 @@ class TrajectoryRecord:
     """A_j before it is weighted."""
     w: Finite | None = None
     """w_j; 0 for a trajectory that does not count."""
-    span_weights: tuple[tuple[int, int, Finite], ...] = ()
-    """(start, end, factor) of spans that have a factor of their own."""
     drawn: int | None = None
     """The step that drew its prompt and gave it its Omega."""
     weights: tuple[int, int] | None = None
     """The oldest and the newest step whose policy weights sampled it (0: the start)."""
-    inclusion: Finite = 1.0
-    """For how many rollouts it counts in C_t and in a step's mean reward."""
 
     # Replay
     truncated: tuple[int, ...] = ()

@@ -283,7 +283,6 @@ class SEALAgentLoop(AgentLoopBase):
             withdrawn=row.withdrawn,
             drawn=row.step if row.training else None,
             weights=_ends(dialogue.weight_versions) if row.training else None,
-            inclusion=row.inclusion,
         )
 
     def _sampled(self, dialogue: Dialogue) -> tuple[tuple[tuple[str, float], ...], ...]:

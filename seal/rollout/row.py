@@ -18,8 +18,7 @@ class Row:
 
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
     trainer's step, which drew it. index: of the task in its data set. omega: what the episode shows, None for the plain
-    benchmark. withdrawn: which cue a withdrawal leaves out (TrajectoryRecord), None outside withdrawals. inclusion:
-    the weight with which it counts in C_t.
+    benchmark. withdrawn: which cue a withdrawal leaves out (TrajectoryRecord), None outside withdrawals.
     """
 
     task_id: str
@@ -33,7 +32,6 @@ class Row:
     training: bool
     omega: Mapping[str, Any] | None
     withdrawn: str | None
-    inclusion: float
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
@@ -45,14 +43,12 @@ class Row:
             split=extra["split"],
             data_source=row["data_source"],
             turns=int(extra.get("turns", -1)),
-            # verl counts the rollouts that it was sent together.
-            sample=int(row.get("first_sample", 0)) + int(row["session_id"]),
+            sample=int(row["session_id"]),
             step=int(row["global_steps"]),
             index=str(row["index"]),
             training=bool(row.get("training")),
             omega=row.get("omega"),
             withdrawn=row.get("withdrawn"),
-            inclusion=float(row.get("inclusion", 1.0)),
         )
 
     @property

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from seal.settings.base import Count, Settings, Share
+from seal.settings.base import Count, Settings
 
 Taxonomy = Literal["paper", "release"]
 Blame = Literal["observed", "own"]
-Source = Literal["verifier", "random", "constant", "shuffled", "permuted"]
+Source = Literal["verifier", "random", "permuted"]
 
 
 class DiagnosisSettings(Settings):
@@ -16,10 +16,6 @@ class DiagnosisSettings(Settings):
     """The set of labels: the paper's, or the smaller one of the public release."""
     source: Source = "verifier"
     """Where training labels come from: the diagnosis (`verifier`), or a control that could falsify the method."""
-    constant: str = "state_mismatch"
-    """The label that `source: constant` gives to every turn."""
-    noise: Share = 0.0
-    """The share of the labels of each step that becomes another label of the taxonomy."""
     blame: Blame = "observed"
     """Which failures count in C_t, the cues and w: all (`observed`), or only a turn's `own`, not inherited ones."""
     window: Count = 10

@@ -5,7 +5,7 @@ trajectory j: assistant messages and, masked, what the environment answered.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -17,28 +17,7 @@ from verl.utils import tensordict_utils as tu
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
-from seal.training.closed_loop import TokenWeights
 from seal.training.group import Group, mark_groups
-
-
-def read_records(partition: str, keys: Sequence[str]) -> list[TrajectoryRecord]:
-    """The records of finished rollouts, in the order of their keys."""
-    data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])
-    extras = data.pop("extra_fields").tolist()
-    return [TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"]) for extra in extras]
-
-
-def join_groups(batch: KVBatchMeta, prompts: Mapping[str, str]) -> None:
-    """Give rollouts that were sent under a uid of their own the uid of their prompt, which forms GRPO's groups.
-
-    prompts: the uid of the prompt by that of the sending; other rollouts keep theirs. Call
-    before `StepBatch.read` and before verl computes advantages.
-    """
-    sent = {key: key.rsplit("_", 2)[0] for key in batch.keys}
-    keys = [key for key in batch.keys if sent[key] in prompts]
-    if keys:
-        fields = tu.list_of_dict_to_tensordict([{"uid": prompts[sent[key]]} for key in keys])
-        tq.kv_batch_put(keys=keys, partition_id=batch.partition_id, fields=fields)
 
 
 @dataclass(frozen=True)
@@ -155,11 +134,11 @@ class StepBatch:
                 )
         return {"logp_diff_max": largest, "logp_diff_mean": mean}
 
-    def write_advantages(self, weights: Sequence[TokenWeights]) -> None:
-        """Replace every advantage by w_j A_j, or by the turn's weight times A_j (method, section 4)."""
+    def write_advantages(self, w: Sequence[float]) -> None:
+        """Replace every advantage by w_j A_j (paper, section 3.4)."""
         weighted = [
-            advantage * torch.tensor(weight.per_token(len(advantage)), dtype=advantage.dtype)
-            for advantage, weight in zip(self.advantages, weights, strict=True)
+            advantage * torch.tensor(factor, dtype=advantage.dtype)
+            for advantage, factor in zip(self.advantages, w, strict=True)
         ]
         self._put(list(self.keys), TensorDict({"advantages": _ragged(weighted)}, batch_size=len(self.keys)))
 

@@ -6,7 +6,7 @@ Free of verl and torch: trajectories in, weights and the next state out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from seal.diagnosis.blame import counted_labels
@@ -14,42 +14,13 @@ from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import LabelSource
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
-from seal.interface.evolve import evolve, foreign_cues, initial_omega
+from seal.interface.evolve import evolve, initial_omega
 from seal.records.lift import Lift
 from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
-from seal.reweighting import initial_rho, turn_weights, update_rho, weights
+from seal.reweighting import initial_rho, update_rho, weights
 from seal.settings import SealSettings
-from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread
-
-
-@dataclass(frozen=True)
-class TokenWeights:
-    """w of one trajectory: one factor for all its tokens, or one for the tokens of each span.
-
-    spans: (start, end, factor) in response tokens; tokens outside every span keep w.
-    """
-
-    w: float
-    spans: tuple[tuple[int, int, float], ...] = ()
-
-    def logged(self, record: TrajectoryRecord, group: int, advantage: float) -> TrajectoryRecord:
-        """A trajectory's record with its weights, the number of its prompt in the step, and A_j."""
-        return replace(record, group=group, advantage=advantage, w=self.w, span_weights=self.spans)
-
-    def total(self, tokens: int) -> float:
-        """The sum of the factors over a trajectory's sampled tokens."""
-        within = [end - start for start, end, _ in self.spans]
-        return self.w * (tokens - sum(within)) + sum(
-            n * factor for n, (_, _, factor) in zip(within, self.spans, strict=True)
-        )
-
-    def per_token(self, length: int) -> list[float]:
-        """The factor of each of `length` response tokens."""
-        factors = [self.w] * length
-        for start, end, factor in self.spans:
-            factors[start:end] = [factor] * (min(end, length) - min(start, length))
-        return factors
+from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread, numbered
 
 
 class ClosedLoop:
@@ -63,13 +34,11 @@ class ClosedLoop:
         """start: the Omega of an earlier run to start with, which must fit (`InterfaceArtefact.require_fit`)."""
         self._settings = settings
         taxonomy, evolving = settings.diagnosis.taxonomy, settings.interface.evolve
-        without = (*evolving.without, *foreign_cues(evolving, taxonomy))
-        self._evolve = evolving.model_copy(update={"without": without})
         self._source = LabelSource.of(settings.diagnosis, settings.seed)
         self._profile = Profile.empty(window=settings.diagnosis.window)
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, taxonomy)
-        self._omega = start.start(self._evolve) if start else initial_omega(self._evolve)
+        self._omega = start.start(evolving) if start else initial_omega(evolving, taxonomy)
 
     @property
     def _sends_omega(self) -> bool:
@@ -85,7 +54,7 @@ class ClosedLoop:
         records: Sequence[TrajectoryRecord],
         groups: Sequence[Group],
         advantages: Sequence[float],
-    ) -> tuple[list[TokenWeights], StepReport]:
+    ) -> tuple[list[float], StepReport]:
         """One round of Algorithm 1: C_t from the step's labels, rho_t from C_t, w from rho_t, Omega_{t+1} from C_t.
 
         advantages: A_j of each trajectory. One that does not count (see `mark_groups`)
@@ -101,22 +70,23 @@ class ClosedLoop:
         self._profile = _counted(self._profile, step, rows, labels)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
-        weighed = self._weigh(rows, labels, row_advantages, step)
-        token_weights = [TokenWeights(0.0)] * len(records)
-        for i, row in zip(counted, weighed, strict=True):
-            token_weights[i] = row
+        w = weights(labels, self._rho, settings.reweighting, row_advantages) if settings.enabled else [1.0] * len(rows)
+        everybody = [0.0] * len(records)
+        for i, factor in zip(counted, w, strict=True):
+            everybody[i] = factor
 
         shown, events = self._omega, ()
         if settings.enabled and settings.closed_loop and settings.interface.enabled:
-            self._omega, events = evolve(shown, self._profile, self._evolve, step)
+            evolving = settings.interface.evolve
+            self._omega, events = evolve(shown, self._profile, evolving, step, settings.diagnosis.taxonomy)
         record = StepRecord.of(
             step,
             records,
             shown if self._sends_omega else None,
             label_counts=count_labels(labels),
             rho=self._rho,
-            w=Range.of([row.w for row in weighed]),
-            push=_push(rows, weighed, row_advantages),
+            w=Range.of(w),
+            push=_push(rows, w, row_advantages),
             lift=Lift.of(by_prompt(groups, records).values()),
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
@@ -125,7 +95,7 @@ class ClosedLoop:
             events=tuple(events),
         )
         report = StepReport(record, self._profile.to_json(), self.omega_to_send())
-        return token_weights, report
+        return everybody, report
 
     @property
     def state(self) -> dict[str, Any]:
@@ -145,30 +115,21 @@ class ClosedLoop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
 
-    def _weigh(
-        self, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]], advantages: Sequence[float], step: int
-    ) -> list[TokenWeights]:
-        settings = self._settings.reweighting
-        if not self._settings.enabled:
-            return [TokenWeights(1.0)] * len(rows)
-        w = weights(labels, self._rho, settings, step, advantages)
-        if not settings.per_turn:
-            return [TokenWeights(each) for each in w]
-        factors = turn_weights(labels, self._rho, settings, step, advantages)
-        return [
-            TokenWeights(each, tuple((start, end, own[turn]) for turn, start, end in row.spans if turn < len(own)))
-            for row, each, own in zip(rows, w, factors, strict=True)
-        ]
+
+def weighed(
+    records: Sequence[TrajectoryRecord], groups: Sequence[Group], advantages: Sequence[float], w: Sequence[float]
+) -> list[TrajectoryRecord]:
+    """A step's records as they are logged: with the number of their prompt in the step, A_j and w_j."""
+    rows = zip(records, numbered(groups), advantages, w, strict=True)
+    return [replace(record, group=group, advantage=a, w=factor) for record, group, a, factor in rows]
 
 
-def _push(
-    rows: Sequence[TrajectoryRecord], weights: Sequence[TokenWeights], advantages: Sequence[float]
-) -> dict[str, float]:
+def _push(rows: Sequence[TrajectoryRecord], w: Sequence[float], advantages: Sequence[float]) -> dict[str, float]:
     """|A| summed over the sampled tokens of each sign, with w and without, as the token-mean loss counts it."""
     sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
-    for row, weight, advantage in zip(rows, weights, advantages, strict=True):
+    for row, factor, advantage in zip(rows, w, advantages, strict=True):
         name = "successes" if advantage > 0 else "failures"
-        sums[name] += abs(advantage) * weight.total(row.tokens)
+        sums[name] += abs(advantage) * (factor * row.tokens)
         sums[f"{name}_unweighted"] += abs(advantage) * row.tokens
     return sums if any(sums.values()) else {}
 
@@ -185,16 +146,9 @@ def _counted(
     In the synchronous trainer that is `step` itself. An older one leaves the window with the others of its Omega.
     """
     by_step: dict[int, list[Trajectory]] = {step: []}
-    for record, trajectory in zip(records, _trajectories(records, labels), strict=True):
+    for record, row in zip(records, labels, strict=True):
         drawn = step if record.drawn is None else record.drawn
-        by_step.setdefault(drawn, []).append(trajectory)
+        by_step.setdefault(drawn, []).append(Trajectory(record.category, tuple(row), record.score))
     for drawn in sorted(by_step, reverse=True):
         profile = profile.updated(drawn, by_step[drawn])
     return profile
-
-
-def _trajectories(records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> list[Trajectory]:
-    return [
-        Trajectory(record.task_id, record.category, tuple(row), record.score, record.inclusion)
-        for record, row in zip(records, labels, strict=True)
-    ]

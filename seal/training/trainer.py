@@ -36,8 +36,7 @@ from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch
 from seal.training.checkpoints import CheckpointError, Checkpoints, expected_size, load_state, save_state
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import numbered
+from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.log import RunLog
 from seal.training.replay_buffer import PromptSender, SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
@@ -109,11 +108,9 @@ class SEALTraining(PPOTrainer):
         step = step.with_tokens(self._scored_by_actor)
         differences = step.compare_logprobs(self.global_steps, self._settings)
         advantages = step.group_advantages
-        weights, report = self._loop.step(self.global_steps, step.records, step.groups, advantages)
-        step.write_advantages(weights)
-        weighed = zip(weights, step.records, numbered(step.groups), advantages, strict=True)
-        logged = [weight.logged(record, group, advantage) for weight, record, group, advantage in weighed]
-        self._log.trajectories(self.global_steps, logged)
+        w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages)
+        step.write_advantages(w)
+        self._log.trajectories(self.global_steps, weighed(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
         self._report = report.with_figures(**differences, seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())

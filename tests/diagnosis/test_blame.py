@@ -27,9 +27,9 @@ def test_an_inherited_failure_enters_neither_the_profile_nor_the_weight():
     diagnosis = [{"turn": 0, "blame": "own"}, {"turn": 1, "blame": "inherited"}]
     labels = counted_labels(("missing_tool_call", "state_mismatch"), diagnosis, "own")
     assert labels == ("missing_tool_call", "inherited")
-    assert weight(labels, initial_rho(settings), settings, 1) == 1.5
-    seen = Profile.empty().updated(1, [Trajectory("t", "base", labels, 0.0)]).recent()
-    assert set(seen.labels()) == {"missing_tool_call"} and seen.excluded()["inherited"].count == 1
+    assert weight(labels, initial_rho(settings), settings) == 1.5
+    seen = Profile.empty().updated(1, [Trajectory("base", labels, 0.0)]).recent()
+    assert set(seen.labels()) == {"missing_tool_call"}
     assert seen.categories()["base"].count == 1, "its reward is real"
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-from collections import Counter
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -113,48 +112,3 @@ def test_a_named_checkpoint_and_a_record_run_the_same_again(make_run, processes)
     assert not re.search(r"differs from the record: (package|file|service)", done.stdout)
     assert deterministic(again.lines("seal_log/steps.jsonl")) == steps
     assert len(again.lines("seal_log/trajectories/2.jsonl")) == 16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["uniform", "gradient"])
-def test_a_run_that_pilots_its_prompts_plays_steps_of_the_same_size_and_the_same_after_a_resume(make_run, mode):
-    settings = ("trainer.total_training_steps=3", "trainer.val_before_train=false", "trainer.test_freq=-1")
-    pilots = ("seal.sampling.pilot.samples=2", f"seal.sampling.mode={mode}")
-    run = make_run(*SMALL, *settings, *pilots, loggers=None)
-    done = run.finish()
-    assert done.returncode == 0, done.stdout
-    steps, drawn = deterministic(run.lines("seal_log/steps.jsonl")), run.lines("seal_log/sampling.jsonl")
-    assert [line["step"] for line in drawn] == [1, 2, 3]
-    for step, line in zip(steps, drawn, strict=True):
-        played = run.lines(f"seal_log/trajectories/{line['step']}.jsonl")
-        assert len(played) == 16 == sum(each["rollouts"] for each in line["pilots"])
-        assert len({(each["task_id"], each["data_source"], each["sample"]) for each in played}) == 16
-        assert sorted(Counter(each["group"] for each in played).values()) == sorted(
-            each["rollouts"] for each in line["pilots"]
-        )
-        assert step["pilots"]["piloted"] == sum("verdict" in each for each in line["pilots"]) >= 4
-        assert step["pilots"]["went_on"] == sum(each.get("went_on", False) for each in line["pilots"])
-
-    back = run.finish(options=("--resume", str(run.checkpoints / "global_step_2")))
-    assert back.returncode == 0, back.stdout
-    assert deterministic(run.lines("seal_log/steps.jsonl")) == steps
-    assert run.lines("seal_log/sampling.jsonl") == drawn
-
-
-@pytest.mark.slow
-def test_a_run_that_chooses_its_prompts_chooses_the_same_after_a_resume(make_run):
-    settings = ("trainer.total_training_steps=3", "trainer.val_before_train=false", "trainer.test_freq=-1")
-    run = make_run(*SMALL, *settings, "seal.sampling.mode=gradient", loggers=None)
-    done = run.finish()
-    assert done.returncode == 0, done.stdout
-    assert "Prompts drawn where rollouts are likely to differ" in done.stdout
-    steps, drawn = deterministic(run.lines("seal_log/steps.jsonl")), run.lines("seal_log/sampling.jsonl")
-    assert [line["step"] for line in drawn] == [1, 2, 3]
-    for line in drawn:
-        played = {trajectory["task_id"] for trajectory in run.lines(f"seal_log/trajectories/{line['step']}.jsonl")}
-        assert played == {each["task_id"] for each in line["drawn"]} and len(played) == 4
-
-    back = run.finish(options=("--resume", str(run.checkpoints / "global_step_2")))
-    assert back.returncode == 0, back.stdout
-    assert deterministic(run.lines("seal_log/steps.jsonl")) == steps
-    assert run.lines("seal_log/sampling.jsonl") == drawn

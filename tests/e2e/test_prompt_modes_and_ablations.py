@@ -45,7 +45,6 @@ RUNS = (
     ("llama31_official_fc", "random_labels"),
     ("envtuning_fc", "without_environment"),
     ("compact", "permuted_labels"),
-    ("compact", "noisy_labels"),
     ("compact", "renormalised"),
     ("compact_arguments", "balanced"),
 )
@@ -123,10 +122,6 @@ def permuted_labels(steps, settings):
     assert all(step["omega"] is not None and step["label_counts"] for step in steps)
 
 
-def noisy_labels(steps, settings):
-    assert settings.diagnosis.noise == 0.2 and all(step["label_counts"] for step in steps)
-
-
 def renormalised(steps, settings):
     assert all(abs(step["w"]["mean"] - 1) < 1e-9 for step in steps)
 
@@ -146,7 +141,6 @@ ONLY = {
         without_closed_loop,
         random_labels,
         permuted_labels,
-        noisy_labels,
         renormalised,
         balanced,
     )

@@ -61,11 +61,9 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, value, said):
             "prompt mode bfcl_qwen_fc and this run has env_service.prompt_mode=compact",
         ),
         ({"taxonomy": "release"}, {}, "seal.diagnosis.taxonomy=paper"),
-        ({}, {"initial": ("recover",)}, "seal.interface.evolve.initial both say"),
-        ({}, {"without": ("recover",)}, "turns on recover, which this run leaves out"),
         ({}, {"kinds": ("feedback",)}, "turns on caution, which this run leaves out"),
         ({"omega": Omega.of(("right_service",))}, {}, "turns on right_service"),
-        ({"omega": Omega.of({"base": ["recover"]})}, {}, "per_category=true"),
+        ({"omega": Omega.of({"tau2_telecom": ["recover"]})}, {}, "cues of its own for tau2_telecom"),
     ],
 )
 def test_an_omega_that_does_not_fit_a_run_is_refused(changes, evolving, said):
@@ -80,6 +78,3 @@ def test_a_run_starts_with_its_cues_and_its_own_permanent_ones():
     shown = artefact().start(EvolveSettings(kinds=("guideline", "schema")))
     assert set(shown.for_category("base")) == {*OMEGA.cues, "schema_required", "schema_types", "schema_values",
                                                "schema_format"}  # fmt: skip
-    scoped = artefact(Omega.of({"base": ["recover"], "miss_func": []})).start(EvolveSettings(always=("caution",)))
-    assert {"caution", "recover"} <= set(scoped.for_category("base"))
-    assert "caution" in scoped.for_category("miss_func") and "recover" not in scoped.for_category("miss_func")

@@ -51,11 +51,11 @@ def run():
         for index in range(GROUP):
             evidence = policy.rollout(step, index, prompt)
             labels = tuple(d.label for d in diagnose([evidence]))
-            batch.append(Trajectory(f"task_{index}", "base", labels, float(labels == ("pass",))))
+            batch.append(Trajectory("base", labels, float(labels == ("pass",))))
         policy.learn(prompt)
         profile = profile.updated(step, batch)
         rho = update_rho(rho, profile, reweighting)
-        used = weights([t.labels for t in batch], rho, reweighting, step)
+        used = weights([t.labels for t in batch], rho, reweighting, [0.0] * len(batch))
         active = omega.cues
         omega, events = evolve(omega, profile, settings, step)
         line = {

@@ -35,7 +35,7 @@ def cues_off(settings, trajectories, window, shares, seed=0, steps=STEPS):
     rng, omega, profile, off = random.Random(seed), initial_omega(settings), Profile.empty(window), []
     for step in range(1, steps + 1):
         rows = [rollout(rng, shares(step)) for _ in range(trajectories)]
-        batch = [Trajectory(f"t{i}", "base", row, float(set(row) == {"pass"})) for i, row in enumerate(rows)]
+        batch = [Trajectory("base", row, float(set(row) == {"pass"})) for row in rows]
         profile = profile.updated(step, batch)
         omega, events = evolve(omega, profile, settings, step)
         off += [(event.step, event.cue) for event in events if not event.on]
@@ -51,9 +51,10 @@ def test_contested_places_change_hands_seldom(trajectories, window):
     assert len(cues_off(EvolveSettings(), trajectories, window, drifting)) <= 4
 
 
-def test_without_the_margin_small_batches_rotate_the_cues():
+def test_without_the_margin_small_batches_rotate_the_cues(monkeypatch):
     """What the margin is for: five weaknesses of about the same size, three places, 32 trajectories a step."""
-    assert len(cues_off(EvolveSettings(margin=0.0), 32, 5, drifting)) >= 12
+    monkeypatch.setattr("seal.interface.evolve._MARGIN", 0.0)
+    assert len(cues_off(EvolveSettings(), 32, 5, drifting)) >= 12
 
 
 def test_a_clear_change_is_followed_within_two_windows():

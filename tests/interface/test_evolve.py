@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import evolve, foreign_cues, initial_omega, require_known_cues
+from seal.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.settings.interface import EvolveSettings
 
 ALL_ADAPT = {"adaptive": ("schema", "feedback", "guideline")}
@@ -19,8 +19,8 @@ FAILURES = sorted({cue.label for cue in catalogue().values()})
 
 def seen(counts, passes=0, reward=0.0, category="base", step=1):
     """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
-    batch = [Trajectory("t", category, (z,), reward) for z, n in counts.items() for _ in range(n)]
-    batch += [Trajectory("t", category, ("pass",), 1.0)] * passes
+    batch = [Trajectory(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
+    batch += [Trajectory(category, ("pass",), 1.0)] * passes
     return Profile.empty(1).updated(step, batch)
 
 
@@ -106,18 +106,6 @@ def test_the_empty_turn_of_the_releases_taxonomy_has_the_cue_of_a_missing_call()
     assert omega.cues == ("use_tools",) and event.figures["count"] == 20
 
 
-def test_all_cues_of_a_label_come_together_unless_switched_off():
-    profile = seen({"argument_mismatch": 50})
-    assert set(step(Omega(), profile)[0].cues) == {
-        "schema_required",
-        "schema_types",
-        "schema_values",
-        "check_arguments",
-    }
-    settings = EvolveSettings(kinds=("schema",), without=("schema_types",), adaptive=("schema",))
-    assert step(Omega(), profile, settings)[0].cues == ("schema_required", "schema_values")
-
-
 def test_by_default_only_guidelines_wait_for_the_profile():
     settings = EvolveSettings()
     start = initial_omega(settings)
@@ -128,50 +116,44 @@ def test_by_default_only_guidelines_wait_for_the_profile():
     assert better.cues == start.cues and [event.cue for event in events] == ["check_arguments"]
 
 
-def test_kinds_and_single_cues_that_are_not_used_are_never_on():
-    settings = EvolveSettings(kinds=("feedback", "guideline"), without=("feedback_tools", "recover"))
-    omega, _ = evolve(initial_omega(settings), seen({"recovery_failure": 50}), settings, 1)
-    assert omega.cues == ("feedback_error", "feedback_history", "feedback_answer")
+def test_all_cues_of_a_label_come_together_if_their_kind_is_in_use():
+    profile = seen({"argument_mismatch": 50})
+    assert set(step(Omega(), profile)[0].cues) == {
+        "schema_required",
+        "schema_types",
+        "schema_values",
+        "check_arguments",
+    }
+    settings = EvolveSettings(kinds=("schema",), adaptive=("schema",))
+    assert step(Omega(), profile, settings)[0].cues == ("schema_required", "schema_types", "schema_values")
+    settings = EvolveSettings(kinds=("feedback", "guideline"))
+    omega, _ = evolve(initial_omega(settings), seen({"pass": 50}), settings, 1)
+    assert {catalogue()[name].kind for name in omega.cues} == {"feedback"}
 
 
 def test_a_cue_belongs_to_the_taxonomy_that_has_its_label():
-    assert foreign_cues(EvolveSettings(), "paper") == ("right_service",)
-    assert foreign_cues(EvolveSettings(), "release") == ()
-    with pytest.raises(ValueError, match="'right_service': the paper taxonomy lacks its label"):
-        foreign_cues(EvolveSettings(initial=("right_service",)), "paper")
+    settings = EvolveSettings()
+    paper, release = ({cue.name for cue in cues_in_use(settings, taxonomy)} for taxonomy in ("paper", "release"))
+    assert release - paper == {"right_service"} and not paper - release
+    profile = seen({"instance_mismatch": 50})
+    assert "right_service" in evolve(Omega(), profile, settings, 1, "release")[0].cues
+    assert "right_service" not in evolve(Omega(), profile, settings, 1, "paper")[0].cues
 
 
-def test_frozen_interface_keeps_its_start():
-    settings = EvolveSettings(enabled=False, initial=("schema_required",), **ALL_ADAPT)
+def test_a_frozen_interface_keeps_its_start():
+    settings = EvolveSettings(enabled=False, kinds=("schema",))
     start = initial_omega(settings)
-    assert step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
+    assert start.cues and step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
 
 
-def test_initial_cues_evolve_and_permanent_ones_do_not():
-    settings = EvolveSettings(initial=("caution",), always=("schema_required",), **ALL_ADAPT)
-    start = initial_omega(settings)
-    assert set(start.cues) == {"schema_required", "caution"}
-    assert step(start, seen({}, passes=50), settings)[0].cues == ("schema_required",)
-
-
-def test_categories_are_judged_by_their_own_figures():
-    batch = [Trajectory("t", "miss_func", ("spurious_tool_call",), 0.0)] * 20
-    batch += [Trajectory("t", "base", ("pass",), 1.0)] * 300
-    profile = Profile.empty(1).updated(1, batch)
-    assert step(Omega(), profile)[0].cues == ()
-    omega, events = step(Omega(), profile, EvolveSettings(per_category=True, **ALL_ADAPT))
-    assert omega.cues == ("miss_func/caution",)
-    assert omega.for_category("miss_func") == ("caution",) and omega.for_category("base") == ()
-    assert [event.category for event in events] == ["miss_func"]
-    calm = Profile.empty(1).updated(2, [Trajectory("t", "miss_func", ("pass",), 1.0)] * 20)
-    assert step(omega, calm, EvolveSettings(per_category=True, **ALL_ADAPT))[0].for_category("miss_func") == ()
-
-
-def test_a_mastered_category_leaves_initial_cues_of_the_others_alone():
-    settings = EvolveSettings(per_category=True, initial=("caution",), **ALL_ADAPT)
-    calm = Profile.empty(1).updated(1, [Trajectory("t", "base", ("pass",), 1.0)] * 20)
-    omega, _ = step(initial_omega(settings), calm, settings)
-    assert omega.for_category("base") == () and omega.for_category("miss_func") == ("caution",)
+def test_each_of_several_environments_is_judged_by_its_own_figures():
+    batch = [Trajectory("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
+    batch += [Trajectory("base", ("pass",), 1.0)] * 300
+    omega, events = step(Omega(), Profile.empty(1).updated(1, batch))
+    assert omega.cues == ("tau2_telecom/caution",) and [event.category for event in events] == ["tau2_telecom"]
+    assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
+    calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
+    assert step(omega, Profile.empty(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
 
 
 def test_events_tell_the_figures_that_caused_them():
@@ -189,9 +171,9 @@ def test_events_tell_the_figures_that_caused_them():
 tallies = st.dictionaries(st.sampled_from([*FAILURES, "pass", "correct_abstention"]), st.integers(0, 60))
 
 
-@given(tallies, st.floats(0, 1), st.sets(st.sampled_from(sorted(catalogue()))), st.booleans())
-def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues, per_category):
-    settings = EvolveSettings(per_category=per_category, **ALL_ADAPT)
+@given(tallies, st.floats(0, 1), st.sets(st.sampled_from(sorted(catalogue()))))
+def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues):
+    settings = EvolveSettings(**ALL_ADAPT)
     before, profile = Omega.of(cues, version=4), seen(counts, reward=reward)
     after, events = evolve(before, profile, settings, 9)
     assert evolve(Omega.from_json(before.to_json()), Profile.from_json(profile.to_json()), settings, 9) == (
@@ -205,22 +187,3 @@ def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues, per
         assert len({catalogue()[name].label for name in off}) <= 3
     again, more = evolve(after, profile, settings, 10)
     assert (again, more) == (after, ())
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"off_prevalence": 0.2}, "lower off_prevalence"),
-        ({"off_mean_reward": 0.5}, "raise off_mean_reward"),
-    ],
-)
-def test_thresholds_out_of_order_are_named(config, message):
-    with pytest.raises(ValueError, match=message):
-        EvolveSettings.read(config)
-
-
-@pytest.mark.parametrize("key", ["without", "initial", "always"])
-def test_an_unknown_cue_is_named(key):
-    require_known_cues(EvolveSettings(**{key: ("caution",)}))
-    with pytest.raises(ValueError, match=f"{key} names the unknown cue 'song'; known cues: schema_required"):
-        require_known_cues(EvolveSettings(**{key: ("caution", "song")}))

@@ -76,29 +76,11 @@ def policy(tmp_path, **changes):
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name=sglang"),
-        ("seal.sampling.pilot.samples", 1, "seal.sampling.pilot.samples is 1"),
-        ("seal.sampling.pilot.keep", 0, "seal.sampling.pilot.keep is 0"),
-        ("seal.sampling.pilot.samples", 7, "7 pilots leave fewer than two of 8 rollouts"),
     ],
 )
 def test_what_cannot_run_is_named(config, key, value, named):
     OmegaConf.update(config, key, value)
     assert named in refused(config)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("trainer.v1.sampler.sync_refill_failed_groups", True),
-        ("trainer.v1.trainer_mode", "colocate_async"),
-        ("skip.rollout_tq.enable", True),
-    ],
-)
-def test_what_cannot_pilot_is_named(config, key, value):
-    config.seal.sampling.pilot.samples = 2
-    preflight.CHECKS["engines"](config)
-    OmegaConf.update(config, key, value, force_add=True)
-    assert key in refused(config, preflight.CHECKS["engines"])
 
 
 @pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])
@@ -108,16 +90,6 @@ def test_a_share_without_a_rollout_is_named(config, share, fits):
         preflight.CHECKS["engines"](config)
     else:
         assert "seal.interface.share=0.1 leaves no rollout" in refused(config, preflight.CHECKS["engines"])
-
-
-def test_a_step_that_pilots_needs_tasks_for_the_case_that_nobody_goes_on(tmp_path, config):
-    config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
-    config.seal.data.train = {"split": "train", "categories": ["base"], "limit": 18}
-    assert preflight.write_data(config)[0] == 18
-    config.seal.sampling.pilot.samples = 2
-    assert "selects 18 tasks" in refused(config, preflight.write_data)
-    config.seal.data.train.limit = 19
-    assert preflight.write_data(config)[0] == 19
 
 
 def use_hub(monkeypatch, url: str) -> None:

@@ -128,7 +128,12 @@ def test_the_released_recipe_is_the_public_releases():
     config = SealSettings.of(composed(EXP / "SEAL_released.yaml"))
     evolve = config.interface.evolve
     assert config.diagnosis.taxonomy == "release"
-    assert initial_omega(evolve).cues == ("schema_required", "schema_types", "schema_values", "schema_format")
+    assert initial_omega(evolve, "release").cues == (
+        "schema_required",
+        "schema_types",
+        "schema_values",
+        "schema_format",
+    )
     assert not evolve.enabled and config.reweighting.dynamic and config.closed_loop
     assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.scheme == "scenario"
 
@@ -214,7 +219,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("seal.seed=abc", "must be a whole number"),
         ("seal.diagnosis.taxonomy=papper", "must be one of paper, release"),
         ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
-        ("seal.interface.evolve.initial=[song]", "known cues: schema_required"),
+        ("+seal.reweighting.warmup_steps=3", "is not a setting"),
         ("+seal.reweighting.rho.odd=2", "unknown label 'odd'"),
         ("+seal.reweighting.alfa=2", "did you mean seal.reweighting.alpha?"),
         ("+reweighting.rho.pass=2", "is not a block"),
@@ -285,7 +290,6 @@ CHANGES = {
     "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"adaptive": ["guideline"]}}},
     "random_labels": {"diagnosis": {"source": "random"}},
     "permuted_labels": {"diagnosis": {"source": "permuted"}},
-    "noisy_labels": {"diagnosis": {"noise": 0.2}},
     "renormalised": {"reweighting": {"renormalise": "all"}},
     "balanced": {"reweighting": {"renormalise": "signs"}},
 }

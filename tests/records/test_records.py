@@ -51,13 +51,11 @@ def test_a_trajectory_survives_its_log_and_its_json_text(record):
     assert TrajectoryRecord.from_json(record.to_json()) == record
 
 
-def test_a_steps_mean_reward_is_that_of_all_prompts_as_if_they_were_played_in_full():
-    records = [
-        TrajectoryRecord("multi_turn_base_0", "base", "base", "train", sample, score, inclusion=weight)
-        for sample, (score, weight) in enumerate([(1.0, 1.0), (0.0, 4.0), (0.0, 1.0)])
-    ]
-    step = StepRecord.of(1, records, None)
-    assert step.reward_mean == step.pass_share == pytest.approx(1 / 6)
+def test_a_line_with_fields_of_an_earlier_version_is_read():
+    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3)
+    line = record.line() | {"inclusion": 4.0, "span_weights": [[0, 3, 1.5]], "unknown": 1}
+    assert read_line(line)[0] == record
+    assert StepRecord.from_line(StepRecord(2).line() | {"pilots": {"piloted": 3}}) == StepRecord(2)
 
 
 @pytest.mark.parametrize("withdrawn", [None, "", "caution"])

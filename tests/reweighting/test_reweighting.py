@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.reweighting import initial_rho, sign_of, turn_weights, update_rho, weight, weights
-from seal.settings.reweighting import BudgetSettings, ReweightSettings
+from seal.reweighting import initial_rho, sign_of, update_rho, weight, weights
+from seal.settings.reweighting import ReweightSettings
 
 DEFAULT = ReweightSettings()
 RHO = initial_rho(DEFAULT)
@@ -32,11 +32,11 @@ def settings(**config):
         (("correct_abstention", "state_mismatch", "response_mismatch"), (1.8 + 1.0 + 0.9) / 3),
         (("checker_error",), 1.0),
         ((), 1.0),
-        (None, 1.0),
     ],
 )
 def test_the_weight_is_the_mean_utility_of_the_labels_that_count(z, expected):
-    assert weight(z, RHO, DEFAULT, 1) == pytest.approx(expected)
+    assert weight(z, RHO, DEFAULT) == pytest.approx(expected)
+    assert weight(z, RHO, settings(enabled=False)) == 1.0
 
 
 def test_utilities_are_table_6():
@@ -57,89 +57,43 @@ def test_a_taxonomy_has_utilities_for_its_own_labels_only():
 def test_the_clip_holds():
     wide = settings(rho={"pass": 9.0, "state_mismatch": 0.01}, dynamic=False)
     rho = initial_rho(wide)
-    assert weight(("pass",), rho, wide, 1) == 2.0
-    assert weight(("state_mismatch",), rho, wide, 1) == 0.5
-
-
-def test_off_and_warm_up_leave_advantages_alone():
-    assert weight(("spurious_tool_call",), RHO, settings(enabled=False), 9) == 1.0
-    warm = settings(warmup_steps=3)
-    assert [weight(("spurious_tool_call",), RHO, warm, step) for step in (1, 3, 4)] == [1.0, 1.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("apply_to", "expected"), [("all", [2, 2, 2]), ("positive", [1, 1, 2]), ("negative", [2, 1, 1])]
-)
-def test_apply_to_looks_at_the_sign(apply_to, expected):
-    chosen = settings(apply_to=apply_to)
-    assert [weight(("spurious_tool_call",), RHO, chosen, 1, sign) for sign in (-1, 0, 1)] == expected
-
-
-def test_sign_aware_weighs_good_labels_when_praised_and_failures_when_punished():
-    aware = settings(sign_aware=True)
-    assert weight(("correct_abstention",), RHO, aware, 1, -1) == 1.0
-    assert weight(("correct_abstention",), RHO, aware, 1, 1) == 1.8
-    assert weight(("spurious_tool_call",), RHO, aware, 1, -1) == 2.0
-    assert weight(("spurious_tool_call",), RHO, aware, 1, 1) == 1.0
-    assert weight(("correct_abstention", "spurious_tool_call"), RHO, aware, 1, -1) == 1.5
-    assert weight(("spurious_tool_call",), RHO, aware, 1, 0) == 1.0
-
-
-def test_turn_weights_are_one_a_turn():
-    z = ("pass", "spurious_tool_call", "checker_error", "response_mismatch")
-    assert turn_weights([z, None], RHO, DEFAULT, 1, [1, 0]) == [[1.0, 2.0, 1.0, 0.9], []]
+    assert weight(("pass",), rho, wide) == 2.0
+    assert weight(("state_mismatch",), rho, wide) == 0.5
 
 
 def test_an_undeclared_label_is_named():
     with pytest.raises(ValueError, match="label 'odd' has no utility; declare it in this process"):
-        weight(("odd",), RHO, DEFAULT, 1)
+        weight(("odd",), RHO, DEFAULT)
 
 
-# --- the budget ----------------------------------------------------------------------
-
-
-def test_strength_softens_and_clamps_hold():
-    assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0.5}), 1) == 1.5
-    assert weight(("spurious_tool_call",), RHO, settings(budget={"strength": 0}), 1) == 1.0
-    assert weight(("spurious_tool_call",), RHO, settings(budget={"high": 1.2}), 1) == 1.2
-    assert weight(("instance_mismatch",), RELEASE, settings(budget={"low": 0.8}), 1) == 0.8
-
-
-def test_renormalising_gives_a_mean_of_one_and_leaves_unlabelled_rows():
-    even = settings(budget={"renormalise": True})
-    found = weights([("spurious_tool_call",), ("pass",), (), ("checker_error",)], RHO, even, 1)
-    assert found == pytest.approx([2 / 1.5, 1 / 1.5, 1.0, 1.0])
-    assert weights([(), None], RHO, even, 1) == [1.0, 1.0]
+# --- a batch -------------------------------------------------------------------------
 
 
 def test_a_batch_without_renormalising_is_row_by_row():
-    batch = [("pass",), ("spurious_tool_call", "pass"), None]
-    assert weights(batch, RHO, DEFAULT, 1) == [weight(z, RHO, DEFAULT, 1) for z in batch]
+    batch = [("pass",), ("spurious_tool_call", "pass"), ()]
+    assert weights(batch, RHO, DEFAULT, [1, -1, 0]) == [weight(z, RHO, DEFAULT) for z in batch]
     with pytest.raises(ValueError):
-        weights(batch, RHO, DEFAULT, 1, [1])
+        weights(batch, RHO, DEFAULT, [1])
 
 
-@pytest.mark.parametrize(("over", "scale"), [("all", 4 / 5.5), ("nonzero", 2 / 3.5)])
-def test_renormalise_makes_the_mean_one_over_what_it_names(over, scale):
-    batch, signs = [("spurious_tool_call",), ("missing_tool_call",), ("pass",), ()], [1, -1, 0, 0]
-    plain = weights(batch, RHO, DEFAULT, 1, signs)
-    scaled = weights(batch, RHO, settings(renormalise=over), 1, signs)
-    assert scaled == pytest.approx([w * scale for w in plain])
-    counted = scaled if over == "all" else scaled[:2]
-    assert sum(counted) / len(counted) == pytest.approx(1)
+def test_renormalise_makes_the_mean_one():
+    batch, advantages = [("spurious_tool_call",), ("missing_tool_call",), ("pass",), ()], [1, -1, 0, 0]
+    plain = weights(batch, RHO, DEFAULT, advantages)
+    scaled = weights(batch, RHO, settings(renormalise="all"), advantages)
+    assert scaled == pytest.approx([w * 4 / 5.5 for w in plain]) and sum(scaled) / 4 == pytest.approx(1)
 
 
 def test_renormalised_weights_keep_their_ratios_beyond_the_clip():
     rho = {**RHO, "state_mismatch": 0.5}
     batch = [("spurious_tool_call",)] + [("state_mismatch",)] * 9
-    found = weights(batch, rho, settings(renormalise="all"), 1)
+    found = weights(batch, rho, settings(renormalise="all"), [0.0] * 10)
     assert sum(found) / 10 == pytest.approx(1) and found[0] / found[1] == pytest.approx(4) and found[0] > 2
 
 
 def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
     batch = [("spurious_tool_call",), ("state_mismatch",), ("missing_tool_call", "pass"), ("pass",), ("pass",), ()]
     advantages = [-0.5, -1.5, 0.7, 1.3, 0.0, 0.0]
-    found = weights(batch, RHO, settings(renormalise="signs"), 1, advantages)
+    found = weights(batch, RHO, settings(renormalise="signs"), advantages)
     weighted = [w * a for w, a in zip(found, advantages, strict=True)]
     assert sum(weighted[:2]) == pytest.approx(-2) and sum(weighted[2:]) == pytest.approx(2)
     assert found[0] / found[1] == pytest.approx(2) and found[2] / found[3] == pytest.approx(1.25)
@@ -147,29 +101,17 @@ def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
 
 
 def test_with_signs_a_nan_advantage_leaves_the_other_weights_alone():
-    found = weights([("pass",), ("pass",), ("pass",)], RHO, settings(renormalise="signs"), 1, [float("nan"), 0.0, 1.0])
+    found = weights([("pass",), ("pass",), ("pass",)], RHO, settings(renormalise="signs"), [float("nan"), 0.0, 1.0])
     assert found == [1.0, 1.0, 1.0]
 
 
 def test_without_renormalising_failures_weigh_more_than_successes():
     """Why `signs` exists: the group's baseline makes the sum of A_j zero, and w does not keep it so."""
     batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
-    plain = weights(batch, RHO, DEFAULT, 1, advantages)
+    plain = weights(batch, RHO, DEFAULT, advantages)
     assert sum(w * a for w, a in zip(plain, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
-    even = weights(batch, RHO, settings(renormalise="signs"), 1, advantages)
+    even = weights(batch, RHO, settings(renormalise="signs"), advantages)
     assert sum(w * a for w, a in zip(even, advantages, strict=True)) == pytest.approx(0)
-
-
-def test_turn_weights_keep_the_sums_over_turns_by_sign():
-    batch, even = [("spurious_tool_call", "pass"), ("pass",)], settings(renormalise="signs", per_turn=True)
-    found = turn_weights(batch, RHO, even, 1, [-0.3, 0.3])
-    assert found == [pytest.approx([2 / 1.5, 1 / 1.5]), [1.0]]
-
-
-def test_turn_weights_are_renormalised_over_turns():
-    batch, even = [("spurious_tool_call", "pass"), ("pass",)], settings(renormalise="nonzero", per_turn=True)
-    found = turn_weights(batch, RHO, even, 1, [-1, 1])
-    assert found == [pytest.approx([1.5, 0.75]), pytest.approx([0.75])]
 
 
 # --- rho_t ---------------------------------------------------------------------------
@@ -177,7 +119,7 @@ def test_turn_weights_are_renormalised_over_turns():
 
 def seen(counts, rewards=None):
     rewards = rewards or {}
-    batch = [Trajectory("t", "base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
+    batch = [Trajectory("base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
     return Profile.empty(1).updated(1, batch)
 
 
@@ -224,7 +166,7 @@ def test_a_label_unknown_to_an_older_checkpoint_starts_at_its_base():
 # --- invariants ----------------------------------------------------------------------
 
 vocabulary = st.sampled_from(sorted(labels.PAPER))
-batches = st.lists(st.none() | st.lists(vocabulary, max_size=8).map(tuple), max_size=8)
+batches = st.lists(st.lists(vocabulary, max_size=8).map(tuple), max_size=8)
 any_settings = st.builds(
     ReweightSettings,
     enabled=st.booleans(),
@@ -232,33 +174,27 @@ any_settings = st.builds(
     w_max=st.floats(1.0, 4.0),
     alpha=st.floats(0, 5),
     beta=st.floats(0, 1),
-    apply_to=st.sampled_from(["all", "positive", "negative"]),
-    warmup_steps=st.integers(0, 3),
-    sign_aware=st.booleans(),
-    budget=st.builds(
-        BudgetSettings, strength=st.floats(0, 1), low=st.floats(0, 1), high=st.floats(1, 3), renormalise=st.booleans()
-    ),
 )
 
 
-@given(batches, any_settings, st.integers(1, 5), st.data())
-def test_weights_are_positive_bounded_and_never_change_a_sign(batch, chosen, step, data):
+@given(batches, any_settings, st.data())
+def test_weights_are_positive_bounded_and_never_change_a_sign(batch, chosen, data):
     advantages = data.draw(st.lists(st.floats(-3, 3), min_size=len(batch), max_size=len(batch)))
     rho = update_rho(initial_rho(chosen), seen({"missing_tool_call": 40, "pass": 10}), chosen)
-    found = weights(batch, rho, chosen, step, advantages)
-    assert found == weights(batch, rho, chosen, step, advantages)
+    found = weights(batch, rho, chosen, advantages)
+    assert found == weights(batch, rho, chosen, advantages)
     for w, advantage in zip(found, advantages, strict=True):
         assert chosen.w_min <= w <= chosen.w_max and w > 0
         assert sign_of(w * advantage) == sign_of(advantage) or abs(advantage) < 1e-300
 
 
-@given(batches, st.sampled_from(["none", "all", "nonzero", "signs"]), st.data())
+@given(batches, st.sampled_from(["none", "all", "signs"]), st.data())
 def test_renormalising_keeps_signs_and_what_it_names(batch, mode, data):
     values = st.floats(-3, 3).filter(lambda a: a == 0 or abs(a) > 1e-6)
     advantages = data.draw(st.lists(values, min_size=len(batch), max_size=len(batch)))
     chosen = settings(renormalise=mode)
-    plain = weights(batch, RHO, DEFAULT, 1, advantages)
-    found = weights(batch, RHO, chosen, 1, advantages)
+    plain = weights(batch, RHO, DEFAULT, advantages)
+    found = weights(batch, RHO, chosen, advantages)
     assert all(w > 0 for w in found)
     for sign in (-1, 1):
         own = [i for i, a in enumerate(advantages) if sign_of(a) == sign]
@@ -270,7 +206,7 @@ def test_renormalising_keeps_signs_and_what_it_names(batch, mode, data):
 @given(st.lists(vocabulary, max_size=8), any_settings, st.randoms(use_true_random=False))
 def test_the_order_of_turns_does_not_matter_to_the_weight(z, chosen, rng):
     shuffled = rng.sample(z, len(z))
-    assert weight(shuffled, RHO, chosen, 4, 1) == pytest.approx(weight(z, RHO, chosen, 4, 1))
+    assert weight(shuffled, RHO, chosen) == pytest.approx(weight(z, RHO, chosen))
 
 
 @given(st.dictionaries(vocabulary, st.integers(1, 60), max_size=6), st.floats(0, 1), any_settings)
@@ -285,13 +221,12 @@ def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"renormalise": "all", "budget": {"renormalise": True}}, "either renormalise or budget.renormalise"),
         ({"renormalise": "mean"}, "seal.reweighting.renormalise is 'mean'"),
         ({"rho": {"odd": 1.0}}, "seal.reweighting.rho: unknown label 'odd'"),
         ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be a number above 0"),
         ({"rho": {"pass": float("inf")}}, "seal.reweighting.rho.pass is inf"),
         ({"rho": {"gt_error": 2}}, "gt_error is never weighted"),
-        ({"budgets": {}}, "did you mean seal.reweighting.budget"),
+        ({"per_turn": True}, "seal.reweighting.per_turn is not a setting"),
     ],
 )
 def test_bad_settings_are_named(config, message):

@@ -36,8 +36,8 @@ from seal.rollout.rewards import terminal_reward
 from seal.rollout.row import sees_omega
 from seal.settings import SealSettings, task_files
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups, numbered
+from seal.training.closed_loop import ClosedLoop, weighed
+from seal.training.group import mark_groups
 from seal.training.log import RunLog
 from shelf.lab.certificate.advantages import group_advantages
 
@@ -287,8 +287,7 @@ def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Seque
     by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
     advantages = group_advantages(records, groups, by_deviation=by_deviation)
     weights, report = loop.step(step, records, groups, advantages)
-    weighed = zip(weights, records, numbered(groups), advantages, strict=True)
-    log.trajectories(step, [weight.logged(record, group, a) for weight, record, group, a in weighed])
+    log.trajectories(step, weighed(records, groups, advantages, weights))
     log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 
 

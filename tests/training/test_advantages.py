@@ -15,7 +15,6 @@ import seal.training.plugin  # noqa: F401  registers the platform that the recip
 from seal.launch.recipe import compose_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
-from seal.training.batch import join_groups
 from seal.training.trainer import SEALTrainer
 
 RHO = [
@@ -117,18 +116,6 @@ def test_every_token_of_the_policy_has_its_advantage_times_the_weight(step):
     assert metrics["seal/w/max"] == 1.9 and metrics["seal/groups_with_spread"] == 2
 
 
-def test_a_turns_tokens_may_have_their_own_weight_and_the_sign_of_the_advantage_decides(step):
-    played = step("seal.reweighting.per_turn=true", "seal.reweighting.apply_to=negative")
-    played.trainer._compute_advantage(played.batch, {})
-    positive, negative, *_ = group_relative(SCORES["b"])
-    expected = {
-        "b_0_0": positive,
-        "b_1_0": [0.8 * negative, 1.5 * negative, 1.15 * negative, 1.15 * negative],
-        "b_3_0": 1.9 * negative,
-    }
-    check(played.field("advantages"), expected)
-
-
 @pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
 def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(step, change):
     played = step(changes={"a_2_0": change})
@@ -141,17 +128,6 @@ def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(
     check(played.field("advantages"), {**expected, "a_2_0": 0.0})
     for mask in ("response_mask", "loss_mask"):
         assert not played.field(mask)["a_2_0"].any(), "it would have a part in the KL term and the token mean"
-
-
-def test_rollouts_that_were_sent_later_are_in_the_group_of_their_prompt(step):
-    plain, parted = step(), step()
-    join_groups(parted.batch, {"b": "a"})
-    assert set(parted.field("uid").values()) == {"a"}
-    join_groups(plain.batch, {"elsewhere": "a"})
-    assert {key.split("_")[0]: uid for key, uid in plain.field("uid").items()} == {"a": "a", "b": "b"}
-    parted.trainer._compute_advantage(parted.batch, {})
-    own = dict(zip(parted.keys, group_relative([*SCORES["a"], *SCORES["b"]]), strict=True))
-    check(parted.field("advantages"), {key: W[key[0]][int(key[2])] * advantage for key, advantage in own.items()})
 
 
 def test_the_only_one_left_of_a_group_has_no_advantage(step):

@@ -15,7 +15,7 @@ from seal.records.step import StepRecord, push_ratios
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop, TokenWeights
+from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from seal.training.stop import InfrastructureFailure, check_infrastructure
 
@@ -43,7 +43,7 @@ def run(loop: ClosedLoop, step: int, records):
 def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, batch())
-    assert {w.w for w in weights[:10]} == {2.0} and {w.w for w in weights[10:]} == {1.0}
+    assert {w for w in weights[:10]} == {2.0} and {w for w in weights[10:]} == {1.0}
     assert [(event.cue, event.on, event.figures["count"]) for event in report.record.events] == [
         ("listed_tools", True, 10)
     ]
@@ -54,7 +54,7 @@ def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
 def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     loop = ClosedLoop(settings("seal.enabled=false"))
     weights, report = run(loop, 1, batch())
-    assert [w.w for w in weights] == [1.0] * 16
+    assert [w for w in weights] == [1.0] * 16
     assert loop.omega_to_send() is None and report.record.omega is None and not report.record.events
     assert report.record.label_counts == {"invalid_tool_call": 10, "pass": 6}
 
@@ -65,7 +65,7 @@ def test_a_round_is_weighed_with_rho_of_its_own_profile():
     records = [record(i, ("missing_tool_call",)) for i in range(32)]
     weights, report = run(loop, 1, records)
     target = min(1.5 * (1 + 1.0 * 1.0 * 1.0), 2.0)
-    assert {w.w for w in weights} == {target} and report.record.rho["missing_tool_call"] == target
+    assert {w for w in weights} == {target} and report.record.rho["missing_tool_call"] == target
     assert loop.state["rho"] == report.record.rho
 
 
@@ -73,7 +73,7 @@ def test_renormalised_weights_have_a_mean_of_one():
     weights, report = run(ClosedLoop(settings("ablation=renormalised")), 1, batch())
     plain, _ = run(ClosedLoop(settings()), 1, batch())
     assert report.record.w.mean == pytest.approx(1)
-    assert weights[0].w / weights[-1].w == pytest.approx(plain[0].w / plain[-1].w)
+    assert weights[0] / weights[-1] == pytest.approx(plain[0] / plain[-1])
 
 
 # --- the controls, through the whole loop --------------------------------------------
@@ -95,7 +95,7 @@ def played(*overrides: str):
     for step in range(1, 9):
         weights, report = run(loop, step, weak_batch(step))
         guidelines = {cue for cue in report.record.omega.cues if catalogue()[cue].kind == "guideline"}
-        steps.append((guidelines, [each.w for each in weights], report.record.label_counts))
+        steps.append((guidelines, [each for each in weights], report.record.label_counts))
     return steps
 
 
@@ -114,31 +114,14 @@ def test_permuted_labels_lead_omega_and_the_weights_to_other_weaknesses():
     assert all(differing(diagnosed, permuted))
 
 
-@pytest.mark.parametrize("source", ["random", "shuffled"])
-def test_random_and_shuffled_labels_move_the_weights_and_leave_omega_where_it_was(source):
+def test_random_labels_move_the_weights_and_leave_omega_where_it_was():
     """They keep the shares of labels, from which Evolve chooses: only the weights lose their meaning."""
-    diagnosed, control = played(), played(f"seal.diagnosis.source={source}")
+    diagnosed, control = played(), played("ablation=random_labels")
     assert control[-1][0] == diagnosed[-1][0]
     assert min(differing(diagnosed, control)) > 16
-    if source == "shuffled":
-        assert [counts for _, _, counts in control] == [counts for _, _, counts in diagnosed]
 
 
-def test_a_constant_label_turns_on_its_own_cue_and_gives_all_the_same_weight():
-    steps = played("seal.diagnosis.source=constant", "seal.diagnosis.constant=recovery_failure")
-    assert steps[-1][0] == {"recover"}
-    assert all(max(w) - min(w) < 1e-12 for _, w, _ in steps)
-
-
-def test_noisy_labels_bend_some_weights_and_leave_the_strongest_cues():
-    diagnosed, noisy = played(), played("ablation=noisy_labels")
-    assert noisy[-1][0] >= diagnosed[-1][0]
-    assert all(0 < each < 64 for each in differing(diagnosed, noisy))
-
-
-@pytest.mark.parametrize(
-    "override", ["seal.diagnosis.source=permuted", "seal.diagnosis.noise=0.3", "seal.diagnosis.source=random"]
-)
+@pytest.mark.parametrize("override", ["seal.diagnosis.source=permuted", "seal.diagnosis.source=random"])
 def test_a_resumed_control_goes_on_as_it_would_have(override):
     first, second = ClosedLoop(settings(override)), ClosedLoop(settings(override))
     for step in (1, 2, 3):
@@ -158,9 +141,9 @@ def test_random_labels_are_what_is_trained_on_and_the_diagnosed_ones_are_what_is
         weights, report = run(loop, step, records)
         diagnosed.update(label for each in records for label in each.labels)
         assert sum(report.record.label_counts.values()) == 16 and set(report.record.label_counts) <= set(diagnosed)
-        assert len({w.w for w in weights[:10]}) == len({w.w for w in weights[10:]}) == 2  # both have either label
+        assert len({w for w in weights[:10]}) == len({w for w in weights[10:]}) == 2  # both have either label
         assert report.record.trajectories == len(records)
-    observed = Profile.from_json(loop.state["observed"]).total().labels()
+    observed = Profile.from_json(loop.state["observed"]).recent().labels()
     assert {label: cell.count for label, cell in observed.items()} == diagnosed
 
 
@@ -177,7 +160,7 @@ def test_infrastructure_failures_weigh_nothing_and_stay_out_of_the_profile():
     records = [*batch(), record(16, (), infra="engine")]
     loop = ClosedLoop(settings())
     weights, report = run(loop, 1, records)
-    assert weights[16].w == 0.0
+    assert weights[16] == 0.0
     assert report.record.infra == {"engine": 1} and sum(report.record.label_counts.values()) == 16
     assert report.record.reward_mean == 6 / 16 and report.record.trajectories == 17
 
@@ -205,7 +188,6 @@ def test_a_resumed_run_has_the_window_and_the_static_rho_of_its_recipe():
     narrow.restore(first.state)
     assert narrow.state["profile"]["window"] == 2
     assert [entry["step"] for entry in narrow.state["profile"]["steps"]] == [3, 4]
-    assert narrow.state["profile"]["total"] == first.state["profile"]["total"]
     frozen = ClosedLoop(settings("seal.closed_loop=false", "+seal.reweighting.rho.pass=0.7"))
     frozen.restore(first.state)
     assert frozen.state["rho"]["pass"] == 0.7
@@ -215,7 +197,7 @@ def test_excluded_trajectories_count_nowhere():
     cut = record(16, ("invalid_tool_call",), stop="max_steps", excluded=True)
     weights, report = run(ClosedLoop(settings()), 1, [*batch(), cut])
     plain_weights, plain = run(ClosedLoop(settings()), 1, batch())
-    assert weights[16].w == 0.0 and weights[:16] == plain_weights
+    assert weights[16] == 0.0 and weights[:16] == plain_weights
     assert (report.record.label_counts, report.profile) == (plain.record.label_counts, plain.profile)
     assert report.record.reward_mean == plain.record.reward_mean
     assert report.record.stops["max_steps"] == 1
@@ -244,22 +226,14 @@ def test_random_labels_do_not_depend_on_the_order_of_trajectories():
     forward, backward = (ClosedLoop(settings("seal.diagnosis.source=random")) for _ in range(2))
     weights, _ = run(forward, 1, records)
     reverse, _ = run(backward, 1, records[::-1])
-    assert [w.w for w in weights] == [w.w for w in reverse[::-1]]
-
-
-def test_per_turn_weights_fall_on_the_tokens_of_their_turn():
-    loop = ClosedLoop(settings("seal.reweighting.per_turn=true"))
-    mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)))
-    weights, _ = run(loop, 1, [mixed, record(1, ("pass", "pass"), 1.0)])
-    assert weights[0].per_token(9) == [1.0] * 3 + [1.5] * 2 + [2.0] * 3 + [1.5]
+    assert [w for w in weights] == [w for w in reverse[::-1]]
 
 
 def test_the_push_of_successes_and_failures_counts_their_sampled_tokens():
-    loop = ClosedLoop(settings("seal.reweighting.per_turn=true"))
-    mixed = record(0, ("pass", "invalid_tool_call"), spans=((0, 0, 3), (1, 5, 8)), tokens=7)
+    loop = ClosedLoop(settings())
+    mixed = record(0, ("pass", "invalid_tool_call"), tokens=7)
     rows = [mixed, record(1, ("pass", "pass"), 1.0, tokens=4), record(2, ("pass",), tokens=9, infra="engine")]
-    weights, report = run(loop, 1, rows)
-    assert weights[0].total(7) == 3 * 1.0 + 3 * 2.0 + 1 * 1.5
+    _, report = run(loop, 1, rows)
     assert report.record.push == {
         "successes": 4.0, "failures": 10.5, "successes_unweighted": 4.0, "failures_unweighted": 7.0
     }  # fmt: skip
@@ -285,10 +259,6 @@ def test_the_lift_compares_rollouts_of_the_same_prompt_with_and_without_omega():
     assert report.record.metrics()["seal/lift/mean"] == -0.25
     _, without = ClosedLoop(settings()).step(1, rows[7:], mark_groups(uids[7:], rows[7:]), [0.0, 0.0])
     assert without.record.lift is None and "seal/lift/mean" not in without.record.metrics()
-
-
-def test_token_weights_beyond_the_response_are_cut():
-    assert TokenWeights(1.0, ((2, 9, 2.0),)).per_token(4) == [1.0, 1.0, 2.0, 2.0]
 
 
 def test_too_many_lost_trajectories_stop_the_run_naming_the_causes():

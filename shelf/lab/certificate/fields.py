@@ -16,7 +16,7 @@ with the budgets, and `day` must be a date; otherwise they are taken as they are
 STEP_HASHED = frozenset({"seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean"})
 """Fields of a step's line that do not follow from its trajectories."""
 
-STEP_LATER = frozenset({"tokens", "environments", "pilots", "staleness", "push", "lift"})
+STEP_LATER = frozenset({"tokens", "environments", "staleness", "push", "lift"})
 """Fields of a step's line that certificates of earlier versions lack."""
 
 LOST_HASHED = TRAJECTORY_HASHED | {"output", "tokens", "stop", "truncated"}
@@ -31,7 +31,7 @@ ASPECTS = {
     "counts": ("turns", "turns_passed", "progress", "calls", "errors", "tokens", "spans", "truncated"),
     "identities": ("format", "step", "task_id", "data_source", "category", "split", "sample", "group"),
     "episodes": ("omega_version", "prompt_mode", "data_hash"),
-    "weights": ("w", "span_weights"),
+    "weights": ("w",),
     "advantages": ("advantage",),
 }
 """The recomputed fields of a trajectory, by the name under which agreement is counted."""

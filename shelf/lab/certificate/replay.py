@@ -70,7 +70,7 @@ class Replayed(NamedTuple):
     overdue: int = 0
 
 
-WEIGHING = ("group", "advantage", "w", "span_weights")
+WEIGHING = ("group", "advantage", "w")
 """The fields that only the step as a whole decides."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.closed_loop import ClosedLoop, TokenWeights
+from seal.training.closed_loop import ClosedLoop
 from seal.training.group import Group, mark_groups
 from shelf.lab.certificate.advantages import agrees, follow_from_rewards, group_advantages
 from shelf.lab.certificate.fields import STEP_HASHED, STEP_LATER
@@ -92,9 +92,9 @@ class Rounds:
             advantages.append(value if same else other)
         return advantages
 
-    def _compare_weights(self, replays: Sequence[tuple[Record, Replayed]], weights: Sequence[TokenWeights]) -> None:
+    def _compare_weights(self, replays: Sequence[tuple[Record, Replayed]], weights: Sequence[float]) -> None:
         for (record, found), weight in zip(replays, weights, strict=True):
-            expected = {"w": weight.w, "span_weights": [list(span) for span in weight.spans]}
+            expected = {"w": weight}
             written = {name: found.written[name] for name in expected}
             place = _place(found.record.step, found)
             self._findings.compare("weights", record.number, place, difference(written, expected))

@@ -33,7 +33,7 @@ ROLLOUTS = 8
 @cache
 def settings() -> SealSettings:
     """Those of the main recipe, with cues that come early."""
-    evolve = {"adaptive": "[schema,feedback,guideline]", "prevalence": 0.06, "off_prevalence": 0.05, "min_count": 4}
+    evolve = {"adaptive": "[schema,feedback,guideline]", "prevalence": 0.06, "min_count": 4}
     overrides = [f"seal.interface.evolve.{name}={value}" for name, value in evolve.items()]
     return SealSettings.of(compose_recipe(HOME / "exp" / "SEAL.yaml", ["seal.diagnosis.window=3", *overrides]))
 
@@ -79,7 +79,7 @@ def play_step(
     advantages = _advantages(records)
     weights, report = loop.step(step, records, standing, [_sign(each) for each in advantages])
     weighed = [
-        replace(record, w=weight.w, advantage=advantage) if group.counts else record
+        replace(record, w=weight, advantage=advantage) if group.counts else record
         for record, group, weight, advantage in zip(records, standing, weights, advantages, strict=True)
     ]
     log.trajectories(step, weighed)
