@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from seal.rollout.service_probe import get, is_healthy
+from seal.rollout.service_probe import get
 from seal.system.net import is_loopback
 from shelf.suites.bfcl.serving import served_checkpoint
 from shelf.suites.chat import OPENAI_KEY, ChatClient, EndpointRefused
@@ -25,11 +25,15 @@ TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
 
 @dataclass(frozen=True)
 class Served:
-    """Where a model answers, its name there, and the environment variable that holds the key."""
+    """Where a model answers, its name there, and the environment variable that holds the key.
+
+    lists_models: the tool waits without end unless ``/models`` answers anyone with 200.
+    """
 
     base_url: str
     model: str
     key_variable: str = OPENAI_KEY
+    lists_models: bool = False
 
     @property
     def key(self) -> str:
@@ -37,30 +41,33 @@ class Served:
         return os.environ.get(self.key_variable) or "none"
 
     def require(self) -> None:
-        """EndpointRefused if nothing answers, or if the endpoint lists models without ours."""
+        """EndpointRefused if nothing answers, if the endpoint lists models without ours, or if it must list them."""
         asyncio.run(self._check())
-
-    def require_listing(self) -> None:
-        """EndpointRefused unless ``/models`` answers anyone with 200: else the tool of bfcl-v4 waits without end."""
-        url = f"{self.base_url.rstrip('/')}/models"
-        if not is_healthy(url):
-            raise EndpointRefused(f"{url} must answer 200, also without a key: the official tool waits for that.")
+        if self.lists_models and self._status() != httpx.codes.OK:
+            raise EndpointRefused(
+                f"{self._models} must answer 200, also without a key: the official tool waits for that."
+            )
 
     def answers_within(self, wait_s: float) -> bool:
         """Whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while not self._answers():
+        while self._status() >= httpx.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
         return True
 
-    def _answers(self) -> bool:
+    @property
+    def _models(self) -> str:
+        return f"{self.base_url.rstrip('/')}/models"
+
+    def _status(self) -> int:
+        """The status with which the list of models is answered; 503 if it is not."""
         try:
-            answer = get(f"{self.base_url.rstrip('/')}/models")
+            answer = get(self._models)
         except httpx.HTTPError:
-            return False
-        return answer is not None and answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR
+            answer = None
+        return httpx.codes.SERVICE_UNAVAILABLE if answer is None else answer.status_code
 
     async def _check(self) -> None:
         client = ChatClient(self.base_url, self.model, CHECK_TIMEOUT_S, attempts=1, key_variable=self.key_variable)
@@ -100,15 +107,15 @@ class Model:
         return cls(name or (checkpoint.resolve().name if checkpoint else ""), base_url, checkpoint, serve_args)
 
     @contextmanager
-    def served(self, log: Path) -> Iterator[Served]:
-        """The model at an endpoint, as long as the block lasts.
+    def served(self, log: Path) -> Iterator[str]:
+        """The address of the model, as long as the block lasts.
 
         The server of a folder reads tool calls out of answers to requests that offer tools.
         ValueError if the folder cannot be served.
         """
         if self.base_url or self.checkpoint is None:
-            yield Served(self.base_url or "", self.name)
+            yield self.base_url or ""
             return
         arguments = self.serve_args if "--tool-call-parser" in self.serve_args else f"{TOOL_PARSER} {self.serve_args}"
         with served_checkpoint(self.checkpoint, self.name, arguments, log) as url:
-            yield Served(url, self.name)
+            yield url

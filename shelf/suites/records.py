@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import AllowInfNan, ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass
 
-from seal.records.trajectory import PASS_SCORE, TrajectoryRecord
+from seal.records.trajectory import PASS_SCORE
 from seal.system.files import write_json, write_jsonl
 from seal.system.jsonl import BadLine, read_records
 
@@ -70,29 +70,6 @@ class ItemRecord:
         _require_format(value)
         return cls(**{name: found for name, found in value.items() if name != "format"})
 
-    @classmethod
-    def of_trajectory(
-        cls, record: TrajectoryRecord, suite: str = "bfcl", category: str | None = None, cluster: str | None = None
-    ) -> Self:
-        """A rollout of a task as an attempt at an item of a suite that our service plays.
-
-        category: the record's own by default. cluster: its scenario by default.
-        """
-        return cls(
-            suite=suite,
-            category=category or record.data_source,
-            item=record.task_id,
-            sample=record.sample,
-            score=record.score,
-            cluster=cluster or f"scenario_{record.scenario}",
-            stop=record.stop,
-            infra=record.infra,
-            infra_message=record.infra_message,
-            input_tokens=record.tokens_in or 0,
-            output_tokens=record.tokens,
-            seconds=record.seconds,
-        )
-
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class SuiteHead:
@@ -126,14 +103,9 @@ class SuiteHead:
 class SuiteResults(NamedTuple):
     """A suite's folder as it is read."""
 
-    heads: tuple[SuiteHead, ...]
+    head: SuiteHead
     items: tuple[ItemRecord, ...]
     bad: tuple[BadLine, ...] = ()
-
-
-def holds_results(folder: Path | str) -> bool:
-    """Whether a folder, or folders right below it, hold results of suites."""
-    return bool(_folders(Path(folder)))
 
 
 def write_results(folder: Path, head: SuiteHead, items: Sequence[ItemRecord]) -> None:
@@ -142,30 +114,11 @@ def write_results(folder: Path, head: SuiteHead, items: Sequence[ItemRecord]) ->
     write_json({"format": FORMAT, **asdict(head)}, folder / HEAD)
 
 
-def read_results(folder: Path | str) -> SuiteResults:
-    """Read the results of a folder, or of all suites right below it (`seal evaluate paper`).
-
-    ValueError if there are none.
-    """
-    folders = _folders(Path(folder))
-    if not folders:
+def read_results(folder: Path) -> SuiteResults:
+    """Read the results of a folder; ValueError if there are none."""
+    if not ((folder / HEAD).is_file() and (folder / ITEMS).is_file()):
         raise ValueError(f"{folder} holds no results of a suite ({HEAD} and {ITEMS}): name the --out of an evaluation.")
-    heads, items, bad = [], [], []
-    for each in folders:
-        heads.append(SuiteHead.read(each / HEAD))
-        found, broken = read_records(each / ITEMS, ItemRecord.from_line)
-        items += found
-        bad += broken
-    return SuiteResults(tuple(heads), tuple(items), tuple(bad))
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folder, and those right below it, that hold both files."""
-    return [path.parent for path in (folder / HEAD, *sorted(folder.glob(f"*/{HEAD}"))) if _is_pair(path)]
-
-
-def _is_pair(head: Path) -> bool:
-    return head.is_file() and (head.parent / ITEMS).is_file()
+    return SuiteResults(SuiteHead.read(folder / HEAD), *read_records(folder / ITEMS, ItemRecord.from_line))
 
 
 def _require_format(value: Mapping[str, Any]) -> None:

@@ -17,54 +17,46 @@ SIMULATOR = "simulator_"
 
 
 class Row(NamedTuple):
-    """The rates of one category, or their average.
+    """The rates of one category, or their average."""
 
-    items: those with a verdict; planned: all of them. samples: attempts with a verdict at each
-    item (the fewest). pass_hat: the chance that k attempts at an item all pass, for k = 1, 2, ...
-    simulator and infra: attempts without a verdict, by the simulated user's fault and by another
-    technical failure. out_of_scope: attempts that the simulated user ended for want of an
-    instruction; they keep their official verdict. causes: of all attempts without a verdict.
-    """
-
-    suite: str
     category: str
     planned: int
+    """All items."""
     items: int
+    """Those with a verdict."""
     samples: int
+    """Attempts with a verdict at each item (the fewest)."""
     passed: int
     scored: int
+    """Attempts with a verdict."""
     rate: Estimate | None
     pass_hat: tuple[float, ...]
+    """The chance that k attempts at an item all pass, for k = 1, 2, ..."""
     simulator: int
+    """Attempts without a verdict by the simulated user's fault."""
     infra: int
+    """Attempts without a verdict by another technical failure."""
     out_of_scope: int
+    """Attempts that the simulated user ended for want of an instruction; they keep their official verdict."""
     causes: tuple[tuple[str, int], ...]
+    """Of all attempts without a verdict."""
 
     @property
     def is_average(self) -> bool:
         """True for the row over all categories of a suite."""
         return self.category == AVERAGE
 
-    @property
-    def complete(self) -> bool:
-        """Whether every attempt has a verdict."""
-        return self.scored > 0 and not self.simulator and not self.infra
-
 
 def summarise(records: Iterable[ItemRecord]) -> list[Row]:
-    """A row for each category of each suite, in the order of the records, and for several their average."""
-    suites: dict[str, dict[str, list[ItemRecord]]] = defaultdict(lambda: defaultdict(list))
+    """A row for each category of a suite, in the order of the records, and for several their average."""
+    categories: dict[str, list[ItemRecord]] = defaultdict(list)
     for record in records:
-        suites[record.suite][record.category].append(record)
-    rows = []
-    for suite, categories in suites.items():
-        rows += [row_of(suite, category, [found]) for category, found in categories.items()]
-        if len(categories) > 1:
-            rows.append(row_of(suite, AVERAGE, list(categories.values())))
-    return rows
+        categories[record.category].append(record)
+    rows = [_row(category, [stratum]) for category, stratum in categories.items()]
+    return rows if len(rows) < 2 else [*rows, _row(AVERAGE, list(categories.values()))]
 
 
-def row_of(suite: str, name: str, strata: Sequence[Sequence[ItemRecord]]) -> Row:
+def _row(name: str, strata: Sequence[Sequence[ItemRecord]]) -> Row:
     """The row of some categories, each of which weighs the same."""
     records = [record for stratum in strata for record in stratum]
     scored = [[record for record in stratum if record.infra is None] for stratum in strata]
@@ -74,7 +66,6 @@ def row_of(suite: str, name: str, strata: Sequence[Sequence[ItemRecord]]) -> Row
     causes = Counter(record.infra for record in records if record.infra)
     simulator = sum(count for cause, count in causes.items() if cause.startswith(SIMULATOR))
     return Row(
-        suite=suite,
         category=name,
         planned=len({(record.category, record.item) for record in records}),
         items=sum(map(len, attempts)),
@@ -91,43 +82,29 @@ def row_of(suite: str, name: str, strata: Sequence[Sequence[ItemRecord]]) -> Row
 
 
 def compare(a: tuple[str, Sequence[ItemRecord]], b: tuple[str, Sequence[ItemRecord]]) -> list[Comparison]:
-    """The differences b - a on the items that both have, by category and averaged over the categories of each suite.
+    """The differences b - a on the items that both have, by category and averaged over the categories.
 
     Each side is its name and its records, of one evaluation or several (seeds). ValueError if
     they share no item.
     """
     sides = [[record for record in records if record.infra is None] for _name, records in (a, b)]
-    places = [{(record.suite, record.category) for record in side} for side in sides]
-    order = dict.fromkeys((record.suite, record.category) for record in sides[0])
-    shared = [place for place in order if place in places[1]]
-    rows = []
-    for suite in dict.fromkeys(suite for suite, _category in shared):
-        categories = [category for found, category in shared if found == suite]
-        groups = {category: (category,) for category in categories}
-        if len(categories) > 1:
-            groups[AVERAGE] = tuple(categories)
-        for name, chosen in groups.items():
-            kept = [[each for each in side if each.suite == suite and each.category in chosen] for side in sides]
-            rows.append(_compare(a[0], b[0], f"{suite}: {name}", name == AVERAGE, kept))
-    if not rows:
+    shared = [name for name in dict.fromkeys(record.category for record in sides[0]) if name in _categories(sides[1])]
+    if not shared:
         raise ValueError(f"{a[0]} and {b[0]} have no item in common: compare evaluations of the same suite.")
+    groups = {name: (name,) for name in shared} | ({AVERAGE: tuple(shared)} if len(shared) > 1 else {})
+    rows = []
+    for name, chosen in groups.items():
+        kept = [[record for record in side if record.category in chosen] for side in sides]
+        scores = [_means(side) for side in kept]
+        clusters = {(record.category, record.item): record.group for side in kept for record in side}
+        difference = paired_difference(*scores, clusters, {key: key[0] for key in clusters})
+        unpaired = len(set(scores[0]) ^ set(scores[1]))
+        rows.append(Comparison(a[0], b[0], name, WHOLE, difference, turn_rate=None, unpaired=unpaired))
     return rows
 
 
-def _compare(a: str, b: str, name: str, average: bool, sides: Sequence[Sequence[ItemRecord]]) -> Comparison:
-    records = [record for side in sides for record in side]
-    scores = [_means(side) for side in sides]
-    clusters = {(record.category, record.item): record.group for record in records}
-    strata = {key: key[0] for key in clusters}
-    return Comparison(
-        a=a,
-        b=b,
-        name=f"{AVERAGE} of {name.partition(':')[0]}" if average else name,
-        prefix=WHOLE,
-        pass_rate=paired_difference(*scores, clusters, strata),
-        turn_rate=None,
-        unpaired=len(set(scores[0]) ^ set(scores[1])),
-    )
+def _categories(records: Iterable[ItemRecord]) -> set[str]:
+    return {record.category for record in records}
 
 
 def _means(records: Iterable[ItemRecord]) -> dict[tuple[str, str], float]:

@@ -23,13 +23,7 @@ class Journal:
         """Open or continue; ValueError if the folder holds an evaluation with other settings."""
         require_same_settings(folder, settings)
         self._path = folder / JOURNAL
-        self._path.touch()
-        # A half-written last line is cut off: its rollout will be played again.
-        os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
-        lines, bad = read_records(self._path, dict)
-        if bad:
-            raise ValueError(f"The journal is damaged: {bad[0]}")
-        self.lines: dict[Key, dict[str, Any]] = {_key(line): line for line in lines}
+        self.lines: dict[Key, dict[str, Any]] = {_key(line): line for line in resumed(self._path)}
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append one finished rollout."""
@@ -40,6 +34,17 @@ class Journal:
     def finished(self) -> set[Key]:
         """The rollouts that need not be played again."""
         return {key for key, line in self.lines.items() if line.get("infra") is None}
+
+
+def resumed(path: Path) -> tuple[dict[str, Any], ...]:
+    """The lines of a journal, without a half-written last one, whose work will be done again; ValueError if damaged."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    lines, bad = read_records(path, dict)
+    if bad:
+        raise ValueError(f"The journal is damaged: {bad[0]}")
+    return lines
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -6,13 +6,12 @@ and it counts a technical failure as an answer. So answers are copied into
 """
 
 import json
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from seal.system.files import write_jsonl
-from seal.system.jsonl import BadLine, read_jsonl
+from shelf.suites.bfcl.journal import resumed
 from shelf.suites.bfcl_v4.categories import MEMORY, Chain, Item, scenario_of
 from shelf.suites.bfcl_v4.results import RESULTS, Entry, Error, error_of, read_new_entries
 
@@ -28,7 +27,6 @@ class Generated:
     """
 
     def __init__(self, out: Path, results: Path, items: Sequence[Item], chains: Sequence[Chain]):
-        out.mkdir(parents=True, exist_ok=True)
         results.mkdir(parents=True, exist_ok=True)
         self._path = out / FILE
         self._results = results
@@ -37,13 +35,14 @@ class Generated:
         self._seen: dict[Path, tuple[int, int]] = {}
         self.errors: dict[str, Error] = {}
         self.failures: dict[str, Error] = {}
-        self.entries = {entry.id: entry for entry in _read(self._path)}
+        kept = (Entry(line["file"], line["entry"]) for line in resumed(self._path))
+        self.entries = {entry.id: entry for entry in kept}
         self.collect()
 
     @property
     def wanted(self) -> set[str]:
         """The ids of all items and of the dialogues before them."""
-        return {item.id for item in self._items} | {each for chain in self._chains for each in chain.ids}
+        return {identity for chain in self._chains for identity in chain.ids} | {item.id for item in self._items}
 
     @property
     def missing(self) -> list[str]:
@@ -110,17 +109,6 @@ def cause_of(item: Item, generated: Generated) -> Error:
     if item.category in MEMORY and generated.failures:
         return Error("memory_prerequisite", "a dialogue that fills its memory failed", technical=True)
     return Error("not_generated", "the official tool ended before it", technical=True)
-
-
-def _read(path: Path) -> Iterable[Entry]:
-    if not path.is_file():
-        return
-    # A half-written last line is cut off: its item will be played again.
-    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-    for line in read_jsonl(path):
-        if isinstance(line, BadLine):
-            raise ValueError(f"The record of answers is damaged: {line}.")
-        yield Entry(line.value["file"], line.value["entry"])
 
 
 def _line(entry: Entry) -> dict[str, Any]:

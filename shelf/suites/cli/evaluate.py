@@ -12,7 +12,9 @@ from rich.console import Console
 from seal.cli.commands import ListCommand, option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
-from shelf.suites.cli.evaluate_options import (
+from shelf.suites.cli.evaluate_play import play, show_outcome
+from shelf.suites.cli.evaluate_suites import app as suites
+from shelf.suites.cli.shared import (
     FAILED,
     BaseUrl,
     Checkpoint,
@@ -21,12 +23,8 @@ from shelf.suites.cli.evaluate_options import (
     default_folder,
     of_how,
     of_tasks,
+    one_sentence,
 )
-from shelf.suites.cli.evaluate_paper import app as paper
-from shelf.suites.cli.evaluate_play import play, show_outcome
-from shelf.suites.cli.evaluate_solo import app as solo
-from shelf.suites.cli.evaluate_suites import app as suites
-from shelf.suites.cli.interruptible import one_sentence
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
@@ -42,8 +40,6 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(suites)
-app.add_typer(solo)
-app.add_typer(paper)
 
 
 @app.command(cls=ListCommand)

@@ -1,44 +1,52 @@
-"""`seal evaluate bfcl-v4`, `tau2` and `agentdojo`: official suites, in environments of their own."""
+"""`seal evaluate bfcl-v4` and `tau2`: official suites, in environments of their own; `show` and `compare` results."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from seal.cli.commands import ListCommand
-from shelf.suites.cli.evaluate_options import (
+from seal.cli.commands import ListCommand, option, refusing
+from shelf.suites.cli.shared import (
     FAILED,
     BaseUrl,
     Checkpoint,
     Concurrency,
     Deadline,
     Envs,
-    Handler,
     Limit,
     Model,
+    Out,
     Rounds,
     ServeArgs,
     Stall,
-    Tokenizer,
-    UserBaseUrl,
-    UserKey,
-    UserModel,
     Wait,
-    attempts_of,
     default_folder,
     of_how,
+    of_model,
     of_tasks,
-    plain_console,
-    printing,
-    progress_bar,
-    show_results,
-    simulated_user,
+    of_user,
+    one_sentence,
 )
-from shelf.suites.cli.interruptible import one_sentence
+
+if TYPE_CHECKING:
+    from shelf.suites.report import Report
+    from shelf.suites.runner import Plan, Suite
 
 HANDLER = "Qwen/Qwen3-8B-FC"
+FOLDERS = "Folders of results to compare with the first; commas join the seeds of one side."
+
+Tokenizer = Annotated[Path | None, of_model("Folder of the model's tokenizer (default: --checkpoint).")]
+Handler = Annotated[str, of_model("A model of the official tool that writes calls in the same way.")]
+UserBaseUrl = Annotated[str | None, of_user("Its OpenAI-compatible endpoint.")]
+UserModel = Annotated[str | None, of_user("Its name there.")]
+UserKey = Annotated[str, of_user("The environment variable that holds its key.", "NAME")]
+JsonFile = Annotated[Path | None, option("The figures as JSON.", "FILE")]
 
 app = typer.Typer(add_completion=False)
 
@@ -60,27 +68,22 @@ def bfcl_v4(
     stall: Stall = 1800.0,
     deadline: Deadline = 86400.0,
     envs: Envs = None,
-    out: Annotated[Path | None, of_how("Results (default: experiments/bfcl-v4_MODEL).")] = None,
+    out: Out = None,
 ) -> None:
     """Evaluate a model on BFCL V4 with the official tool.
 
     Exits with 1 if items have no verdict for technical reasons.
     """
-    with one_sentence("seal evaluate bfcl-v4"):
-        from shelf.suites.bfcl_v4.categories import expand
-        from shelf.suites.bfcl_v4.run import BfclV4, evaluate
-        from shelf.suites.endpoint import Model as Evaluated
 
-        chosen = Evaluated.named(model, base_url, checkpoint, serve_args)
-        folder = out or default_folder("bfcl-v4", chosen.name)
-        source = _tokenizer(tokenizer, checkpoint)
-        names = expand(categories or ["all"])
-        console, tries = plain_console(), attempts_of(attempts, wait, stall, deadline)
-        with chosen.served(folder / "vllm.log") as served, progress_bar("bfcl-v4", console) as on_progress:
-            suite = BfclV4(served, source, folder, names, limit, handler, temperature, concurrency, envs, tries)
-            evaluate(suite, printing(console), on_progress)
-        failed = show_results(folder, console)
-    raise typer.Exit(FAILED if failed else 0)
+    def suite(plan: Plan) -> Suite:
+        from shelf.suites.bfcl_v4.categories import expand
+        from shelf.suites.bfcl_v4.run import BfclV4
+
+        return BfclV4(plan, expand(categories or ["all"]), tokenizer or checkpoint, handler, temperature)
+
+    how = {"limit": limit, "concurrency": concurrency, "envs": envs, "rounds": attempts, "wait_s": wait}
+    how |= {"stall_s": stall, "deadline_s": deadline}
+    _evaluate("bfcl-v4", (model, base_url, checkpoint, serve_args), out, suite, how)
 
 
 @app.command("tau2", cls=ListCommand)
@@ -108,36 +111,94 @@ def tau2(
     stall: Stall = 3600.0,
     deadline: Deadline = 86400.0,
     envs: Envs = None,
-    out: Annotated[Path | None, of_how("Results (default: experiments/tau2_MODEL).")] = None,
+    out: Out = None,
 ) -> None:
     """Evaluate a model on tau2-bench with the official tool. The endpoint must read tool calls itself.
 
     Exits with 1 if attempts have no verdict for technical reasons.
     """
-    with one_sentence("seal evaluate tau2"):
-        from shelf.suites.endpoint import Model as Evaluated
-        from shelf.suites.tau2.domains import SOLO, WITH_USER
-        from shelf.suites.tau2.run import Tau2, evaluate
+
+    def suite(plan: Plan) -> Suite:
+        from shelf.suites.endpoint import Served
+        from shelf.suites.tau2.run import SOLO, WITH_USER, Tau2
 
         if solo and domains:
             raise ValueError("--solo plays telecom_solo only: leave --domains out, or name telecom_solo in it.")
-        chosen = Evaluated.named(model, base_url, checkpoint, serve_args)
-        user = simulated_user(user_base_url, user_model, user_key)
-        folder = out or default_folder("tau2", chosen.name)
+        if (user_base_url is None) != (user_model is None):
+            raise ValueError("--user-base-url and --user-model belong together: give both or neither.")
+        user = Served(user_base_url, user_model, user_key) if user_base_url and user_model else None
         names = (SOLO,) if solo else tuple(domains or WITH_USER)
-        console, tries = plain_console(), attempts_of(attempts, wait, stall, deadline)
-        with chosen.served(folder / "vllm.log") as served, progress_bar("tau2", console) as on_progress:
-            temperatures = {"temperature": temperature, "user_temperature": user_temperature, "seed": seed}
-            how = {"concurrency": concurrency, "timeout_s": timeout, "envs": envs, "attempts": tries, **temperatures}
-            evaluate(Tau2(served, folder, user, names, trials, limit, **how), printing(console), on_progress)
-        failed = show_results(folder, console)
+        return Tau2(plan, names, user, trials, temperature, user_temperature, seed, timeout)
+
+    how = {"limit": limit, "concurrency": concurrency, "envs": envs, "rounds": attempts, "wait_s": wait}
+    how |= {"stall_s": stall, "deadline_s": deadline}
+    _evaluate("tau2", (model, base_url, checkpoint, serve_args), out, suite, how)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out of an evaluation of a suite.")],
+    json: JsonFile = None,
+) -> None:
+    """Tabulate the results of an official suite."""
+    with refusing("seal evaluate show"):
+        from shelf.suites.report import summarise_results
+
+        _print(summarise_results(folder), json)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[str], typer.Argument(metavar="DIR...", help=FOLDERS)], json: JsonFile = None
+) -> None:
+    """Compare models on an official suite: paired differences with intervals."""
+    with refusing("seal evaluate compare"):
+        from shelf.suites.report import compare_results
+
+        _print(compare_results(folders), json)
+
+
+def _evaluate(
+    name: str,
+    model: tuple[str | None, str | None, Path | None, str],
+    out: Path | None,
+    suite_of: Callable[[Plan], Suite],
+    how: dict[str, Any],
+) -> None:
+    """Run a suite under a progress bar and show its results; exits with 1 if attempts have no verdict."""
+    with one_sentence(f"seal evaluate {name}"):
+        from seal.statistics.tables import console as wide_console
+        from shelf.suites.endpoint import Model as Evaluated
+        from shelf.suites.endpoint import Served
+        from shelf.suites.records import read_results
+        from shelf.suites.report import summarise_results
+        from shelf.suites.runner import Plan, evaluate
+
+        chosen, console = Evaluated.named(*model), wide_console()
+        folder = out or default_folder(name, chosen.name)
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with (
+            chosen.served(folder / "vllm.log") as url,
+            Progress(*columns, console=console, transient=True) as progress,
+        ):
+            bar = progress.add_task(name, total=None)
+            plan = Plan(Served(url, chosen.name), folder, **how)
+            say = partial(console.print, highlight=False, soft_wrap=True)
+            evaluate(suite_of(plan), say, lambda done, total: progress.update(bar, completed=done, total=total))
+        _print(summarise_results(folder), None)
+        failed = sum(item.infra is not None for item in read_results(folder).items)
+        if failed:
+            console.print(f"The same command plays the {failed} attempts without a verdict again.", style="bold red")
     raise typer.Exit(FAILED if failed else 0)
 
 
-def _tokenizer(folder: Path | None, checkpoint: Path | None) -> Path:
-    if folder is None and checkpoint is None:
-        raise ValueError(
-            "--base-url needs --tokenizer: a folder with the model's config.json and tokenizer, to count tokens with "
-            "(`hf download MODEL --exclude '*.safetensors' --local-dir DIR`)."
-        )
-    return folder or checkpoint or Path()
+def _print(report: Report, json: Path | None) -> None:
+    from seal.statistics.tables import console as wide_console
+    from seal.system.files import write_json
+
+    console: Console = wide_console()
+    for part in report.tables:
+        console.print(part, highlight=False)
+    if json:
+        write_json(report.records, json)
+        console.print(f"wrote {json}", highlight=False)

@@ -28,6 +28,17 @@ _USERS = ("UserMessage must have either",)
 _UNREADABLE = re.compile(r"line \d+ column \d+ \(char \d+\)|validation errors? for ToolCall")
 
 
+class Sides(NamedTuple):
+    """The two models of a dialogue, as the tool names them.
+
+    user: None without one. user_calls_tools: whether the simulated user of the domain has tools too.
+    """
+
+    agent: str
+    user: str | None
+    user_calls_tools: bool = False
+
+
 class Fault(NamedTuple):
     """Why a simulation raised; technical is False if the agent itself caused it."""
 
@@ -43,17 +54,10 @@ def read_simulations(path: Path) -> list[dict[str, Any]]:
     return list(_objects(text, start.end())) if start else []
 
 
-def read_faults(log: str, agent: str, user: str | None, user_calls_tools: bool) -> dict[str, Fault]:
-    """Why each skipped task raised, from the program's output.
-
-    agent, user: the models as the tool names them; user is None without one.
-    user_calls_tools: whether the simulated user of the domain has tools too.
-    """
+def read_faults(log: str, sides: Sides) -> dict[str, Fault]:
+    """Why each skipped task raised, from the program's output."""
     models = {match["text"]: match["model"] for match in _GENERATION.finditer(log)}
-    return {
-        match["task"]: _fault(match["text"], models.get(match["text"]), agent, user, user_calls_tools)
-        for match in _TASK.finditer(log)
-    }
+    return {match["task"]: _fault(match["text"], models.get(match["text"]), sides) for match in _TASK.finditer(log)}
 
 
 def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: Fault | None) -> ItemRecord:
@@ -86,12 +90,12 @@ def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: 
     )
 
 
-def _fault(text: str, model: str | None, agent: str, user: str | None, user_calls_tools: bool) -> Fault:
-    short = text[:300]
+def _fault(text: str, model: str | None, sides: Sides) -> Fault:
+    short, agent, user = text[:300], sides.agent, sides.user
     kind = _KIND.match(text)
     if kind is None:
         unreadable = _UNREADABLE.search(text) is not None
-        if text.startswith(_AGENTS) or (unreadable and not user_calls_tools):
+        if text.startswith(_AGENTS) or (unreadable and not sides.user_calls_tools):
             return Fault("agent_error", short, technical=False)
         if text.startswith(_USERS):
             return Fault(f"{SIMULATOR}_empty", short)

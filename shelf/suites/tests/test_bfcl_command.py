@@ -21,9 +21,9 @@ from seal.statistics.summary import summarise
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.suites.bfcl.export import OFFICIAL_MODEL, result_file
-from shelf.suites.bfcl_v4.run import suite_environment
+from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
-from shelf.suites.environment import ROOT
+from shelf.suites.tool import ROOT
 
 HERE = Path(__file__).parent
 REPOSITORY = HOME
@@ -295,7 +295,7 @@ def test_logs_that_cannot_be_exported_are_named(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def official_tool():
     """The official command-line tool in an environment of its own, made once."""
-    environment = suite_environment(["memory_kv"], Path(os.environ.get(ROOT) or REPOSITORY / "build" / "suites"))
+    environment = bfcl_environment(["memory_kv"], Path(os.environ.get(ROOT) or REPOSITORY / "build" / "suites"))
     environment.install(print)
     return environment.program("bfcl")
 

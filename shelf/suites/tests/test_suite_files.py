@@ -9,7 +9,7 @@ import pytest
 from shelf.suites.bfcl_v4.categories import CATEGORIES, Chain, Item, expand, missing_need
 from shelf.suites.bfcl_v4.generated import Generated, cause_of
 from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, tokens
-from shelf.suites.tau2.results import Fault, read_faults, read_simulations, record_of
+from shelf.suites.tau2.results import Fault, Sides, read_faults, read_simulations, record_of
 from shelf.suites.tau2.simulations import Key, Simulations
 
 OFFICIAL = Path(__file__).with_name("official")
@@ -158,7 +158,7 @@ def test_the_embedding_model_is_looked_for_in_the_hubs_cache(monkeypatch, tmp_pa
 
 def airline(log=None, user=AGENT, user_calls_tools=False):
     text = (OFFICIAL / "tau2_airline.log").read_text() if log is None else log
-    faults = read_faults(text, AGENT, user, user_calls_tools)
+    faults = read_faults(text, Sides(AGENT, user, user_calls_tools))
     found = read_simulations(OFFICIAL / "tau2_airline.json")
     return {each["task_id"]: record_of("airline", 0, each, faults.get(each["task_id"])) for each in found}
 
@@ -189,14 +189,14 @@ def test_the_simulated_users_failures_are_told_from_the_agents():
 def test_a_context_that_is_too_short_is_the_models_limit():
     line = "[openai/scripted] Error during generation: litellm.ContextWindowExceededError: too long\n"
     log = line + "Error running task 5, trial 0: litellm.ContextWindowExceededError: too long\n"
-    assert read_faults(log, AGENT, "openai/user", False)["5"] == Fault(
+    assert read_faults(log, Sides(AGENT, "openai/user"))["5"] == Fault(
         "context", "litellm.ContextWindowExceededError: too long", technical=False
     )
-    assert read_faults(log, AGENT, AGENT, False)["5"].technical  # whose context it was is unknown
+    assert read_faults(log, Sides(AGENT, AGENT))["5"].technical  # whose context it was is unknown
 
 
 def test_text_in_solo_mode_is_the_agents_failure():
-    faults = read_faults((OFFICIAL / "tau2_solo.log").read_text(), AGENT, None, False)
+    faults = read_faults((OFFICIAL / "tau2_solo.log").read_text(), Sides(AGENT, None))
     assert [fault.technical for fault in faults.values()] == [False]
 
 
@@ -211,10 +211,11 @@ def test_a_file_that_the_tool_is_writing_gives_its_complete_simulations(tmp_path
 
 def test_finished_simulations_outlive_an_interruption(tmp_path):
     simulations = read_simulations(OFFICIAL / "tau2_airline.json")
-    faults = read_faults((OFFICIAL / "tau2_airline.log").read_text(), AGENT, AGENT, False)
+    faults = read_faults((OFFICIAL / "tau2_airline.log").read_text(), Sides(AGENT, AGENT))
     kept = Simulations(tmp_path)
-    assert kept.add("airline", 0, simulations[:4], faults) == 4
-    assert kept.add("airline", 0, simulations, faults) == 8
+    kept.add("airline", 0, simulations[:4], faults)
+    kept.add("airline", 0, simulations, faults)
+    assert (len(kept.records), len(kept.faults)) == (7, 1)
     with (tmp_path / "simulations.jsonl").open("a") as stream:
         stream.write('{"record": {')
     again = Simulations(tmp_path)

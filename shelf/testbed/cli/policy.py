@@ -19,9 +19,8 @@ from rich.console import Console
 
 from seal.cli.commands import option
 from shelf.suites.cli.evaluate import select
-from shelf.suites.cli.evaluate_options import FAILED
 from shelf.suites.cli.evaluate_play import play
-from shelf.suites.cli.interruptible import one_sentence
+from shelf.suites.cli.shared import FAILED, one_sentence
 
 SIDES = {"train": "train", "evaluation": "eval"}
 LONGEST_MESSAGE = 128

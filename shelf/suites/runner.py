@@ -1,0 +1,170 @@
+"""One runner for every official suite: install its tool, run what is missing, keep what is finished, write results.
+
+A suite says what the tool needs, which program plays the missing items, and how its files
+are read. What is finished is kept outside the tool's own files, so the same command after an
+interruption plays the rest.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from shelf.suites.bfcl.journal import require_same_settings
+from shelf.suites.endpoint import Served
+from shelf.suites.records import ItemRecord, SuiteHead, write_results
+from shelf.suites.tool import Deadlines, Program, Tool, finish
+
+Progress = Callable[[int, int], None]
+"""Told how many items are finished, and of how many."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is evaluated, where results go, and how often and how long the tool runs."""
+
+    served: Served
+    """The model."""
+    out: Path
+    """The folder of the results."""
+    limit: int | None = None
+    """Items of each category."""
+    concurrency: int = 8
+    """Requests or dialogues at once."""
+    envs: Path | None = None
+    """The folder of the tools' environments, None for the default."""
+    rounds: int = 3
+    """Runs of the tool, each for what has failed technically so far."""
+    wait_s: float = 120.0
+    """For an endpoint that is down, before each round."""
+    stall_s: float = 1800.0
+    """Without any result, after which a run of the tool is stopped."""
+    deadline_s: float = 24 * 3600.0
+    """For one run of the tool."""
+
+
+class Job(NamedTuple):
+    """A program that plays missing items.
+
+    watch: takes what the program has finished, and returns a number that changes with it.
+    """
+
+    program: Program
+    watch: Callable[[], int]
+
+
+class Suite(ABC):
+    """An official suite.
+
+    parts: the categories or domains that were asked for and can run; skipped: why others cannot.
+    """
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    locks: ClassVar[tuple[str, ...]]
+
+    def __init__(self, plan: Plan, parts: Sequence[str]):
+        self.plan = plan
+        self.skipped = {part: why for part in parts if (why := self.need(part))}
+        self.parts = tuple(part for part in parts if part not in self.skipped)
+
+    @abstractmethod
+    def need(self, part: str) -> str | None:
+        """One sentence about what a part lacks here, and how to provide it; None if it can run."""
+
+    def tool(self) -> Tool:
+        """The environment of the tool."""
+        return Tool(self.name.replace("-", "_"), self.locks, self.plan.envs)
+
+    def endpoints(self) -> list[Served]:
+        """The endpoints that are needed now; EndpointRefused before the first run if one cannot be asked."""
+        return [self.plan.served]
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What results depend on beside model, version and data."""
+
+    @abstractmethod
+    def data_hash(self, tool: Tool) -> str:
+        """sha256 of the items."""
+
+    @abstractmethod
+    def begin(self, tool: Tool) -> None:
+        """Read the items of the parts that can run, and what is finished of them."""
+
+    @abstractmethod
+    def missing(self) -> Sequence[Any]:
+        """What is not finished, in order."""
+
+    @abstractmethod
+    def wanted(self) -> int:
+        """How many there are, finished or not."""
+
+    @abstractmethod
+    def jobs(self) -> Iterator[Job]:
+        """The programs of one round over what is missing."""
+
+    @abstractmethod
+    def records(self) -> list[ItemRecord]:
+        """The results of all items."""
+
+    def official(self, records: Sequence[ItemRecord]) -> Mapping[str, float]:
+        """Figures that the tool computed."""
+        return {}
+
+
+def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) -> None:
+    """Play and score what is missing, and write the results.
+
+    Raises EndpointRefused if an endpoint cannot be asked at all, ValueError for what a user
+    can fix.
+    """
+    plan = suite.plan
+    for part, why in suite.skipped.items():
+        say(f"{part} is skipped: it {why}.")
+    if not suite.parts:
+        raise ValueError(f"Nothing is left to run: {'; '.join(dict.fromkeys(suite.skipped.values()))}.")
+    for endpoint in suite.endpoints():
+        endpoint.require()
+    tool = suite.tool()
+    tool.install(say)
+    version, data_hash, settings = tool.version(suite.package), suite.data_hash(tool), suite.settings()
+    require_same_settings(
+        plan.out, {"model": plan.served.model, "version": version, "data_hash": data_hash, **settings}
+    )
+    suite.begin(tool)
+    _play(suite, on_progress)
+    records = suite.records()
+    head = SuiteHead(
+        suite=suite.name,
+        model=plan.served.model,
+        package=suite.package,
+        version=version,
+        data_hash=data_hash,
+        settings=settings,
+        skipped=suite.skipped,
+        official=dict(suite.official(records)),
+    )
+    write_results(plan.out, head, records)
+
+
+def _play(suite: Suite, on_progress: Progress) -> None:
+    """Run the tool until nothing is missing, at most as often as is allowed."""
+    total = suite.wanted()
+    deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
+
+    def watching(job: Job) -> int:
+        count = job.watch()
+        on_progress(total - len(suite.missing()), total)
+        return count
+
+    for _ in range(suite.plan.rounds):
+        on_progress(total - len(suite.missing()), total)
+        if not suite.missing() or not all(each.answers_within(suite.plan.wait_s) for each in suite.endpoints()):
+            return
+        for job in suite.jobs():
+            try:
+                finish(job.program, deadlines, lambda job=job: watching(job))
+            finally:
+                job.watch()
