@@ -5,10 +5,10 @@ any of them: ``items.jsonl`` and ``suite.json``.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AllowInfNan, ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass
@@ -17,11 +17,11 @@ from seal.records.trajectory import PASS_SCORE
 from seal.system.files import write_json, write_jsonl
 from seal.system.jsonl import BadLine, read_records
 
-FORMAT = 1
-"""The format of both files."""
-
 ITEMS = "items.jsonl"
 HEAD = "suite.json"
+
+Format = Literal[1]
+"""The format of both files."""
 
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
@@ -49,6 +49,7 @@ class ItemRecord:
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: Finite = 0.0
+    format: Format = 1
 
     @property
     def passed(self) -> bool:
@@ -59,16 +60,6 @@ class ItemRecord:
     def group(self) -> str:
         """What is drawn together when intervals are computed."""
         return self.cluster or self.item
-
-    def line(self) -> dict[str, Any]:
-        """The record as a line of ``items.jsonl``."""
-        return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_line(cls, value: Mapping[str, Any]) -> Self:
-        """Read a line; ValueError if it cannot be used."""
-        _require_format(value)
-        return cls(**{name: found for name, found in value.items() if name != "format"})
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -88,16 +79,7 @@ class SuiteHead:
     settings: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     official: dict[str, Finite] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read ``suite.json``; ValueError with one sentence if it cannot be used."""
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-            _require_format(value)
-            return cls(**{name: found for name, found in value.items() if name != "format"})
-        except (ValidationError, json.JSONDecodeError, AttributeError, TypeError) as error:
-            raise ValueError(f"{path} is not the head of a suite's results ({error}): evaluate again.") from error
+    format: Format = 1
 
 
 class SuiteResults(NamedTuple):
@@ -110,17 +92,17 @@ class SuiteResults(NamedTuple):
 
 def write_results(folder: Path, head: SuiteHead, items: Sequence[ItemRecord]) -> None:
     """Write both files, each completely or not at all."""
-    write_jsonl((item.line() for item in items), folder / ITEMS)
-    write_json({"format": FORMAT, **asdict(head)}, folder / HEAD)
+    write_jsonl(map(asdict, items), folder / ITEMS)
+    write_json(asdict(head), folder / HEAD)
 
 
 def read_results(folder: Path) -> SuiteResults:
-    """Read the results of a folder; ValueError if there are none."""
-    if not ((folder / HEAD).is_file() and (folder / ITEMS).is_file()):
+    """Read the results of a folder; ValueError if there are none or their head cannot be used."""
+    path = folder / HEAD
+    if not (path.is_file() and (folder / ITEMS).is_file()):
         raise ValueError(f"{folder} holds no results of a suite ({HEAD} and {ITEMS}): name the --out of an evaluation.")
-    return SuiteResults(SuiteHead.read(folder / HEAD), *read_records(folder / ITEMS, ItemRecord.from_line))
-
-
-def _require_format(value: Mapping[str, Any]) -> None:
-    if value.get("format") != FORMAT:
-        raise ValueError(f"has format {value.get('format')!r} instead of {FORMAT}: read it with the SEAL that wrote it")
+    try:
+        head = SuiteHead(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValidationError, json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"{path} is not the head of a suite's results ({error}): evaluate again.") from error
+    return SuiteResults(head, *read_records(folder / ITEMS, lambda value: ItemRecord(**value)))

@@ -4,8 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import pandas as pd
-
 from seal.records.source import WHOLE
 from seal.statistics.comparison import Comparison
 from seal.statistics.intervals import Estimate, Observation, estimate, paired_difference, pass_hat_k
@@ -88,7 +86,8 @@ def compare(a: tuple[str, Sequence[ItemRecord]], b: tuple[str, Sequence[ItemReco
     they share no item.
     """
     sides = [[record for record in records if record.infra is None] for _name, records in (a, b)]
-    shared = [name for name in dict.fromkeys(record.category for record in sides[0]) if name in _categories(sides[1])]
+    first, second = (dict.fromkeys(record.category for record in side) for side in sides)
+    shared = [name for name in first if name in second]
     if not shared:
         raise ValueError(f"{a[0]} and {b[0]} have no item in common: compare evaluations of the same suite.")
     groups = {name: (name,) for name in shared} | ({AVERAGE: tuple(shared)} if len(shared) > 1 else {})
@@ -103,15 +102,9 @@ def compare(a: tuple[str, Sequence[ItemRecord]], b: tuple[str, Sequence[ItemReco
     return rows
 
 
-def _categories(records: Iterable[ItemRecord]) -> set[str]:
-    return {record.category for record in records}
-
-
 def _means(records: Iterable[ItemRecord]) -> dict[tuple[str, str], float]:
     """The share of passed attempts at each item, over samples and seeds."""
-    values = [((record.category, record.item), float(record.passed)) for record in records]
-    frame = pd.DataFrame({"key": [key for key, _ in values], "value": [value for _, value in values]})
-    return frame.groupby("key")["value"].mean().to_dict()
+    return {item: sum(passed) / len(passed) for item, passed in _attempts(records).items()}
 
 
 def _attempts(records: Iterable[ItemRecord]) -> dict[tuple[str, str], list[bool]]:

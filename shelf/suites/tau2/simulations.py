@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ class Simulations:
         self.records: dict[Key, ItemRecord] = {}
         self.faults: dict[Key, ItemRecord] = {}
         for line in resumed(self._path):
-            self._keep(ItemRecord.from_line(line["record"]))
+            self._keep(ItemRecord(**line["record"]))
 
     def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, Fault]) -> None:
         """Keep what is new."""
@@ -40,7 +41,7 @@ class Simulations:
                 record = record_of(domain, trial, simulation, faults.get(key.task))
                 self._keep(record)
                 if record.infra is None:
-                    stream.write(json.dumps({"record": record.line(), "simulation": simulation}) + "\n")
+                    stream.write(json.dumps({"record": asdict(record), "simulation": simulation}) + "\n")
 
     def _keep(self, record: ItemRecord) -> None:
         key = Key(record.category, record.item, record.sample)

@@ -37,8 +37,8 @@ def test_bad_lines_and_other_formats_are_named(tmp_path):
     (tmp_path / "items.jsonl").write_text(good + later + half)
     results = read_results(tmp_path)
     assert len(results.items) == 1
-    assert [line.line for line in results.bad] == [2, 3] and "format 9" in str(results.bad[0])
-    (tmp_path / "suite.json").write_text('{"format": 1}')
+    assert [line.line for line in results.bad] == [2, 3] and "format is 9" in str(results.bad[0])
+    (tmp_path / "suite.json").write_text('{"format": 9}')
     with pytest.raises(ValueError, match="is not the head of a suite's results"):
         read_results(tmp_path)
     with pytest.raises(ValueError, match="holds no results of a suite"):
