@@ -61,8 +61,8 @@ def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | No
     app.state.viewed = {run.name: Viewed(run) for run in runs}
     app.state.replayer = Replayer()
     app.add_middleware(BaseHTTPMiddleware, dispatch=functools.partial(_guard, host=host, token=token))
-    for kind, sentence in _REFUSALS.items():
-        app.add_exception_handler(kind, sentence)
+    for kind in (HTTPException, RequestValidationError, ValueError, sqlite3.Error, OSError):
+        app.add_exception_handler(kind, _refuse)
     app.include_router(api)
     app.add_api_route("/{name:path}", _page, include_in_schema=False)
     return app
@@ -99,35 +99,21 @@ def _admits(request: Request, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())
 
 
-async def _invalid(_request: Request, error: ValidationError | RequestValidationError) -> Response:
-    first = error.errors()[0]
-    return _json({"error": f"{first['loc'][-1]} in the address: {first['msg']}."}, 400)
-
-
-async def _refused(_request: Request, error: ValueError) -> Response:
-    return _json({"error": str(error)}, 400)
-
-
-async def _unreadable(_request: Request, error: OSError) -> Response:
-    return _json({"error": f"The log cannot be read: {error}."}, 503)
-
-
-async def _unindexed(_request: Request, error: sqlite3.Error) -> Response:
-    return _json({"error": f"The index cannot be read: {error}. Load the page again."}, 503)
-
-
-async def _missing(_request: Request, error: HTTPException) -> Response:
-    return _json({"error": str(error.detail)}, error.status_code)
-
-
-_REFUSALS: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
-    ValidationError: _invalid,
-    RequestValidationError: _invalid,
-    ValueError: _refused,
-    OSError: _unreadable,
-    sqlite3.Error: _unindexed,
-    HTTPException: _missing,
-}
+async def _refuse(_request: Request, error: Exception) -> Response:
+    """What cannot be answered, in one sentence."""
+    match error:
+        case HTTPException():
+            status, sentence = error.status_code, str(error.detail)
+        case ValidationError() | RequestValidationError():
+            first = error.errors()[0]
+            status, sentence = 400, f"{first['loc'][-1]} in the address: {first['msg']}."
+        case ValueError():
+            status, sentence = 400, str(error)
+        case sqlite3.Error():
+            status, sentence = 503, f"The index cannot be read: {error}. Load the page again."
+        case _:
+            status, sentence = 503, f"The log cannot be read: {error}."
+    return _json({"error": sentence}, status)
 
 
 def _viewed(request: Request, run: str) -> Viewed:

@@ -56,7 +56,7 @@ def index_line(raw: bytes, step: int | None, whole: bool = True) -> IndexedLine:
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} where an object is expected")
     evidence = value.get("evidence")
-    lean = {name: found for name, found in value.items() if name not in _LARGE}
+    lean = {name: content for name, content in value.items() if name not in _LARGE}
     if "format" not in value and isinstance(evidence, list):
         lean["evidence"] = [{} for _ in evidence]  # earlier versions count a task's turns by its evidence
     try:
@@ -68,12 +68,12 @@ def index_line(raw: bytes, step: int | None, whole: bool = True) -> IndexedLine:
 
 
 def _turns(record: TrajectoryRecord, evidence: Any) -> tuple[TurnRow, ...]:
-    diagnoses = {found["turn"]: found for found in record.diagnosis if isinstance(found.get("turn"), int)}
+    diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
     rows = []
     for position, label in enumerate(record.labels):
-        found: Mapping[str, Any] = diagnoses.get(position, {})
+        diagnosis: Mapping[str, Any] = diagnoses.get(position, {})
         seen = evidence[position] if position < len(evidence) else {}
-        rows.append(TurnRow(position, label, found.get("blame"), found.get("rule"), tools(seen)))
+        rows.append(TurnRow(position, label, diagnosis.get("blame"), diagnosis.get("rule"), tools(seen)))
     return tuple(rows)
 
 

@@ -104,13 +104,13 @@ def _of_turns(filters: Filters) -> Where:
 
 
 def trajectories(
-    db: sqlite3.Connection, filters: Filters, offset: int, limit: int, found: frozenset[int] | None = None
+    db: sqlite3.Connection, filters: Filters, offset: int, limit: int, among: frozenset[int] | None = None
 ) -> dict[str, Any]:
-    """`limit` rows of the list from `offset`, and how many there are; found: the ids that a text search left."""
+    """`limit` rows of the list from `offset`, and how many there are; among: the ids that a text search left."""
     condition = where(filters)
     order = _ORDERS[filters.order]
-    if found is not None:
-        ids = orjson.dumps(sorted(found)).decode()
+    if among is not None:
+        ids = orjson.dumps(sorted(among)).decode()
         condition = Where(f"{condition.text} AND t.id IN (SELECT value FROM json_each(?))", (*condition.values, ids))
     total = db.execute(f"SELECT count(*) FROM trajectory t WHERE {condition.text}", condition.values).fetchone()[0]
     rows = db.execute(
@@ -176,12 +176,12 @@ def groups(db: sqlite3.Connection, filters: Filters, offset: int, limit: int, sp
 
 def _decided(labels: str) -> list[tuple[str, int]]:
     """Rollouts by the label of their first turn that missed the verifier, or of their last turn; commonest first."""
-    found: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
     for line in labels.split("\n"):
         turns = orjson.loads(line)
         if turns:
-            found[next((label for label in turns if label not in MET), turns[-1])] += 1
-    return found.most_common()
+            decided[next((label for label in turns if label not in MET), turns[-1])] += 1
+    return decided.most_common()
 
 
 def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, Any]]:

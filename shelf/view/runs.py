@@ -28,10 +28,10 @@ def find_runs(named: Sequence[str], parent: Path) -> tuple[ViewedRun, ...]:
     or that is named twice.
     """
     if not named:
-        found = [path for path in sorted(parent.glob("*")) if _holds_run(path)]
-        if not found:
+        paths = [path for path in sorted(parent.glob("*")) if _holds_run(path)]
+        if not paths:
             raise ValueError(f"{parent} holds no run: name the folder of one (experiments/NAME).")
-        return _named([(None, path) for path in found])
+        return _named([(None, path) for path in paths])
     places: list[tuple[str | None, Path]] = []
     for argument in named:
         arm, _, folders = argument.rpartition("=")

@@ -55,7 +55,7 @@ def _print_turn(console: Console, turn: int | None, record: dict[str, Any]) -> N
     labels = record.get("labels") or ()
     title = f"Turn {turn + 1}" if turn is not None else "Messages"
     label = labels[turn] if turn is not None and turn < len(labels) else "no label"
-    reasons = [each.get("reason", "") for each in record.get("diagnosis") or () if each.get("turn") == turn]
+    reasons = [made.get("reason", "") for made in record.get("diagnosis") or () if made.get("turn") == turn]
     console.print(Text(f"\n{title}: {label}", style="bold"), Text("; ".join(reasons), style="dim"))
 
 

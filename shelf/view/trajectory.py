@@ -46,8 +46,8 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens:
         "messages": messages,
         "tokens_logged": bool(sampled),
         "siblings": [
-            {name: each[name] for name in ("key", "sample", "score", "labels", "infra")}
-            for each in group(db, row["log"], row["step"], row["source"], row["task"])
+            {name: sibling[name] for name in ("key", "sample", "score", "labels", "infra")}
+            for sibling in group(db, row["log"], row["step"], row["source"], row["task"])
         ],
         "neighbours": _neighbours(db, row),
     }
@@ -58,15 +58,15 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens:
 
 def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | None]:
     """The same task at the step before and after it, in the same log."""
-    found: dict[str, str | None] = {}
+    neighbours: dict[str, str | None] = {}
     for name, sign, order in (("earlier", "<", "DESC"), ("later", ">", "ASC")):
         other = db.execute(
             f"SELECT log, step, line FROM trajectory WHERE log = ? AND task = ? AND source = ? AND step {sign} ? "
             f"ORDER BY step {order}, sample LIMIT 1",
             (row["log"], row["task"], row["source"], row["step"]),
         ).fetchone()
-        found[name] = key_of(*other) if other else None
-    return found
+        neighbours[name] = key_of(*other) if other else None
+    return neighbours
 
 
 def whole_group(
@@ -91,11 +91,11 @@ def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages = []
     for name, role in (("input", "user"), ("output", "assistant")):
         said = value.get(name)
-        for each in said if isinstance(said, list) else [said] if said else []:
-            if isinstance(each, Mapping):
-                messages.append({"role": str(each.get("role", "")), "content": _text(each.get("content"))})
+        for message in said if isinstance(said, list) else [said] if said else []:
+            if isinstance(message, Mapping):
+                messages.append({"role": str(message.get("role", "")), "content": _text(message.get("content"))})
             else:
-                messages.append({"role": role, "content": _text(each)})
+                messages.append({"role": role, "content": _text(message)})
     return messages
 
 
@@ -107,13 +107,13 @@ def placed(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list[dict[st
     """
     turns = [turn for turn in evidence if isinstance(turn, Mapping)] if isinstance(evidence, list) else []
     places = [(number, at) for number, turn in enumerate(turns) for at in range(len(turn.get("actions") or ()))]
-    found, policy = [], 0
+    shown, policy = [], 0
     for message in messages:
         turn, action = places[policy] if policy < len(places) else (places[-1][0] if places else None, None)
         acts = message["role"] == "assistant"
-        found.append({**message, "turn": turn, "action": action if acts else None})
+        shown.append({**message, "turn": turn, "action": action if acts else None})
         policy += acts
-    return found
+    return shown
 
 
 def _text(content: Any) -> str:

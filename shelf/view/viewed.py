@@ -10,7 +10,7 @@ from shelf.view.index import Index
 from shelf.view.query import By, Filters, bad_lines, choices, counts, groups, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
-from shelf.view.search import Found, search
+from shelf.view.search import Hits, search
 from shelf.view.trajectory import raw_line, trajectory, whole_group
 from shelf.view.watched import Watched
 
@@ -29,7 +29,7 @@ class Viewed:
         self._lifts = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lifts_now)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 
-    def _search_now(self, log: str, text: str, _changes: int) -> Found:
+    def _search_now(self, log: str, text: str, _changes: int) -> Hits:
         return search(self.index, log, text)
 
     def _lifts_now(self) -> dict[str, Any] | None:
@@ -77,9 +77,9 @@ class Viewed:
     def trajectories(self, filters: Filters, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         """Rows of the list; searched: the share of the log that a text search came through."""
         text = filters.text
-        found = self._search(filters.log, text, self.index.progress.changes) if text else None
-        shown = self.index.ask(trajectories, filters, offset, limit, found.ids if found else None)
-        return shown | {"searched": found.share if found else None}
+        hits = self._search(filters.log, text, self.index.progress.changes) if text else None
+        shown = self.index.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
+        return shown | {"searched": hits.share if hits else None}
 
     def groups(self, filters: Filters, offset: int = 0, limit: int = 100, spread: bool = False) -> dict[str, Any]:
         """Rows of the list of groups; spread: only those whose rewards differ."""

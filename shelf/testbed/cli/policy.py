@@ -10,9 +10,10 @@ import os
 import sys
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -107,13 +108,9 @@ def measure(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also append the figures to this file.")] = None,
 ) -> None:
     """Sample how often a policy passes, greedily and at temperature 1; exit code 1 if rollouts failed."""
-    failed = 0
     with one_sentence("seal policy measure"), ExitStack() as stack:
         from seal.interface.cues import Omega, catalogue
-        from seal.records.validation import read_log
-        from seal.statistics.summary import informative, summarise
         from seal.statistics.tables import console as wide_console
-        from seal.statistics.tables import percent, summary_record, summary_table
         from seal.system.net import free_port
         from shelf.suites.bfcl.benchmark import Evaluation
         from shelf.suites.bfcl.endpoint import Sampling
@@ -122,55 +119,60 @@ def measure(
         from shelf.testbed.policy.dialogue import PROMPT_MODE
 
         console = wide_console()
-        chosen = sets.split(",")
-        for name in chosen:
-            if name not in SIDES:
-                raise ValueError(f"--sets: there is no set {name!r}; choose from {', '.join(SIDES)}.")
+        if unknown := [name for name in sets.split(",") if name not in SIDES]:
+            raise ValueError(f"--sets: there is no set {unknown[0]!r}; choose from {', '.join(SIDES)}.")
         omega = {"none": None, "empty": Omega(), "all": Omega.of(list(catalogue()))}[cues]
         params = {"split": "train", "omega": omega.to_json()} if omega else {}
-        episode = EpisodeSettings(PROMPT_MODE, MOST_MESSAGES, seed=seed, params=params)
-        rows = {
-            name: select(SIDES[name], categories=[category], prefix_turns=[turns] if turns else None) for name in chosen
-        }
+        prefix = [turns] if turns else None
+        rows = {name: select(SIDES[name], categories=[category], prefix_turns=prefix) for name in sets.split(",")}
         os.environ["OMP_NUM_THREADS"] = str(threads)
         folder = out or Path(stack.enter_context(TemporaryDirectory()))
-        base_url = stack.enter_context(served_checkpoint(policy, str(policy), "", folder / "vllm.log"))
-        env_url = f"http://127.0.0.1:{free_port()}"
-        for name in chosen:
-            for temperature, count in ((0.0, 1), (1.0, samples)):
-                evaluation = Evaluation(
-                    rows=rows[name],
-                    model=str(policy),
-                    out=folder / f"{name}_{temperature:g}",
-                    base_url=base_url,
-                    samples=count,
-                    sampling=Sampling(temperature, max_tokens=LONGEST_MESSAGE),
-                    episode=episode,
-                    env_url=env_url,
-                    concurrency=CONCURRENCY,
-                )
-                outcome = play(evaluation, f"{name}, T = {temperature:g}", console)
-                failed += outcome.failed
-                log = read_log(outcome.log)
-                (row,) = informative(summarise(log))
-                console.print(summary_table([row], f"{name}, T = {temperature:g}, cues {cues}", {}))
-                error = row.rate and row.rate.standard_error
-                if error is not None:
-                    console.print(f"standard error over tasks: {percent(error)} points", highlight=False)
-                band = None
-                if row.samples > 1:
-                    outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
-                    band = sum((task, False) in outcomes for task, passed in outcomes if passed)
-                    console.print(f"{band} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
-                if json_file:
-                    line = {"policy": str(policy), "set": name, "first_turns": turns, "cues": cues, "seed": seed}
-                    line |= {"temperature": temperature, "band": band, "standard_error": error}
-                    line |= summary_record(row, "with")
-                    with json_file.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line) + "\n")
+        evaluation = partial(
+            Evaluation,
+            model=str(policy),
+            base_url=stack.enter_context(served_checkpoint(policy, str(policy), "", folder / "vllm.log")),
+            episode=EpisodeSettings(PROMPT_MODE, MOST_MESSAGES, seed=seed, params=params),
+            env_url=f"http://127.0.0.1:{free_port()}",
+            concurrency=CONCURRENCY,
+        )
+        failed = 0
+        for name, (temperature, count) in product(rows, ((0.0, 1), (1.0, samples))):
+            sampling = Sampling(temperature, max_tokens=LONGEST_MESSAGE)
+            place = folder / f"{name}_{temperature:g}"
+            outcome = play(
+                evaluation(rows=rows[name], out=place, samples=count, sampling=sampling),
+                f"{name}, T = {temperature:g}",
+                console,
+            )
+            failed += outcome.failed
+            figures = _show_figures(outcome.log, f"{name}, T = {temperature:g}, cues {cues}", console)
+            if json_file:
+                line = {"policy": str(policy), "set": name, "first_turns": turns, "cues": cues, "seed": seed}
+                with json_file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line | {"temperature": temperature} | figures) + "\n")
     if failed:
         console.print(f"{failed} rollouts failed for reasons other than the policy and are not counted.", style="red")
         raise typer.Exit(FAILED)
+
+
+def _show_figures(log_file: Path, title: str, console: Console) -> dict[str, Any]:
+    """Print a log's rates, and how many tasks passed sometimes; return both for --json."""
+    from seal.records.validation import read_log
+    from seal.statistics.summary import informative, summarise
+    from seal.statistics.tables import percent, summary_record, summary_table
+
+    log = read_log(log_file)
+    (row,) = informative(summarise(log))
+    console.print(summary_table([row], title, {}))
+    error = row.rate and row.rate.standard_error
+    if error is not None:
+        console.print(f"standard error over tasks: {percent(error)} points", highlight=False)
+    sometimes = None
+    if row.samples > 1:
+        outcomes = {(line.task_id, line.passed) for line in log.lines if line.infra is None}
+        sometimes = sum((task, False) in outcomes for task, passed in outcomes if passed)
+        console.print(f"{sometimes} of {row.tasks} tasks passed sometimes, but not always", highlight=False)
+    return {"band": sometimes, "standard_error": error} | summary_record(row, "with")
 
 
 @app.command()

@@ -18,12 +18,13 @@ from functools import cache
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
 from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
-from env_service.environments.bfcl.tools import Toolbox, parse_reference, simulator_class
+from env_service.environments.bfcl.tools import Toolbox, simulator_class
 from seal.diagnosis.categories import CATEGORIES
 from shelf.testbed.policy.dialogue import Transcript, parsed, reference_passes
 from shelf.testbed.policy.lessons import LessonSettings, few_tools, lesson
 from shelf.testbed.policy.renaming import CUED
-from shelf.testbed.policy.variants import Call, Responses, Script, VariantMaker
+from shelf.testbed.policy.variants import Responses, Script, VariantMaker
+from shelf.testbed.synthesis.path import PathCall
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,13 @@ def read_variants(text: str) -> tuple[tuple[str, int], ...]:
 
 def script_of(task: Task) -> Script:
     """The parts of a task that variants may change."""
-    calls = tuple(tuple(Call(*parse_reference(call)) for call in turn) for turn in task.reference)
+    calls = tuple(tuple(map(PathCall.read, turn)) for turn in task.reference)
     return Script(task.users, task.initial_config, calls)
 
 
 def with_script(task: Task, script: Script) -> Task:
     """The task with another script."""
-    reference = tuple(
-        tuple(
-            f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})" for call in turn
-        )
-        for turn in script.calls
-    )
+    reference = tuple(tuple(map(str, turn)) for turn in script.calls)
     return replace(task, users=script.users, initial_config=script.config, reference=reference)
 
 
@@ -109,11 +105,8 @@ def fixed_words() -> frozenset[str]:
 def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:
     """The tasks of the corpus, scenario by scenario."""
     tasks = load_tasks()
-    return tuple(
-        tasks[f"multi_turn_{category}_{scenario}"]
-        for scenario in settings.scenarios
-        for category in dict(settings.variants)
-    )
+    names = (f"multi_turn_{name}_{number}" for number in settings.scenarios for name in dict(settings.variants))
+    return tuple(tasks[name] for name in names)
 
 
 def vocabulary(tasks: Sequence[Task]) -> tuple[str, ...]:

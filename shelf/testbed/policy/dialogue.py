@@ -18,7 +18,7 @@ from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
 from seal.interface.observation import observe_reveal, observe_start
 from shelf.testbed.policy.renaming import REAL_NAMES, Renaming
-from shelf.testbed.policy.variants import Call
+from shelf.testbed.synthesis.path import PathCall
 from shelf.testbed.synthesis.verify import Calls, passes
 
 PROMPT_MODE = "compact"
@@ -28,8 +28,8 @@ ANSWER_AFTER_CALLS = "Done."
 ANSWER_WITHOUT_CALL = "I cannot do that."
 
 
-class Slip(NamedTuple):
-    """A mistake before call `index` of a turn: the tool that it means to call, and its text."""
+class Mistake(NamedTuple):
+    """A mistaken call before call `index` of a turn: the tool that it means to call, and its text."""
 
     turn: int
     index: int
@@ -81,7 +81,7 @@ def play_reference(task: Task, omega: Omega | None = None) -> Transcript:
     return transcript
 
 
-def slip_text(call: Call, names: Sequence[str], rng: random.Random) -> tuple[str, str]:
+def slip_text(call: PathCall, names: Sequence[str], rng: random.Random) -> tuple[str, str]:
     """The tool and the text of a mistaken version of a call.
 
     Unreadable, for another tool, or with one argument missing or misnamed.
@@ -109,7 +109,7 @@ def broken_arguments(arguments: Mapping[str, Any], rng: random.Random) -> dict[s
 
 
 def play(
-    task: Task, calls: Calls, omega: Omega | None, slip: Slip | None = None, renaming: Renaming = REAL_NAMES
+    task: Task, calls: Calls, omega: Omega | None, slip: Mistake | None = None, renaming: Renaming = REAL_NAMES
 ) -> Transcript | None:
     """Play calls turn by turn, with a slip before one of them.
 

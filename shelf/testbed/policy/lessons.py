@@ -20,7 +20,7 @@ from seal.interface.sampling import random_omega
 from seal.interface.schema_cue import compact_schema
 from shelf.testbed.policy.dialogue import (
     PROMPT_MODE,
-    Slip,
+    Mistake,
     Transcript,
     broken_arguments,
     play,
@@ -28,7 +28,7 @@ from shelf.testbed.policy.dialogue import (
     tool_names,
 )
 from shelf.testbed.policy.renaming import CUED, Renaming
-from shelf.testbed.policy.variants import Call
+from shelf.testbed.synthesis.path import PathCall
 from shelf.testbed.synthesis.verify import Calls
 
 _CALL = re.compile(r"<tool_call>(\{.*\})</tool_call>", re.DOTALL)
@@ -143,7 +143,7 @@ def _with_slip(task: Task, calls: Calls, omega: Omega | None, share: float, rng:
     places = [(t, i) for t, made in enumerate(calls) for i, call in enumerate(made) if call[0] not in CUED]
     if places and rng.random() < share:
         turn, index = rng.choice(places)
-        slip = Slip(turn, index, *slip_text(Call(*calls[turn][index]), tool_names(), rng))
+        slip = Mistake(turn, index, *slip_text(PathCall(*calls[turn][index]), tool_names(), rng))
         transcript = play(task, calls, omega, slip)
         if transcript is not None:
             return transcript
@@ -163,7 +163,7 @@ def _told_by_an_error(task: Task, calls: Calls, cued: set[str], rng: random.Rand
     arguments = calls[turn][index][1]
     guessed = Renaming.draw([tool], rng).arguments(tool, arguments)  # as by a policy that knows none of the names
     wrong = guessed if rng.random() < _ALL_WRONG else broken_arguments(arguments, rng)
-    slip = Slip(turn, index, tool, get_format(PROMPT_MODE).render_call(tool, wrong))
+    slip = Mistake(turn, index, tool, get_format(PROMPT_MODE).render_call(tool, wrong))
     return play(task, calls, omega, slip, Renaming.draw([tool], rng))
 
 

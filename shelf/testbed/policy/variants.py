@@ -6,8 +6,7 @@ occurs verbatim in a user text or in the configuration can be exchanged, in all
 places at once, for one of the same written shape. A change is kept only if the
 simulators then answer in the same shape, every argument that could be read
 before its call still can, and the verifier accepts the new reference. No
-language model is involved, and this module does not know the simulators:
-functions that run and verify a script are passed in.
+language model is involved; functions that run and verify a script are passed in.
 """
 
 import json
@@ -16,16 +15,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from shelf.testbed.synthesis.path import PathCall
+
 Scalar = str | int | float
 Responses = tuple[tuple[str, ...], ...]
 """The answers to the calls, by turn."""
-
-
-class Call(NamedTuple):
-    """A reference call: tool name and arguments by name."""
-
-    name: str
-    arguments: Mapping[str, Any]
 
 
 class Script(NamedTuple):
@@ -33,7 +27,7 @@ class Script(NamedTuple):
 
     users: tuple[str | None, ...]
     config: Mapping[str, Any]
-    calls: tuple[tuple[Call, ...], ...]
+    calls: tuple[tuple[PathCall, ...], ...]
 
 
 class Exchange(NamedTuple):
@@ -114,7 +108,8 @@ def exchange_script(script: Script, exchanges: Sequence[Exchange]) -> Script:
         users=tuple(None if text is None else exchange_text(text, exchanges) for text in script.users),
         config=exchange_value(script.config, exchanges),
         calls=tuple(
-            tuple(Call(call.name, exchange_value(call.arguments, exchanges)) for call in turn) for turn in script.calls
+            tuple(PathCall(call.name, exchange_value(call.arguments, exchanges)) for call in turn)
+            for turn in script.calls
         ),
     )
 

@@ -27,44 +27,52 @@ MICRO, READING, LESSONS, BENCHMARK = "micro", "reading", "lessons", "benchmark"
 """The sources of dialogues: single calls, single calls under a schema cue, synthesised tasks, the benchmark's training
 scenarios."""
 
-Heavy = tuple[Collection[int], float, int]
-"""Token ids, a loss weight, a number: the assistant's tokens so many positions after one of the ids get the weight."""
-
 _OTHERS = 4
-"""Of the tokens that the assistant does not say, one in so many is predicted, with as many times the weight."""
+"""Train on every 4th token that the assistant does not say, weighted 4x."""
+
+
+class ExtraWeight(NamedTuple):
+    """Multiplies the loss of the assistant's token `distance` places after any of these ids."""
+
+    ids: Collection[int]
+    factor: float
+    distance: int
 
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """How to train.
-
-    tokens: budget, padding included. batch_tokens: largest number of tokens per
-    step (a longer dialogue is a batch of its own). muon_lr / adam_lr: peak learning
-    rates. warmup: steps to the peak; then a cosine down to `floor` of it.
-    other_weight: loss weight of tokens that the assistant does not say. tool_weight: of
-    the tools' names in its calls. decay: Muon's weight decay. clip: gradient norm.
-    name_weight: of the first token of an argument's name.
-    micro_share / reading_share / benchmark_share: share of the steps with single calls,
-    with single calls under a schema cue, with the benchmark's scenarios; the others have
-    lessons. opening: so many tokens of single calls, half of them under a schema cue, come
-    first.
-    """
+    """How to train."""
 
     tokens: int = 18_000_000
+    """Budget, padding included."""
     batch_tokens: int = 1_600
+    """Largest number of tokens per step; a longer dialogue is a batch of its own."""
     muon_lr: float = 0.015
+    """Peak learning rate of matrices."""
     adam_lr: float = 0.008
+    """Peak learning rate of all other parameters."""
     warmup: int = 20
+    """Steps to the peak."""
     floor: float = 0.05
+    """Where the cosine after the peak ends, as a share of the peak."""
     other_weight: float = 0.02
+    """Loss weight of tokens that the assistant does not say."""
     tool_weight: float = 4.0
+    """Loss weight of the tools' names in the assistant's calls."""
     name_weight: float = 4.0
+    """Loss weight of the first token of an argument's name."""
     decay: float = 0.05
+    """Muon's weight decay."""
     clip: float = 1.0
+    """Largest norm of the gradient."""
     micro_share: float = 0.15
+    """Share of the steps with single calls."""
     reading_share: float = 0.15
+    """Share of the steps with single calls under a schema cue."""
     benchmark_share: float = 0.2
+    """Share of the steps with the benchmark's scenarios; the rest have lessons."""
     opening: int = 150_000
+    """Tokens of single calls at the beginning, half of them under a schema cue."""
 
 
 class Step(NamedTuple):
@@ -94,13 +102,13 @@ def batches(groups: Sequence[Sequence[Encoded]], batch_tokens: int, rng: random.
 def collate(
     batch: Sequence[Encoded],
     other_weight: float,
-    heavy: Sequence[Heavy] = (),
+    extra: Sequence[ExtraWeight] = (),
     phase: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Pad on the right.
 
     Returns ids, [B, T] int64, and the loss weight of predicting each of them,
-    [B, T] float32 (0 for slips and padding). heavy: which of the assistant's tokens count more.
+    [B, T] float32 (0 for slips and padding). extra: which of the assistant's tokens count more.
     phase: which of the other tokens count; None: all.
     """
     longest = max(len(dialogue.ids) for dialogue in batch)
@@ -117,9 +125,9 @@ def collate(
         for start, stop in dialogue.slips:
             weights[row, start:stop] = 0.0
     spoken = weights == 1.0
-    for chosen, weight, later in heavy:
-        found = torch.isin(ids, torch.tensor(sorted(chosen), dtype=torch.long)).roll(later, dims=1)
-        weights[found & spoken] = weight
+    for chosen, factor, distance in extra:
+        reached = torch.isin(ids, torch.tensor(sorted(chosen), dtype=torch.long)).roll(distance, dims=1)
+        weights[reached & spoken] = factor
     return ids, weights
 
 
@@ -168,6 +176,7 @@ def warm_start(
     }
     shares[LESSONS] = 1 - sum(shares.values())
     names = [name for name in shares if name in streams]
+    extra = (ExtraWeight(tools, settings.tool_weight, 0), ExtraWeight(joints, settings.name_weight, 1))
     model.train()
     spent, step, started = 0, 0, time.perf_counter()
     while spent < settings.tokens:
@@ -179,8 +188,7 @@ def warm_start(
         drawn = [name for name in names if name in (MICRO, READING)] if spent < settings.opening else []
         source = rng.choice(drawn) if drawn else rng.choices(names, [shares[name] for name in names])[0]
         batch = next(streams[source])
-        heavy = ((tools, settings.tool_weight, 0), (joints, settings.name_weight, 1))
-        ids, weights = collate(batch, settings.other_weight, heavy, phase=step)
+        ids, weights = collate(batch, settings.other_weight, extra, phase=step)
         loss, spoken = dialogue_loss(model, ids.to(device), weights.to(device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)

@@ -13,11 +13,11 @@ from functools import cache
 from seal.diagnosis.categories import Level
 
 WORD_SHARE = 4
-"""One word in so many is held out."""
+"""Every 4th word is held out."""
 PHRASE_SHARE = 4
-"""One phrase of a list in so many, but at least one."""
+"""Every 4th phrase of a list is held out, but at least one."""
 PAIR_SHARE = 5
-"""One ordered pair of operations in so many is reserved."""
+"""Every 5th ordered pair of operations is reserved."""
 
 HELD_OUT_PHRASES: dict[Level, float] = {"train": 0.0, "values": 0.0, "phrases": 1 / 3, "paths": 1.0}
 """The probability with which a text of a level takes a held-out phrase."""
@@ -42,7 +42,7 @@ def divide(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[tuple[str, ...
     """The phrases of every list for training, and those held out.
 
     A phrase of several lists has the same side in all of them. ValueError for a list
-    of which one side would be empty.
+    with an empty side.
     """
     held_out: dict[str, bool] = {}
     divided = {}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from seal.cli.data import app
 from seal.data.selection import Selection, selected_rows
+from shelf.testbed.cli.policy import app
 from tests.support.commands import run
 
 

@@ -14,7 +14,7 @@ app = typer.Typer(add_completion=False)
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs (experiments/NAME).")],
 ) -> None:
-    """Print the summary that ends a run, and draw its curves as report.png in its folder.
+    """Print what a run has shown, and draw its curves as report.png in its folder.
 
     Several runs (seeds of one recipe) are compared before and after training instead, with standard errors.
     """

@@ -1,6 +1,5 @@
 """One task that failed at the first validation and passed at the last: both dialogues side by side."""
 
-from collections.abc import Sequence
 from itertools import zip_longest
 
 from rich.table import Table
@@ -10,6 +9,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import MET, TrajectoryRecord
 from seal.records.validation import Log
 from seal.statistics.tables import table
+from shelf.view.report.run import by_task
 
 _LONGEST_MESSAGE = 160
 _MOST_MESSAGES = 16
@@ -38,24 +38,16 @@ def _pair(log: Log) -> tuple[TrajectoryRecord, TrajectoryRecord] | None:
 
     Tasks of several turns come before others, and whole ones before prefixes.
     """
-    first, last = (_by_task(log.at(step)) for step in (log.steps[0], log.steps[-1]))
-    found = [
+    first, last = (by_task(log.at(step)) for step in (log.steps[0], log.steps[-1]))
+    learnt = [
         (min(failed, key=_length), min(last[task], key=_length))
         for task, failed in first.items()
         if task in last and not any(line.passed for line in failed) and all(line.passed for line in last[task])
     ]
-    shown = [pair for pair in found if all(line.messages and line.labels for line in pair)]
+    shown = [pair for pair in learnt if all(line.messages and line.labels for line in pair)]
     if len(log.steps) < 2 or not shown:
         return None
     return min(shown, key=lambda pair: (pair[0].turns < 2, pair[0].prefix != WHOLE, *map(_length, reversed(pair))))
-
-
-def _by_task(lines: Sequence[TrajectoryRecord]) -> dict[tuple[str, int], list[TrajectoryRecord]]:
-    found: dict[tuple[str, int], list[TrajectoryRecord]] = {}
-    for line in lines:
-        if line.infra is None:
-            found.setdefault(line.task, []).append(line)
-    return found
 
 
 def _length(line: TrajectoryRecord) -> int:

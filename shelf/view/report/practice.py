@@ -11,7 +11,7 @@ from typing import NamedTuple
 from seal.records.folder import RunFolder
 from seal.records.validation import read_log
 from seal.system.jsonl import step_files
-from shelf.view.report.run import Change
+from shelf.view.report.run import Change, by_task
 
 
 class Practice(NamedTuple):
@@ -28,15 +28,11 @@ def practice(folder: RunFolder) -> Practice | None:
     """
     rewards: dict[tuple[str, int], list[float]] = {}
     for _step, path in step_files(folder.trajectories):
-        scores: dict[tuple[str, int], list[float]] = {}
-        for record in read_log(path).lines:
-            if record.infra is None:
-                scores.setdefault(record.task, []).append(record.score)
-        for task, found in scores.items():
-            rewards.setdefault(task, []).append(statistics.fmean(found))
+        for task, lines in by_task(read_log(path).lines).items():
+            rewards.setdefault(task, []).append(statistics.fmean(line.score for line in lines))
     pairs = [(means[0], means[-1]) for means in rewards.values() if len(means) > 1]
     if len(pairs) < 2:
         return None
     error = statistics.stdev(last - first for first, last in pairs) / math.sqrt(len(pairs))
-    before, after = (statistics.fmean(each) for each in zip(*pairs, strict=True))
+    before, after = map(statistics.fmean, zip(*pairs, strict=True))
     return Practice(len(pairs), Change(before, after, error))

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from seal.records.folder import RunFolder
 from seal.records.mean import Mean
 from seal.records.step import StepRecord, read_steps
-from seal.records.trajectory import shares
+from seal.records.trajectory import TrajectoryRecord, shares
 from seal.records.validation import Log, read_validation_dir
 from seal.system.jsonl import BadLine
 
@@ -58,7 +58,7 @@ class Quarters(NamedTuple):
     def of(self, value: Callable[[StepRecord], float | None]) -> tuple[Mean | None, Mean | None]:
         """The mean of a figure in both, over the steps that have it."""
         first, last = (
-            Mean.of([each for each in map(value, steps) if each is not None]) for steps in (self.first, self.last)
+            Mean.of([figure for figure in map(value, steps) if figure is not None]) for steps in (self.first, self.last)
         )
         return first, last
 
@@ -78,6 +78,15 @@ def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
     """First and last quarter of the steps; None for fewer than two steps."""
     size = max(1, len(steps) // QUARTER)
     return Quarters(tuple(steps[:size]), tuple(steps[-size:])) if len(steps) > 1 else None
+
+
+def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, int], list[TrajectoryRecord]]:
+    """The lines of each task and prefix; what infrastructure lost is left out."""
+    tasks: dict[tuple[str, int], list[TrajectoryRecord]] = {}
+    for line in lines:
+        if line.infra is None:
+            tasks.setdefault(line.task, []).append(line)
+    return tasks
 
 
 def cue_steps(steps: Sequence[StepRecord]) -> dict[str, tuple[int, ...]]:

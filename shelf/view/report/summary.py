@@ -1,4 +1,4 @@
-"""The end-of-run summary: tables for the terminal, and the output files."""
+"""What a run has shown: tables for the terminal, and the output files."""
 
 import os
 import statistics
@@ -87,7 +87,7 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
     notes += [f"{samples} samples per task"] if samples > 1 else []
     origin = provenance([log])
     notes += [f"prompt mode {', '.join(origin['prompt_mode'])}"] if origin["prompt_mode"] else []
-    notes += [f"data {', '.join(each[:12] for each in origin['data_hash'])}"] if origin["data_hash"] else []
+    notes += [f"data {', '.join(digest[:12] for digest in origin['data_hash'])}"] if origin["data_hash"] else []
     suspected = suspected_tasks(log.lines, load_suspected())
     if suspected:
         prefixes = {prefix for _task, prefix in suspected}
@@ -150,7 +150,7 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         made.add_row("weight w: mean (range)", *cells, f"{last - first:+.2f}")
     pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
     if pushes[0] and pushes[1]:
-        cells = [f"{each.weighted:.2f} ({each.unweighted:.2f})" for each in pushes]
+        cells = [f"{push.weighted:.2f} ({push.unweighted:.2f})" for push in pushes]
         change = pushes[1].weighted - pushes[0].weighted
         made.add_row("push of failures / successes (without w)", *cells, f"{change:+.2f}")
     lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
@@ -166,7 +166,7 @@ def _label_table(run: Run, quarters: Quarters) -> Table:
     columns = ["label", "first", "last", "change", "rho first", "rho last"]
     made = table("Labels, % of turns in training, and their utility", columns)
     for label in run.labels:
-        first, last = (found.get(label, 0.0) for found in quarters.labels)
+        first, last = (shares.get(label, 0.0) for shares in quarters.labels)
         rho = (step.rho.get(label) for step in (run.steps[0], run.steps[-1]))
         utilities = ("-" if value is None else f"{value:.2f}" for value in rho)
         made.add_row(label, percent(first), percent(last), f"{100 * (last - first):+.1f}", *utilities)
@@ -198,13 +198,13 @@ def _progress_table(withdrawn: Sequence[TrajectoryRecord]) -> Table | None:
     return made
 
 
-def _lift_table(found: Sequence[Lift]) -> Table | None:
+def _lift_table(cues: Sequence[Lift]) -> Table | None:
     """What each cue gave the policy on the tasks of `seal.data.withdrawal`; None without any."""
-    if not found:
+    if not cues:
         return None
     title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
     made = table(title, ["cue", "pairs", "without", "with", "lift [95%]", "lift, first", "lift, last"])
-    for lift in found:
+    for lift in cues:
         name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
         rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
         ends = (_lift_at(lift, step) for step in (lift.steps[0], lift.steps[-1]))

@@ -1,17 +1,20 @@
-"""A model acts in the state of a task: which calls it made, and what they gave."""
+"""A model acts in the state of a task: the calls that it made, what they gave, and whether they come to anything."""
 
 import copy
+import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import Task, available_tools, documents
-from env_service.environments.bfcl.formats import Call, get_format
-from env_service.environments.bfcl.tools import Toolbox
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.tools import WRITES, Toolbox
+from env_service.environments.bfcl.verifier import ReferenceTurn, compare, reference
 from seal.diagnosis.results import reports_failure
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.llm.model import Model
-from shelf.testbed.synthesis.llm.values import leaves
+from shelf.testbed.synthesis.llm.words import leaves, normal
 from shelf.testbed.synthesis.path import PathCall
 
 PROMPT_MODE = "bfcl_qwen_fc"
@@ -31,7 +34,7 @@ _EXTRA_MESSAGES = 3
 """Messages without a readable call that a model may write."""
 
 
-class Made(NamedTuple):
+class CallResult(NamedTuple):
     """A call and the text that it gave."""
 
     call: PathCall
@@ -43,25 +46,25 @@ class Playground:
     """The simulators of a task, on which calls are made one after the other."""
 
     task: Task
-    made: list[Made] = field(default_factory=list)
+    made: list[CallResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._box = Toolbox(self.task)
 
-    def make(self, name: str, arguments: dict) -> Made:
+    def make(self, name: str, arguments: dict) -> CallResult:
         """Make a call; one whose numbers would keep a simulator busy for too long is refused."""
         if problem := _too_much(name, arguments):
-            made = Made(PathCall(name, arguments, succeeded=False), f"Error during execution: {problem}")
+            made = CallResult(PathCall(name, arguments, succeeded=False), f"Error during execution: {problem}")
         else:
             # Two tools change the list that they receive.
             outcome = self._box.call(name, copy.deepcopy(arguments))
             failed = bool(outcome.error) or reports_failure(name, outcome.text)
-            made = Made(PathCall(name.strip(), arguments, succeeded=not failed), outcome.text)
+            made = CallResult(PathCall(name.strip(), arguments, succeeded=not failed), outcome.text)
         self.made.append(made)
         return made
 
 
-async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling, name: str) -> tuple[Made, ...]:
+async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling, name: str) -> tuple[CallResult, ...]:
     """Let a model act in the initial state of a task; every call with its result, failures included."""
     shown, form, rng = available_tools(task, 0), get_format(PROMPT_MODE), random.Random(name)
     hints = rng.sample([tool["name"] for tool in shown], 2)
@@ -76,16 +79,38 @@ async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling,
         parsed = form.parse(said)
         if not parsed.calls and not parsed.refusals:
             break
-        messages.append({"role": "assistant", "content": said})
-        messages += form.results([*_make(playground, parsed.calls, most_calls), *parsed.refusals])
+        results = [playground.make(*call).result for call in parsed.calls[: most_calls - len(playground.made)]]
+        messages += [{"role": "assistant", "content": said}, *form.results([*results, *parsed.refusals])]
         if len(playground.made) >= most_calls:
             break
     return tuple(playground.made)
 
 
-def _make(playground: Playground, calls: tuple[Call, ...], most_calls: int) -> list[str]:
-    left = most_calls - len(playground.made)
-    return [playground.make(name, arguments).result for name, arguments in calls[:left]]
+def results_again(task: Task, made: Sequence[CallResult]) -> bool:
+    """Whether these calls, made alone from the task's initial state, all give what they gave."""
+    playground = Playground(task)
+    again = [playground.make(each.call.name, dict(each.call.arguments)) for each in made]
+    return all(one.call.succeeded and one.result == other.result for one, other in zip(again, made, strict=True))
+
+
+def does_nothing(task: Task, made: Sequence[CallResult]) -> bool:
+    """Whether the reference changes no state and its results say nothing that its arguments do not."""
+    before, after = Toolbox(task).instances, reference(task)[-1].instances
+    unchanged = compare(ReferenceTurn(("",), after, None), before, True, [""]).state_match
+    return bool(unchanged) and not any(map(_tells, made))
+
+
+def _tells(made: CallResult) -> bool:
+    """Whether the call is made for its result, and that holds a value that the call has not."""
+    if made.call.name in WRITES:
+        return False
+    try:
+        value = json.loads(made.result)
+    except ValueError:
+        value = made.result
+    given = {normal(leaf) for leaf in leaves(made.call.arguments)}
+    told = (leaf for leaf in leaves(value) if leaf not in (None, "", "None") and not isinstance(leaf, bool))
+    return any(normal(leaf) not in given for leaf in told)
 
 
 def _too_much(name: str, arguments: dict) -> str | None:

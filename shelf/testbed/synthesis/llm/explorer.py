@@ -1,37 +1,47 @@
 """The writer `explore`: a model acts in the state of a training task, then says what a user could have wanted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated
 
-from env_service.environments.bfcl.catalog import Task, all_tools
+from pydantic import BaseModel, Field, StrictInt
+
+from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
+from seal.diagnosis.categories import SCENARIO_COUNT, task_id
 from shelf.suites.chat import Sampling
-from shelf.testbed.synthesis.llm.exploration import Made, explore
+from shelf.testbed.synthesis.check import evaluation_state
+from shelf.testbed.synthesis.llm.exploration import CallResult, does_nothing, explore, results_again
 from shelf.testbed.synthesis.llm.intent import Intent, told_intents
-from shelf.testbed.synthesis.llm.json_answer import object_with
+from shelf.testbed.synthesis.llm.json_answer import Message, read_answer
 from shelf.testbed.synthesis.llm.model import Model, Rejected
-from shelf.testbed.synthesis.llm.overlap import copied_from, similarity
 from shelf.testbed.synthesis.llm.prompts import proposing
-from shelf.testbed.synthesis.llm.reader import require_recovery
-from shelf.testbed.synthesis.llm.substance import does_nothing, repeats_a_call, results_again
-from shelf.testbed.synthesis.llm.wording import pasted
+from shelf.testbed.synthesis.llm.recovery import require_recovery
+from shelf.testbed.synthesis.llm.words import copied_from, pasted, similarity
 from shelf.testbed.synthesis.verify import problem_of
 
 NAME = "explore"
 NEAR_SAME = 0.8
-"""Two tasks of a seed task whose messages share so many of their words are the same."""
+"""Two tasks of a seed task whose messages share this part of their words are the same."""
 
 _DRAWS_PER_EXPLORATION = 2
-_MOST_TURNS = 5
-_MOST_CHARACTERS = 2000
 
 
-class Turn(NamedTuple):
-    """A turn that a model proposes: what the user says, and which of the calls were made for it."""
+class _Turn(BaseModel):
+    """What the user says, and the numbers of the calls that were made for it, from 1."""
 
-    message: str
-    calls: tuple[Made, ...]
+    message: Message
+    calls: Annotated[list[StrictInt], Field(min_length=1)]
+
+
+class _Proposal(BaseModel):
+    turns: Annotated[list[_Turn], Field(min_length=1, max_length=5)]
+
+    def among(self, count: int) -> bool:
+        """Whether the numbers ascend over all turns and are those of `count` calls."""
+        numbers = [number for turn in self.turns for number in turn.calls]
+        return numbers == sorted(set(numbers) & set(range(1, count + 1)))
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,13 @@ class Explorer:
         if len(worked) < self.least_calls:
             raise Rejected("too_few_calls")
         name = f"{NAME}/{number}/{draw}"
-        turns = await self._propose(worked, sampling, seed_task, f"{name}/propose")
-        task, intents = self._task(turns, seed_task, number)
-        if does_nothing(task.task, [each for turn in turns for each in turn.calls]):
+        proposal = await self._propose(worked, sampling, seed_task, f"{name}/propose")
+        users = tuple(turn.message for turn in proposal.turns)
+        calls = [[worked[number - 1] for number in turn.calls] for turn in proposal.turns]
+        self._require_sense([each for turn in calls for each in turn], seed_task)
+        intents = told_intents([[each.call for each in turn] for turn in calls], users, seed_task)
+        task = self._task(users, calls, intents, seed_task, number)
+        if does_nothing(task.task, [each for turn in calls for each in turn]):
             raise Rejected("does_nothing")
         if problem_of(task.task) is not None:
             raise Rejected("unsound")
@@ -80,31 +94,38 @@ class Explorer:
                     return "same_messages"
         return None
 
-    async def _propose(self, made: Sequence[Made], sampling: Sampling, seed_task: Task, name: str) -> tuple[Turn, ...]:
-        answer = await self.model.ask(proposing(made), sampling, name)
-        found = object_with(answer.text, "turns")
-        turns = _turns(found, made) if found else None
-        if turns is None:
+    async def _propose(self, worked: Sequence[CallResult], sampling: Sampling, seed_task: Task, name: str) -> _Proposal:
+        answer = await self.model.ask(proposing(worked), sampling, name)
+        proposal = read_answer(answer.text, _Proposal)
+        if proposal is None or not proposal.among(len(worked)):
             raise Rejected("cut" if answer.truncated else "unreadable")
-        if any(pasted(turn.message, all_tools(seed_task), _values(turn)) for turn in turns):
-            raise Rejected("names_tools")
-        if copied_from(turn.message for turn in turns):
+        for turn in proposal.turns:
+            values = [value for number in turn.calls for value in worked[number - 1].call.arguments.values()]
+            if pasted(turn.message, all_tools(seed_task), values):
+                raise Rejected("names_tools")
+        if copied_from(turn.message for turn in proposal.turns):
             raise Rejected("copies_benchmark")
-        chosen = [each for turn in turns for each in turn.calls]
+        return proposal
+
+    def _require_sense(self, chosen: Sequence[CallResult], seed_task: Task) -> None:
         if len(chosen) < self.least_calls:
             raise Rejected("too_few_calls")
-        if repeats_a_call(chosen):
+        if len({(str(each.call), each.result) for each in chosen}) < len(chosen):
             raise Rejected("repeats_a_call")
         if not results_again(seed_task, chosen):
             raise Rejected("needs_other_calls")
-        return turns
 
-    def _task(self, turns: Sequence[Turn], seed_task: Task, number: int) -> tuple[MadeTask, tuple[Intent, ...]]:
-        users = tuple(turn.message for turn in turns)
-        calls = [[each.call for each in turn.calls] for turn in turns]
-        intents = told_intents(calls, users, seed_task)
-        reference = tuple(tuple(map(str, made)) for made in calls)
-        task = MadeTask(
+    def _task(
+        self,
+        users: tuple[str, ...],
+        calls: Sequence[Sequence[CallResult]],
+        intents: Sequence[Intent],
+        seed_task: Task,
+        number: int,
+    ) -> MadeTask:
+        reference = tuple(tuple(str(each.call) for each in turn) for turn in calls)
+        made_by = Provenance(writer=NAME, seed=self.seed, number=number, model=self.model.name, source=seed_task.id)
+        return MadeTask(
             category="base",
             level="train",
             kinds=("results",) if any(each.free for intent in intents for each in intent.expected) else (),
@@ -113,31 +134,28 @@ class Explorer:
             users=users,
             reference=reference,
             demonstration=reference,
-            provenance=Provenance(
-                writer=NAME, seed=self.seed, number=number, model=self.model.name, source=seed_task.id
-            ),
-        )
-        return task.named(), intents
+            provenance=made_by,
+        ).named()
 
 
-def _turns(answer: Mapping[str, Any], made: Sequence[Made]) -> tuple[Turn, ...] | None:
-    """The turns in an answer {"turns": [{"message", "calls"}]}; calls count from 1, ascending over all turns."""
-    turns = answer["turns"]
-    if not isinstance(turns, list) or not 1 <= len(turns) <= _MOST_TURNS:
-        return None
-    found, last = [], 0
-    for turn in turns:
-        message, numbers = (turn.get("message"), turn.get("calls")) if isinstance(turn, dict) else (None, None)
-        if not isinstance(message, str) or not 0 < len(message.strip()) <= _MOST_CHARACTERS:
-            return None
-        if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
-            return None
-        if numbers != sorted(set(numbers)) or not last < numbers[0] <= numbers[-1] <= len(made):
-            return None
-        last = numbers[-1]
-        found.append(Turn(message.strip(), tuple(made[number - 1] for number in numbers)))
-    return tuple(found)
+def seed_tasks(scenarios: Sequence[int] | None) -> tuple[Task, ...]:
+    """The plain tasks of these scenarios, of all that may be used by default, in whose states a model may look around.
+
+    ValueError for one that belongs to the evaluation side, or that starts in the state of one
+    that does.
+    """
+    if scenarios is None:
+        every = (load_tasks()[task_id("base", scenario)] for scenario in TRAIN_SCENARIOS)
+        return tuple(task for task in every if evaluation_state(task.initial_config) is None)
+    return tuple(map(_seed_task, dict.fromkeys(scenarios)))
 
 
-def _values(turn: Turn) -> list[Any]:
-    return [value for each in turn.calls for value in each.call.arguments.values()]
+def _seed_task(scenario: int) -> Task:
+    if not 0 <= scenario < SCENARIO_COUNT:
+        raise ValueError(f"--scenarios has {scenario}: the benchmark's are 0 to {SCENARIO_COUNT - 1}.")
+    if side_of_scenario(scenario) == "eval":
+        raise ValueError(f"Scenario {scenario} belongs to the evaluation side: name scenarios of the training side.")
+    task = load_tasks()[task_id("base", scenario)]
+    if shared := evaluation_state(task.initial_config):
+        raise ValueError(f"Scenario {scenario} starts in {shared}: name another one.")
+    return task

@@ -1,18 +1,25 @@
 """What the message of a turn must let a reader recover, what it must say, and what it must not give away."""
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
-from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.tools import Toolbox
-from shelf.testbed.synthesis.llm.documents import parameters_of
-from shelf.testbed.synthesis.llm.values import leaves, normal, says
+from shelf.testbed.synthesis.llm.words import leaves, normal, says
 from shelf.testbed.synthesis.path import Asking, CallPath, PathCall, PathTurn
 
 _TRIVIAL = 10
 """Whole numbers below this occur in results by chance."""
+
+
+@cache
+def tool_parameters() -> Mapping[str, Mapping[str, Any]]:
+    """The schemas of every tool's arguments, by tool and argument."""
+    described = (document for name in CLASSES for document in documents(name))
+    return {document["name"]: document["parameters"]["properties"] for document in described}
 
 
 class Expected(NamedTuple):
@@ -116,7 +123,7 @@ class _Knowledge:
 
 def _is_documented(tool: str, argument: str, leaf: Any) -> bool:
     """Whether a text is one of those that the tool's document offers, such as a mode."""
-    described = str(parameters_of(tool).get(argument, ""))
+    described = str(tool_parameters().get(tool, {}).get(argument, ""))
     return isinstance(leaf, str) and says(described, leaf)
 
 

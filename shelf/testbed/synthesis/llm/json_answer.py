@@ -2,35 +2,34 @@
 
 import json
 import re
-from typing import Any
+from typing import Annotated, TypeVar
 
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+from pydantic import BaseModel, StringConstraints, ValidationError
+
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
 
+Shape = TypeVar("Shape", bound=BaseModel)
+Message = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
+"""What a user says in one turn."""
 
-def object_with(text: str, key: str) -> dict[str, Any] | None:
-    """The last JSON object in a text that has this key; None if there is none.
+
+def read_answer(text: str, shape: type[Shape]) -> Shape | None:
+    """The last JSON object in a text that has the first field of `shape`; None without one, or for another shape.
 
     Thoughts (up to ``</think>``), prose and code fences around it do not matter.
     """
-    text = text.rpartition("</think>")[2]
-    for candidate in (*reversed(_FENCE.findall(text)), text):
-        if (found := _last_object(candidate, key)) is not None:
-            return found
-    return None
-
-
-def _last_object(text: str, key: str) -> dict[str, Any] | None:
-    starts = [match.start() for match in re.finditer(r"\{", text)]
-    found, end = None, 0
-    for start in starts[:_MOST_STARTS]:
+    text, key = text.rpartition("</think>")[2], next(iter(shape.model_fields))
+    last, end = None, 0
+    for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST_STARTS]:
         if start < end:
             continue  # inside an object that was read
         try:
             value, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and key in value:
-            found = value
-    return found
+        last = value if isinstance(value, dict) and key in value else last
+    try:
+        return None if last is None else shape.model_validate(last)
+    except ValidationError:
+        return None

@@ -14,7 +14,7 @@ from shelf.testbed.synthesis.llm.budget import Budget, BudgetReached, Tokens
 Messages = Sequence[Mapping[str, str]]
 
 FAULTS_IN_A_ROW = 10
-"""After so many failed requests without an answer in between no more are sent."""
+"""After this many failed requests without an answer in between no more are sent."""
 _ROUNDS = 3
 """How often a request is sent, each time with the client's own attempts."""
 _SEEDS = 2**31 - 1
@@ -72,11 +72,6 @@ class Model:
         self._backoff_s = backoff_s
         self._faults = 0
 
-    @property
-    def total(self) -> Tokens:
-        """Tokens of all answers, those of earlier runs included."""
-        return self._answers.spent
-
     def stop(self, kind: StopKind, sentence: str) -> None:
         """Send no further requests; those in flight are waited for. The first reason counts."""
         self.stopped = self.stopped or Stop(kind, sentence)
@@ -106,8 +101,9 @@ class Model:
             except BudgetReached:
                 self.stop(
                     "budget",
-                    f"The next request could exceed the limit of {self._budget.limit:,} tokens ({self.total.total:,} "
-                    "are spent): the same command with a higher --max-tokens-total continues.",
+                    f"The next request could exceed the limit of {self._budget.limit:,} tokens "
+                    f"({self._answers.spent.total:,} are spent): the same command with a higher --max-tokens-total "
+                    "continues.",
                 )
                 raise Stopped from None
             except ContextExceeded as error:

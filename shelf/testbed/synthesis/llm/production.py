@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
@@ -17,6 +17,9 @@ from shelf.suites.chat import Address, ChatClient
 from shelf.testbed.synthesis.llm.answers import AnswerFile
 from shelf.testbed.synthesis.llm.budget import Tokens
 from shelf.testbed.synthesis.llm.model import Model, Rejected, Stop, Stopped
+
+FUTILE_DRAWS = 40
+"""After this many draws without a single task no more are made."""
 
 
 class Source(Protocol):
@@ -29,21 +32,50 @@ class Source(Protocol):
         """The reason for which a task is one of the others again, None if it is not."""
 
 
-FUTILE_DRAWS = 40
-"""After so many draws without a single task no more are made."""
+@dataclass(frozen=True)
+class RequestSettings:
+    """How a model is asked."""
+
+    model: str
+    address: Address
+    concurrency: int = 8
+    """Tasks at once."""
+    timeout_s: float = 120.0
+    """For one attempt at a request."""
+    attempts: int = 4
+    """For each request, before it counts as failed."""
+    max_tokens_total: int | None = None
+    """Limit on the tokens of prompts and answers, those of earlier runs for the same output included."""
+    draws: int = 9
+    """Per task."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of every request."""
+    backoff_s: float = 5.0
+    """The pause after a failed request, doubled each time."""
+
+    def __post_init__(self) -> None:
+        if min(self.concurrency, self.attempts, self.draws) < 1 or self.timeout_s <= 0:
+            raise ValueError("--concurrency, --draws and --timeout must be positive.")
 
 
 @dataclass
-class Yield:
-    """What has come of the draws: tasks by number, and the others by reason.
-
-    wanted: how many tasks were asked for. given_up: numbers for which every draw failed.
-    """
+class Production:
+    """What has come of the draws, and what it cost."""
 
     wanted: int
+    """Tasks that were asked for."""
+    total: Tokens
+    """Of all answers, those of earlier runs included."""
+    spent: Tokens = field(default_factory=Tokens)
+    """Of this run's answers."""
     tasks: dict[int, MadeTask] = field(default_factory=dict)
+    """By number."""
     rejected: Counter[str] = field(default_factory=Counter)
+    """Draws that came to nothing, by reason."""
     given_up: int = 0
+    """Numbers for which every draw failed."""
+    stopped: Stop | None = None
+    """Why the run stopped early, if it did."""
 
     @property
     def draws(self) -> int:
@@ -55,53 +87,15 @@ class Yield:
         """The rejected draws by reason, the most frequent first."""
         return ", ".join(f"{reason} {count}" for reason, count in self.rejected.most_common())
 
-    def ordered(self) -> Iterator[MadeTask]:
-        """The tasks by number."""
-        return (task for _, task in sorted(self.tasks.items()))
-
-
-@dataclass(frozen=True)
-class Asking:
-    """How a model is asked.
-
-    concurrency: tasks at once. timeout_s: for one attempt at a request; attempts: for each
-    request, before it counts as failed. max_tokens_total: limit on the tokens of prompts and
-    answers, those of earlier runs for the same output included. draws: per task. extra:
-    further fields of every request. backoff_s: the pause after a failed request, doubled each time.
-    """
-
-    model: str
-    address: Address
-    concurrency: int = 8
-    timeout_s: float = 120.0
-    attempts: int = 4
-    max_tokens_total: int | None = None
-    draws: int = 9
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    backoff_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        if min(self.concurrency, self.attempts, self.draws) < 1 or self.timeout_s <= 0:
-            raise ValueError("--concurrency, --draws and --timeout must be positive.")
-
-
-class Outcome(NamedTuple):
-    """What a run has made, the tokens of its own answers and of all, and why it stopped early, if it did."""
-
-    made: Yield
-    spent: Tokens
-    total: Tokens
-    stopped: Stop | None
-
 
 def make_file(
-    asking: Asking,
+    settings: RequestSettings,
     source_of: Callable[[Model], Source],
     count: int,
     seed: int,
     out: Path,
-    on_draw: Callable[[Yield, Tokens], None],
-) -> Outcome:
+    on_draw: Callable[[Production], None],
+) -> Production:
     """Make the tasks 0 to count - 1 and write those that were made, in order.
 
     Answers are kept beside `out`, so that the same call continues after an interruption.
@@ -109,100 +103,98 @@ def make_file(
     EndpointRefused if nothing can be asked.
     """
     answers = AnswerFile(out)
+    production = Production(count, answers.spent)
     try:
-        outcome = asyncio.run(_make(asking, source_of, count, seed, answers, on_draw))
+        asyncio.run(_ask(settings, source_of, seed, answers, production, on_draw))
     finally:
         answers.close()
-    if outcome.made.tasks:
-        write_task_file(outcome.made.ordered(), out)
-    return outcome
+    if production.tasks:
+        write_task_file((task for _, task in sorted(production.tasks.items())), out)
+    return production
 
 
-async def _make(
-    asking: Asking,
+async def _ask(
+    settings: RequestSettings,
     source_of: Callable[[Model], Source],
-    count: int,
     seed: int,
     answers: AnswerFile,
-    on_draw: Callable[[Yield, Tokens], None],
-) -> Outcome:
-    address, local = asking.address, is_loopback(urlsplit(asking.address.url).hostname or "")
+    production: Production,
+    on_draw: Callable[[Production], None],
+) -> None:
+    address, local = settings.address, is_loopback(urlsplit(settings.address.url).hostname or "")
     client = ChatClient(
         address.url,
-        asking.model,
-        asking.timeout_s,
-        asking.attempts,
+        settings.model,
+        settings.timeout_s,
+        settings.attempts,
         address.key_variable,
         proxies=not local,
-        extra=asking.extra,
+        extra=settings.extra,
     )
-    settings = {"seed": seed, **({"extra": dict(asking.extra)} if asking.extra else {})}
-    model = Model(client, asking.model, answers, asking.max_tokens_total, settings, asking.backoff_s)
-    made = Yield(count)
+    what = {"seed": seed, **({"extra": dict(settings.extra)} if settings.extra else {})}
+    model = Model(client, settings.model, answers, settings.max_tokens_total, what, settings.backoff_s)
     try:
         await client.check(listed=False)  # a provider need not list every model that it serves
         with _stopping_at_ctrl_c(model):
-            await _produce(
-                model, source_of(model), made, asking.concurrency, asking.draws, lambda made: on_draw(made, model.total)
-            )
+            await _produce(model, source_of(model), production, settings, on_draw)
     finally:
         await client.close()
-    return Outcome(made, model.spent, model.total, model.stopped)
+    production.spent, production.stopped = model.spent, model.stopped
 
 
 @contextmanager
 def _stopping_at_ctrl_c(model: Model) -> Iterator[None]:
     """Stop the model at the first SIGINT or SIGTERM; the next one ends the program as usual."""
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
-        model.stop("interrupted", "Interrupted; the same command resumes.")
-
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread gets signals
         return
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop)
+    loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+
+    def restore() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+    def stop() -> None:
+        restore()
+        model.stop("interrupted", "Interrupted; the same command resumes.")
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
+        restore()
 
 
 async def _produce(
     model: Model,
     source: Source,
-    made: Yield,
-    concurrency: int,
-    draws_per_task: int,
-    on_draw: Callable[[Yield], None],
+    production: Production,
+    settings: RequestSettings,
+    on_draw: Callable[[Production], None],
 ) -> None:
-    """Make tasks into `made` until all are made or given up, or the model is stopped."""
-    waiting = iter(range(made.wanted))
+    """Make tasks into `production` until all are made or given up, or the model is stopped."""
+    waiting = iter(range(production.wanted))
 
     async def one(number: int) -> None:
-        for draw in range(draws_per_task):
+        for draw in range(settings.draws):
             try:
                 task = await source.attempt(number, draw)
-                if reason := source.repeats(task, made.tasks.values()):
+                if reason := source.repeats(task, production.tasks.values()):
                     raise Rejected(reason)
+                production.tasks[number] = task
             except Rejected as rejection:
-                made.rejected[rejection.reason] += 1
-            else:
-                made.tasks[number] = task
-            on_draw(made)
-            if number in made.tasks:
+                production.rejected[rejection.reason] += 1
+            on_draw(production)
+            if number in production.tasks:
                 return
-            if not made.tasks and made.draws >= FUTILE_DRAWS:
+            if not production.tasks and production.draws >= FUTILE_DRAWS:
                 model.stop(
                     "futile",
-                    f"None of {made.draws} draws gave a task ({made.reasons}): try another model, or look at the "
-                    "answers beside the output.",
+                    f"None of {production.draws} draws gave a task ({production.reasons}): try another model, or look "
+                    "at the answers beside the output.",
                 )
-        made.given_up += 1
+        production.given_up += 1
 
     async def worker() -> None:
         try:
@@ -213,7 +205,7 @@ async def _produce(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
+            for _ in range(settings.concurrency):
                 group.create_task(worker())
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None  # the first one ended the others

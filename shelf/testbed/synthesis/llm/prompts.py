@@ -1,15 +1,13 @@
 """What a model is asked: to write the messages of a path, and to read calls out of messages."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
-from shelf.testbed.synthesis.llm.exploration import Made
+from shelf.testbed.synthesis.llm.exploration import CallResult
 from shelf.testbed.synthesis.llm.intent import Intent
 from shelf.testbed.synthesis.llm.model import Messages
-from shelf.testbed.synthesis.llm.recovery import FROM_RESULT
-from shelf.testbed.synthesis.path import PathCall
 
 STYLES = (
     "brief and to the point",
@@ -38,6 +36,9 @@ Rules:
 - A setting that follows from a tool's document (a mode, a unit, a flag) is said by its meaning.
 
 Answer with one JSON object and nothing else: {"messages": ["first message", "second message", ...]}"""
+
+FROM_RESULT = "<result>"
+"""What a reader writes for a value that only a result tells."""
 
 _READ = f"""\
 You read a conversation in which a user asks an assistant for things, and list the calls of the assistant's tools that \
@@ -93,7 +94,7 @@ def writing(intents: Sequence[Intent], gists: Sequence[str | None], task: Task, 
     gists: by turn, another wording of what is asked for, where the calls alone do not tell.
     """
     used = {call.name for intent in intents for call in intent.about}
-    tools = [tool for tool in _every_tool(task) if tool["name"] in used]
+    tools = [tool for tool in available_tools(task, len(task.users)) if tool["name"] in used]
     spoken = [(intent, gist) for intent, gist in zip(intents, gists, strict=True) if intent.asking is not None]
     parts = [_documents("The tools", tools), f"The user's style: {style}."]
     parts += [_turn(number, intent, gist) for number, (intent, gist) in enumerate(spoken, start=1)]
@@ -101,7 +102,7 @@ def writing(intents: Sequence[Intent], gists: Sequence[str | None], task: Task, 
     return _dialogue(_WRITE, "\n\n".join(parts))
 
 
-def proposing(made: Sequence[Made]) -> Messages:
+def proposing(made: Sequence[CallResult]) -> Messages:
     """The request for what a user could have wanted, given successful calls and their results."""
     lines = [f"{number}. {each.call}\n   -> {_shortened(each.result)}" for number, each in enumerate(made, start=1)]
     return _dialogue(_PROPOSE, "\n".join(["The calls:", *lines]))
@@ -122,16 +123,13 @@ def reading(users: Sequence[str | None], task: Task) -> Messages:
 def _turn(number: int, intent: Intent, gist: str | None) -> str:
     lines = [f"Turn {number}"]
     lines += [f"note: {_NOTES[intent.asking]}"] if intent.asking in _NOTES else []
-    lines += ["calls:", *(f"  {_called(call)}" for call in intent.about)]
+    fails = "   (fails; the calls after it are what is done about it)"
+    lines += ["calls:", *(f"  {call}{'' if call.succeeded else fails}" for call in intent.about)]
     lines += [f"must say: {_listed(intent.say)}"] if intent.say else []
     lines += [f"said before: {_listed(intent.before)}"] if intent.before else []
     lines += [f"must not say: {_listed(intent.secret)}"] if intent.secret else []
     lines += [f'the same request in other words (do not copy them): "{gist}"'] if gist else []
     return "\n".join(lines)
-
-
-def _called(call: PathCall) -> str:
-    return f"{call}{'' if call.succeeded else '   (fails; the calls after it are what is done about it)'}"
 
 
 def _shortened(result: str) -> str:
@@ -143,15 +141,8 @@ def _listed(values: Iterable[Any]) -> str:
 
 
 def _documents(title: str, tools: Iterable[Document]) -> str:
-    return "\n".join([f"{title}:", *(json.dumps(_shown(tool), ensure_ascii=False) for tool in tools)])
-
-
-def _shown(tool: Document) -> Mapping[str, Any]:
-    return {name: tool[name] for name in ("name", "description", "parameters")}
-
-
-def _every_tool(task: Task) -> Sequence[Document]:
-    return available_tools(task, len(task.users))
+    shown = [{name: tool[name] for name in ("name", "description", "parameters")} for tool in tools]
+    return "\n".join([f"{title}:", *(json.dumps(tool, ensure_ascii=False) for tool in shown)])
 
 
 def _dialogue(system: str, user: str) -> Messages:

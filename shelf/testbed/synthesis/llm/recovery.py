@@ -1,32 +1,47 @@
-"""Whether a reader of the messages found the calls that they are meant to ask for."""
+"""The second opinion: a reader who sees only messages and tools must find the calls that they are meant to ask for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, StringConstraints
+
+from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.tools import WRITES
-from shelf.testbed.synthesis.llm.documents import is_tool, parameters_of
-from shelf.testbed.synthesis.llm.intent import Expected, Intent
-from shelf.testbed.synthesis.llm.values import normal
+from shelf.suites.chat import Sampling
+from shelf.testbed.synthesis.llm.intent import Expected, Intent, tool_parameters
+from shelf.testbed.synthesis.llm.json_answer import read_answer
+from shelf.testbed.synthesis.llm.model import Model, Rejected
+from shelf.testbed.synthesis.llm.prompts import reading
+from shelf.testbed.synthesis.llm.words import normal
 from shelf.testbed.synthesis.path import PathCall
-
-FROM_RESULT = "<result>"
-"""What a reader writes for a value that only a result tells."""
 
 LOGINS = frozenset({"ticket_login", "trading_login", "message_login", "authenticate_twitter", "authenticate_travel"})
 """Calls that may come at any place of a turn."""
 
 
-def read_turns(answer: Mapping[str, Any], count: int) -> tuple[tuple[PathCall, ...], ...] | None:
-    """The calls of each turn in a reader's answer {"turns": [[{"name", "arguments"}]]}; None if it is none."""
-    turns = answer.get("turns")
-    if not isinstance(turns, list) or len(turns) != count:
-        return None
-    found = []
-    for calls in turns:
-        if not isinstance(calls, list) or not all(map(_is_call, calls)):
-            return None
-        found.append(tuple(PathCall(call["name"].strip(), call.get("arguments") or {}) for call in calls))
-    return tuple(found)
+class _Call(BaseModel):
+    name: Annotated[str, StringConstraints(strip_whitespace=True)]
+    arguments: dict[str, Any] | None = None
+
+
+class Reading(BaseModel):
+    """What a reader lists: the calls of each turn."""
+
+    turns: list[list[_Call]]
+
+    def calls(self) -> list[list[PathCall]]:
+        """By turn."""
+        return [[PathCall(call.name, call.arguments or {}) for call in turn] for turn in self.turns]
+
+
+async def require_recovery(model: Model, task: Task, intents: Sequence[Intent], max_tokens: int, name: str) -> None:
+    """Ask for the calls of a task's messages; Rejected if they are not those that are intended."""
+    answer = await model.ask(reading(task.users, task), Sampling(0.0, 1.0, max_tokens), name)
+    read = read_answer(answer.text, Reading)
+    if read is None or len(read.turns) != len(task.users):
+        raise Rejected("reader_cut" if answer.truncated else "reader_unreadable")
+    if problem := disagreement(intents, read.calls()):
+        raise Rejected(problem)
 
 
 def disagreement(intents: Sequence[Intent], turns: Sequence[Sequence[PathCall]]) -> str | None:
@@ -52,13 +67,10 @@ def _turn_disagreement(intent: Intent, calls: Sequence[PathCall]) -> str | None:
         del remaining[number]
         at = number if in_place else at - (number < at)
     known = {expected.call.name for expected in intent.expected}
-    made = (
-        []
-        if intent.asking in ("without_tool", "without_value")
-        else [Expected(c, frozenset(), ()) for c in intent.about]
-    )
+    about = () if intent.asking in ("without_tool", "without_value") else intent.about
+    made = [Expected(call, frozenset(), ()) for call in about]
     for call in remaining:
-        look_up = is_tool(call.name) and call.name not in WRITES
+        look_up = call.name in tool_parameters() and call.name not in WRITES
         is_made = any(each.call.name == call.name and _agrees(each, call) for each in made)
         if not (is_made or (intent.loose and (look_up or call.name in known))):
             return "other_calls"
@@ -67,24 +79,19 @@ def _turn_disagreement(intent: Intent, calls: Sequence[PathCall]) -> str | None:
 
 def _agrees(expected: Expected, call: PathCall) -> bool:
     meant, read = _given(expected.call), _given(call)
-    if not isinstance(read, Mapping):
-        return False
     names = (meant.keys() | read.keys()) - expected.free
     return all(name in meant and name in read and _same(meant[name], read[name]) for name in names)
 
 
 def _given(call: PathCall) -> Mapping[str, Any]:
     """The arguments but for those that say what the tool does anyway."""
-    parameters = parameters_of(call.name)
+    parameters = tool_parameters().get(call.name, {})
     return {
         name: value
         for name, value in call.arguments.items()
-        if "default" not in parameters.get(name, {}) or not _is_default(parameters[name]["default"], value)
+        if "default" not in parameters.get(name, {})
+        or (value is not None and str(parameters[name]["default"]) != str(value))
     }
-
-
-def _is_default(default: Any, value: Any) -> bool:
-    return value is None or str(default) == str(value)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -97,11 +104,3 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one.strip() == other.strip()  # capitals matter to the simulators
     return normal(one) == normal(other)
-
-
-def _is_call(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-        and isinstance(value.get("arguments") or {}, dict)
-    )

@@ -4,19 +4,19 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel
+
 from env_service.environments.bfcl.catalog import Task, all_tools
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
 from seal.diagnosis.categories import Level
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.intent import Intent, path_intents
-from shelf.testbed.synthesis.llm.json_answer import object_with
+from shelf.testbed.synthesis.llm.json_answer import Message, read_answer
 from shelf.testbed.synthesis.llm.model import Model, Rejected
-from shelf.testbed.synthesis.llm.overlap import copied_from
 from shelf.testbed.synthesis.llm.prompts import STYLES, writing
-from shelf.testbed.synthesis.llm.reader import require_recovery
-from shelf.testbed.synthesis.llm.values import says, without
-from shelf.testbed.synthesis.llm.wording import pasted
+from shelf.testbed.synthesis.llm.recovery import require_recovery
+from shelf.testbed.synthesis.llm.words import copied_from, pasted, says, without
 from shelf.testbed.synthesis.make import made_task
 from shelf.testbed.synthesis.path import CallPath
 from shelf.testbed.synthesis.sampler import SamplerSettings, sample_path
@@ -27,8 +27,10 @@ NAME = "llm"
 _DRAWS_PER_PATH = 3
 """Draws before another path is taken: if every failure gave up its path, tasks would be easier than paths are."""
 _MOST_PATHS = 10_000
-_MOST_CHARACTERS = 2000
-"""Of one message."""
+
+
+class _Messages(BaseModel):
+    messages: list[Message]
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,12 @@ class LlmWriter:
         request = writing(intents, gists, task, rng.choice(STYLES))
         answer = await self.model.ask(request, Sampling(self.temperature, 1.0, self.max_tokens), f"{name}/write")
         spoken = [intent for intent in intents if intent.asking is not None]
-        messages = _messages(answer.text, len(spoken))
-        if messages is None:
+        read = read_answer(answer.text, _Messages)
+        if read is None or len(read.messages) != len(spoken):
             raise Rejected("cut" if answer.truncated else "unreadable")
-        for message, intent in zip(messages, spoken, strict=True):
+        for message, intent in zip(read.messages, spoken, strict=True):
             _require_wording(message, intent, task)
-        said = iter(messages)
+        said = iter(read.messages)
         users = tuple(None if intent.asking is None else next(said) for intent in intents)
         if copied_from(users):
             raise Rejected("copies_benchmark")
@@ -96,16 +98,6 @@ def _unsaid(path: CallPath, level: Level) -> Task:
     """The task of a path before it has words."""
     provenance = Provenance(writer=NAME, seed=0, number=0)
     return made_task(path, tuple(turn and "" for turn in path.turns), level, provenance).task
-
-
-def _messages(text: str, count: int) -> list[str] | None:
-    """The messages in an answer {"messages": [...]}; None if it is none."""
-    messages = (object_with(text, "messages") or {}).get("messages")
-    if not isinstance(messages, list) or len(messages) != count:
-        return None
-    if not all(isinstance(message, str) and 0 < len(message.strip()) <= _MOST_CHARACTERS for message in messages):
-        return None
-    return [message.strip() for message in messages]
 
 
 def _require_wording(message: str, intent: Intent, task: Task) -> None:

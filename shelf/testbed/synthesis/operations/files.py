@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -46,28 +46,16 @@ def _name(value: str) -> Slot:
     return Slot(value, "name")
 
 
-@operation(CLASS)
-def ls(stage: Stage) -> Slots:
-    stage.call("ls")
-    return {}
+add("ls", CLASS, calling("ls"))
 
 
-@operation(CLASS, 0.5)
-def ls_a(stage: Stage) -> Slots:
-    stage.call("ls", a=True)
-    return {}
+add("ls_a", CLASS, calling("ls", a=True), 0.5)
 
 
-@operation(CLASS, 0.5)
-def pwd(stage: Stage) -> Slots:
-    stage.call("pwd")
-    return {}
+add("pwd", CLASS, calling("pwd"), 0.5)
 
 
-@operation(CLASS, 0.5)
-def du(stage: Stage) -> Slots:
-    stage.call("du")
-    return {}
+add("du", CLASS, calling("du"), 0.5)
 
 
 @operation(CLASS, 1.2)

@@ -1,6 +1,6 @@
 """Operations of MessageAPI."""
 
-from shelf.testbed.synthesis.operations.registry import operation
+from shelf.testbed.synthesis.operations.registry import add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -57,10 +57,7 @@ def delete_message(stage: Stage) -> Slots | None:
     return {"u": stage.mention("user", user, "plain")}
 
 
-@operation(CLASS)
-def view_sent(stage: Stage) -> Slots:
-    stage.call("view_messages_sent")
-    return {}
+add("view_sent", CLASS, calling("view_messages_sent"))
 
 
 @operation(CLASS)
@@ -82,13 +79,7 @@ def search_messages(stage: Stage) -> Slots | None:
     return {"p": Slot(word, "text")}
 
 
-@operation(CLASS, 0.6)
-def list_users(stage: Stage) -> Slots:
-    stage.call("list_users")
-    return {}
+add("list_users", CLASS, calling("list_users"), 0.6)
 
 
-@operation(CLASS, 0.5)
-def message_stats(stage: Stage) -> Slots:
-    stage.call("get_message_stats")
-    return {}
+add("message_stats", CLASS, calling("get_message_stats"), 0.5)

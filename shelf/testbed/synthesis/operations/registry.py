@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from shelf.testbed.synthesis.path import Slots
 from shelf.testbed.synthesis.stage import Stage
@@ -31,6 +32,18 @@ OPERATIONS: dict[str, Operation] = {}
 def add(name: str, class_name: str, run: Run, weight: float = 1.0, uses_results: bool = False) -> None:
     """Register an operation."""
     OPERATIONS[name] = Operation(name, class_name, run, weight, uses_results)
+
+
+def calling(tool: str, when: Callable[[Stage], Any] = lambda stage: True, **arguments: Any) -> Run:
+    """An operation that makes one call, always with these arguments; when: its precondition."""
+
+    def run(stage: Stage) -> Slots | None:
+        if not when(stage):
+            return None
+        stage.call(tool, **arguments)
+        return {}
+
+    return run
 
 
 def operation(class_name: str, weight: float = 1.0, uses_results: bool = False) -> Callable[[Run], Run]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -89,10 +89,7 @@ def edit_prio(stage: Stage) -> Slots | None:
     return {"w": stage.mention("ticket", ticket), "k": Slot(priority)}
 
 
-@operation(CLASS, 0.6)
-def my_tickets(stage: Stage) -> Slots:
-    stage.call("get_user_tickets")
-    return {}
+add("my_tickets", CLASS, calling("get_user_tickets"), 0.6)
 
 
 @operation(CLASS, 0.6)

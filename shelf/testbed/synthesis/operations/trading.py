@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -170,18 +170,10 @@ def cancel_alt(stage: Stage) -> Slots | None:
     return {"a": Slot(wanted), "b": Slot(other)}
 
 
-def _overview(tool: str) -> Run:
-    def run(stage: Stage) -> Slots:
-        stage.call(tool)
-        return {}
-
-    return run
-
-
-add("watchlist", CLASS, _overview("get_watchlist"))
-add("account", CLASS, _overview("get_account_info"))
-add("order_history", CLASS, _overview("get_order_history"), 0.8)
-add("time", CLASS, _overview("get_current_time"), 0.5)
+add("watchlist", CLASS, calling("get_watchlist"))
+add("account", CLASS, calling("get_account_info"))
+add("order_history", CLASS, calling("get_order_history"), 0.8)
+add("time", CLASS, calling("get_current_time"), 0.5)
 
 
 @operation(CLASS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -188,10 +188,7 @@ def airport(stage: Stage) -> Slots:
     return {"c": Slot(city)}
 
 
-@operation(CLASS, 0.5)
-def airports(stage: Stage) -> Slots:
-    stage.call("list_all_airports")
-    return {}
+add("airports", CLASS, calling("list_all_airports"), 0.5)
 
 
 @operation(CLASS, 0.8)
@@ -222,7 +219,4 @@ def bookings(stage: Stage) -> Slots:
     return {"t": _name(token)}
 
 
-@operation(CLASS, 0.5)
-def cards(stage: Stage) -> Slots:
-    stage.call("get_all_credit_cards")
-    return {}
+add("cards", CLASS, calling("get_all_credit_cards"), 0.5)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -89,10 +89,7 @@ def unfollow(stage: Stage) -> Slots | None:
     return {"n": Slot(user, "name")}
 
 
-@operation(CLASS, 0.7)
-def list_following(stage: Stage) -> Slots:
-    stage.call("list_all_following")
-    return {}
+add("list_following", CLASS, calling("list_all_following"), 0.7)
 
 
 def _of_tweet(tool: str) -> Run:

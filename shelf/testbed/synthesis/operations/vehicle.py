@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 from shelf.testbed.synthesis.world import DOORS
@@ -79,12 +79,11 @@ def fill_liter(stage: Stage) -> Slots | None:
     return {"x": Slot(liters, "amount")}
 
 
-@operation(CLASS)
-def lock_all(stage: Stage) -> Slots | None:
-    if not _car(stage).remainingUnlockedDoors:
-        return None
-    stage.call("lockDoors", unlock=False, door=list(DOORS))
-    return {}
+def _some_door_is_open(stage: Stage) -> Any:
+    return _car(stage).remainingUnlockedDoors
+
+
+add("lock_all", CLASS, calling("lockDoors", _some_door_is_open, unlock=False, door=list(DOORS)))
 
 
 def _one_door(unlock: bool, state: str) -> Run:
@@ -106,12 +105,7 @@ def _brake_is_pressed(stage: Stage) -> bool:
     return _car(stage).brakePedalStatus == "pressed"
 
 
-@operation(CLASS)
-def brake_full(stage: Stage) -> Slots | None:
-    if _brake_is_pressed(stage):
-        return None
-    stage.call("pressBrakePedal", pedalPosition=1.0)
-    return {}
+add("brake_full", CLASS, calling("pressBrakePedal", lambda stage: not _brake_is_pressed(stage), pedalPosition=1.0))
 
 
 @operation(CLASS, 0.7)
@@ -121,12 +115,7 @@ def brake_part(stage: Stage) -> Slots:
     return {"x": Slot(position)}
 
 
-@operation(CLASS, 0.7)
-def release_brake(stage: Stage) -> Slots | None:
-    if not _brake_is_pressed(stage):
-        return None
-    stage.call("releaseBrakePedal")
-    return {}
+add("release_brake", CLASS, calling("releaseBrakePedal", _brake_is_pressed), 0.7)
 
 
 @operation(CLASS, 2)
@@ -134,7 +123,7 @@ def start(stage: Stage) -> Slots | None:
     car = _car(stage)
     if car.engine_state == "running":
         return None
-    if car.remainingUnlockedDoors:
+    if _some_door_is_open(stage):
         stage.fail("order_of_steps", "startEngine", ignitionMode="START")
         stage.call("lockDoors", unlock=False, door=list(DOORS))
     if not _brake_is_pressed(stage) or car._brakePedalForce != 1000.0:
@@ -144,27 +133,26 @@ def start(stage: Stage) -> Slots | None:
     return {}
 
 
-@operation(CLASS)
-def park_on(stage: Stage) -> Slots | None:
-    if _car(stage).parkingBrakeStatus == "engaged":
-        return None
-    stage.call("activateParkingBrake", mode="engage")
-    return {}
+def _is_parked(stage: Stage) -> bool:
+    return _car(stage).parkingBrakeStatus == "engaged"
 
 
-@operation(CLASS, 0.7)
-def park_off(stage: Stage) -> Slots | None:
-    if _car(stage).parkingBrakeStatus != "engaged":
-        return None
-    stage.call("activateParkingBrake", mode="release")
-    return {}
+add("park_on", CLASS, calling("activateParkingBrake", lambda stage: not _is_parked(stage), mode="engage"))
 
 
-@operation(CLASS)
-def climate(stage: Stage) -> Slots:
-    degrees = stage.values.amount(16, 29)
-    stage.call("adjustClimateControl", temperature=degrees)
-    return {"x": Slot(degrees, "amount")}
+add("park_off", CLASS, calling("activateParkingBrake", _is_parked, mode="release"), 0.7)
+
+
+def _of_amount(tool: str, argument: str, low: int, high: int) -> Run:
+    def run(stage: Stage) -> Slots:
+        amount = stage.values.amount(low, high)
+        stage.call(tool, **{argument: amount})
+        return {"x": Slot(amount, "amount")}
+
+    return run
+
+
+add("climate", CLASS, _of_amount("adjustClimateControl", "temperature", 16, 29))
 
 
 @operation(CLASS)
@@ -225,17 +213,8 @@ def feasible(stage: Stage) -> Slots:
     return {"x": stage.mention("miles", miles, "amount")}
 
 
-def _conversion(tool: str, argument: str, high: int) -> Run:
-    def run(stage: Stage) -> Slots:
-        volume = stage.values.amount(2, high)
-        stage.call(tool, **{argument: volume})
-        return {"x": Slot(volume, "amount")}
-
-    return run
-
-
-add("liter", CLASS, _conversion("liter_to_gallon", "liter", 90))
-add("gallon", CLASS, _conversion("gallon_to_liter", "gallon", 40))
+add("liter", CLASS, _of_amount("liter_to_gallon", "liter", 2, 90))
+add("gallon", CLASS, _of_amount("gallon_to_liter", "gallon", 2, 40))
 
 
 @operation(CLASS)
@@ -247,16 +226,10 @@ def navigate(stage: Stage) -> Slots:
     return {"x": Slot(address, "name")}
 
 
-@operation(CLASS, 1.3)
-def tires(stage: Stage) -> Slots:
-    stage.call("check_tire_pressure")
-    return {}
+add("tires", CLASS, calling("check_tire_pressure"), 1.3)
 
 
-@operation(CLASS, 0.8)
-def tire_shop(stage: Stage) -> Slots:
-    stage.call("find_nearest_tire_shop")
-    return {}
+add("tire_shop", CLASS, calling("find_nearest_tire_shop"), 0.8)
 
 
 @operation(CLASS, uses_results=True)

@@ -10,7 +10,7 @@ from env_service.environments.bfcl.formats import get_format
 from seal.interface.cues import Omega
 from seal.interface.sampling import random_omega
 from shelf.testbed.policy.dialogue import (
-    Slip,
+    Mistake,
     open_episode,
     parsed,
     play,
@@ -20,8 +20,8 @@ from shelf.testbed.policy.dialogue import (
     tool_names,
 )
 from shelf.testbed.policy.tokenizer import DialogueEncoder, train_tokenizer
-from shelf.testbed.policy.variants import Call
 from shelf.testbed.policy.warm_start import collate
+from shelf.testbed.synthesis.path import PathCall
 from shelf.testbed.synthesis.verify import passes
 
 TASKS = ("multi_turn_base_0", "multi_turn_miss_func_103", "multi_turn_miss_param_162", "multi_turn_long_context_36")
@@ -32,7 +32,7 @@ def test_replaying_the_assistants_side_gives_the_same_dialogue_and_a_valid_episo
     task = load_tasks()[task_id]
     omega = random_omega(random.Random(3), share=0.5)
     calls = parsed(task.reference)
-    slip = Slip(0, 0, "ls", get_format("compact").render_call("ls", {"folder": "x"})) if calls[0] else None
+    slip = Mistake(0, 0, "ls", get_format("compact").render_call("ls", {"folder": "x"})) if calls[0] else None
     for played, shown in ((play_reference(task), None), (play(task, calls, omega, slip), omega)):
         episode = open_episode(task, shown)
         messages = [{"role": m["role"], "content": m["content"]} for m in episode.start()["state"]]
@@ -59,7 +59,9 @@ def test_a_slip_is_answered_by_an_error_corrected_and_not_learnt():
     calls = parsed(task.reference)
     texts = [message["content"] for message in play_reference(task).messages]
     tokenizer = train_tokenizer(texts, tool_names(), vocab_size=512, context=2048)
-    played = play(task, calls, Omega(), Slip(0, 1, "mkdir", get_format("compact").render_call("mkdir", {"name": "a"})))
+    played = play(
+        task, calls, Omega(), Mistake(0, 1, "mkdir", get_format("compact").render_call("mkdir", {"name": "a"}))
+    )
     (slip,) = played.slips
     wrong, answer, corrected = (message["content"] for message in played.messages[slip : slip + 3])
     assert wrong != corrected and corrected in texts and "rror" in answer
@@ -74,12 +76,12 @@ def test_a_slip_is_answered_by_an_error_corrected_and_not_learnt():
 def test_a_slip_that_works_or_spoils_the_outcome_gives_no_dialogue():
     task = load_tasks()["multi_turn_base_0"]
     for name, arguments in (("pwd", {}), ("mkdir", {"dir_name": "new"})):
-        slip = Slip(0, 0, name, get_format("compact").render_call(name, arguments))
+        slip = Mistake(0, 0, name, get_format("compact").render_call(name, arguments))
         assert play(task, parsed(task.reference), Omega(), slip) is None
 
 
 def test_slips_are_of_every_kind():
-    call = Call("cp", {"source": "a.txt", "destination": "b"})
+    call = PathCall("cp", {"source": "a.txt", "destination": "b"})
     slips = {slip_text(call, ("mv", "ls"), random.Random(seed)) for seed in range(60)}
     read = [(tool, get_format("compact").parse(text)) for tool, text in slips]
     assert any(item.refusals for _, item in read)

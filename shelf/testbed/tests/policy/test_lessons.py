@@ -37,7 +37,7 @@ def calls_of(transcript):
 
 def test_the_seed_decides_and_most_tasks_have_a_lesson(lessons, transcripts):
     assert lessons == synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=3)
-    assert lessons != synthetic_lessons(SyntheticSettings(count=150), SETTINGS, seed=4)
+    assert lessons.whole[:5] != synthetic_lessons(SyntheticSettings(count=5), SETTINGS, seed=4).whole
     assert len(transcripts) > 120
     assert sum(bool(transcript.slips) for transcript in transcripts) > 15
 

@@ -22,7 +22,6 @@ from shelf.testbed.policy.corpus import (
 from shelf.testbed.policy.dialogue import play_reference, reference_passes
 from shelf.testbed.policy.lessons import LessonSettings
 from shelf.testbed.policy.variants import (
-    Call,
     Exchange,
     Script,
     VariantMaker,
@@ -36,6 +35,7 @@ from shelf.testbed.policy.variants import (
     response_shape,
     similar,
 )
+from shelf.testbed.synthesis.path import PathCall
 
 WORDS = ("apple", "river", "stone", "cloud")
 values = st.one_of(
@@ -118,13 +118,15 @@ def test_values_that_no_text_shows_or_that_tools_prescribe_are_no_candidates():
     script = Script(
         users=("Book economy for Ann, 12 seats.",),
         config={"city": "Rome"},
-        calls=((Call("book", {"class": "economy", "name": "Ann", "n": 12, "city": "Rome", "id": "x7", "now": True}),),),
+        calls=(
+            (PathCall("book", {"class": "economy", "name": "Ann", "n": 12, "city": "Rome", "id": "x7", "now": True}),),
+        ),
     )
     assert candidates(script, frozenset({"economy"})) == ("Ann", 12, "Rome")
 
 
 def test_a_variant_that_changes_the_shape_of_an_answer_is_refused():
-    script = Script(users=("Open a.txt",), config={}, calls=((Call("open", {"name": "a.txt"}),),))
+    script = Script(users=("Open a.txt",), config={}, calls=((PathCall("open", {"name": "a.txt"}),),))
 
     def run(changed):
         name = changed.calls[0][0].arguments["name"]
@@ -135,7 +137,7 @@ def test_a_variant_that_changes_the_shape_of_an_answer_is_refused():
 
 
 def test_a_variant_that_the_verifier_refuses_is_refused():
-    script = Script(users=("Open a.txt",), config={}, calls=((Call("open", {"name": "a.txt"}),),))
+    script = Script(users=("Open a.txt",), config={}, calls=((PathCall("open", {"name": "a.txt"}),),))
     maker = VariantMaker(script, lambda s: (("{}",),), lambda s: False, WORDS, frozenset(), random.Random(0))
     assert maker.safe == ("a.txt",) and maker.variant() is None
 

@@ -33,7 +33,7 @@ def test_an_untrained_policy_copies_what_stood_before(length, least):
     assert accuracy_on_repeats(model, length) > least
 
 
-def share_read(model, rows=12, pairs=30, seed=98):
+def share_read(model, rows=4, pairs=30, seed=98):
     """Share of names found again: `tool x name` stands in a list, and `tool y` is to be followed by the name."""
     rng = random.Random(seed)
     contexts, names = [], []

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +14,9 @@ from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from seal.system import exits
 from shelf.testbed.cli.tasks import app
-from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground
-from shelf.testbed.synthesis.llm.seeds import seed_tasks
-from shelf.testbed.synthesis.llm.substance import does_nothing
-from shelf.testbed.synthesis.llm.values import leaves
+from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground, does_nothing
+from shelf.testbed.synthesis.llm.explorer import seed_tasks
+from shelf.testbed.synthesis.llm.words import leaves
 from shelf.testbed.synthesis.verify import problem_of
 from shelf.testbed.tests.synthesis.scripted_model import MODEL, Asked, answering
 from tests.support.commands import run
@@ -147,38 +145,8 @@ def test_the_calls_of_an_exploration_are_bounded(tmp_path):
     assert results == [0, 5]
 
 
-def test_overload_and_silence_are_asked_again(tmp_path):
-    def script(asked):
-        if asked.before == 0:
-            return 3.0 if asked.name == "explore/0/0/1" else 429
-        return good(asked)
-
-    out = tmp_path / "found.jsonl"
-    with answering(script) as endpoint:
-        assert run(app, command(endpoint, out, "--timeout", 1)) == 0
-    assert len(read_task_file(out)) == 3
-    assert set(endpoint.answered.values()) == {1}
-
-
-@pytest.mark.parametrize("around", ["So:\n{}\nFine?", "```json\n{}\n```", "<think>{{}}</think>{}"])
-def test_prose_around_the_json_does_not_matter(tmp_path, around):
-    def script(asked):
-        return good(asked) if asked.name[-1].isdigit() else around.format(good(asked))
-
-    with answering(script) as endpoint:
-        assert run(app, command(endpoint, tmp_path / "found.jsonl")) == 0
-
-
 def refuses(asked):
     return "I would rather not." if asked.name.endswith("/propose") else good(asked)
-
-
-def breaks_json(asked):
-    return good(asked)[:-3] if asked.name.endswith("/propose") else good(asked)
-
-
-def says_nothing(asked):
-    return "" if asked.name.endswith("/propose") else good(asked)
 
 
 def never_acts(asked):
@@ -215,10 +183,6 @@ def with_evaluation_message(turns):
     return [{**turn, "message": f"Hello! {max(held.users, key=len)}"} for turn in turns]
 
 
-def unasked(turns):
-    return [{**turn, "message": "Please do something nice."} for turn in turns]
-
-
 def one_call(turns):
     return turns[:1]
 
@@ -237,8 +201,6 @@ def twice(turns):
 
 CHEATS = {
     refuses: "unreadable",
-    breaks_json: "unreadable",
-    says_nothing: "unreadable",
     never_acts: "too_few_calls",
     writes_no_readable_call: "too_few_calls",
     misreads: "other_calls",
@@ -258,9 +220,9 @@ CHEATS = {
 def test_a_proposal_that_is_no_task_is_rejected_with_its_reason(tmp_path, capsys, script, reason):
     out = tmp_path / "found.jsonl"
     with answering(script) as endpoint:
-        assert run(app, command(endpoint, out, "--draws", 2)) == 1
+        assert run(app, command(endpoint, out, "--draws", 1)) == 1
     said = capsys.readouterr()
-    assert reasons(said.out) == {reason: 6}
+    assert reasons(said.out) == {reason: 3}
     assert "3 tasks were given up" in said.err and not out.exists()
 
 
@@ -346,19 +308,7 @@ def test_tasks_that_repeat_calls_or_words_of_others_are_rejected(tmp_path, capsy
     assert reasons(capsys.readouterr().out) == {"same_messages": 3}
 
 
-def test_the_cost_limit_holds_and_more_of_it_continues(tmp_path, capsys):
-    out = tmp_path / "found.jsonl"
-    with answering(good) as endpoint:
-        assert run(app, command(endpoint, out, "--max-tokens-total", 25_000)) == 1
-        assert "could exceed the limit of 25,000 tokens" in capsys.readouterr().err
-        kept = [json.loads(line) for line in Path(f"{out}.answers.jsonl").read_text().splitlines()]
-        assert 0 < sum(line["read"] + line["written"] for line in kept) <= 25_000
-        assert run(app, command(endpoint, out, "--max-tokens-total", 900_000)) == 0
-    assert len(read_task_file(out)) == 3
-    assert set(endpoint.answered.values()) == {1}
-
-
-@pytest.mark.parametrize("scenario", EVAL_SCENARIOS[:3])
+@pytest.mark.parametrize("scenario", EVAL_SCENARIOS[:1])
 def test_an_evaluation_scenario_is_refused_before_anything_is_asked(tmp_path, capsys, scenario):
     with answering(good) as endpoint:
         more = ["--scenarios", scenario, "--model", MODEL, "--base-url", endpoint.url, "--out", tmp_path / "x.jsonl"]

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
 from env_service.environments.bfcl.task_file import Provenance
@@ -17,11 +18,9 @@ from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.answers import Answer, AnswerFile
 from shelf.testbed.synthesis.llm.budget import Budget, BudgetReached, Tokens
 from shelf.testbed.synthesis.llm.intent import path_intents
-from shelf.testbed.synthesis.llm.json_answer import object_with
-from shelf.testbed.synthesis.llm.overlap import copied_from, similarity
-from shelf.testbed.synthesis.llm.recovery import disagreement, read_turns
-from shelf.testbed.synthesis.llm.values import says, without
-from shelf.testbed.synthesis.llm.wording import pasted
+from shelf.testbed.synthesis.llm.json_answer import read_answer
+from shelf.testbed.synthesis.llm.recovery import Reading, disagreement
+from shelf.testbed.synthesis.llm.words import copied_from, pasted, says, similarity, without
 from shelf.testbed.synthesis.llm.writer import LlmWriter
 from shelf.testbed.synthesis.make import made_task
 from shelf.testbed.synthesis.path import PathCall
@@ -29,21 +28,45 @@ from shelf.testbed.synthesis.path import PathCall
 PROSE = st.text(alphabet=st.characters(exclude_characters="{}`<>"), max_size=40)
 
 
+class Listed(BaseModel):
+    items: list[str]
+
+
 @settings(deadline=None, max_examples=60)
 @given(before=PROSE, after=PROSE, value=st.dictionaries(st.text(max_size=5), st.integers(), max_size=3))
 def test_an_object_is_found_in_any_prose(before, after, value):
-    wanted = {**value, "messages": ["{a} and }"]}
-    assert object_with(f"{before}{json.dumps(wanted)}{after}", "messages") == wanted
+    wanted = {**value, "items": ["{a} and }"]}
+    assert read_answer(f"{before}{json.dumps(wanted)}{after}", Listed).items == wanted["items"]
 
 
 @settings(deadline=None)
 @given(text=st.text(max_size=200))
 def test_any_text_is_read_without_an_error(text):
-    assert object_with(text, "messages") is None or "messages" in text
+    assert read_answer(text, Listed) is None or "items" in text
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "Sure! Here you go:\n{}\nLet me know if {{you}} need more.",
+        "```json\n{}\n```",
+        '<think>Maybe {{"items": []}}?</think>\n{}',
+        'First draft: {{"items": ["x"]}}. Better:\n{}',
+    ],
+)
+def test_the_last_object_with_the_key_is_the_answer(around):
+    assert read_answer(around.format('{"items": ["a"]}'), Listed).items == ["a"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"items": ["a", "b"', "", "I cannot help with that.", '{"items": [null]}', '{"x": []}']
+)
+def test_another_shape_is_no_answer(text):
+    assert read_answer(text, Listed) is None
 
 
 def test_deep_nonsense_is_read_in_time():
-    assert object_with('{"a":' * 50_000, "a") is None
+    assert read_answer('{"items":' * 50_000, Listed) is None
 
 
 @pytest.mark.parametrize(
@@ -143,10 +166,10 @@ def test_one_changed_call_is_noticed(number, seed):
 
 @pytest.mark.parametrize(
     "answer",
-    [{"turns": []}, {"turns": [None]}, {"turns": [[{"name": 3}]]}, {"turns": [[{"name": "ls", "arguments": [1]}]]}, {}],
+    [{"turns": [None]}, {"turns": [[{"name": 3}]]}, {"turns": [[{"name": "ls", "arguments": [1]}]]}, {}],
 )
 def test_an_answer_of_another_shape_is_no_reading(answer):
-    assert read_turns(answer, 1) is None
+    assert read_answer(json.dumps(answer), Reading) is None
 
 
 def test_a_run_of_words_of_the_benchmark_is_a_copy():

@@ -23,7 +23,7 @@ from shelf.testbed.cli.tasks import app
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.answers import AnswerFile
 from shelf.testbed.synthesis.llm.intent import path_intents
-from shelf.testbed.synthesis.llm.recovery import FROM_RESULT
+from shelf.testbed.synthesis.llm.prompts import FROM_RESULT
 from shelf.testbed.synthesis.llm.writer import LlmWriter
 from shelf.testbed.synthesis.make import made_task
 from shelf.testbed.synthesis.verify import problem_of
@@ -209,41 +209,16 @@ def test_a_wrong_key_is_refused_at_once(tmp_path, capsys):
     assert "refused the request with 401" in said and "OPENAI_API_KEY" in said and said.count("\n") == 1
 
 
-RAMBLES = {
-    "prose": "Sure! Here you go:\n{}\nLet me know if {{you}} need more.",
-    "fence": "```json\n{}\n```",
-    "thoughts": '<think>Maybe {{"messages": [], "turns": []}}?</think>\n{}',
-    "draft": 'First draft: {{"messages": ["x"], "turns": []}}. Better:\n{}',
-}
-
-
-@pytest.mark.parametrize("kind", RAMBLES)
-def test_prose_around_the_json_does_not_matter(tmp_path, kind):
+def test_what_is_no_answer_rejects_the_draw_and_the_next_one_counts(tmp_path, capsys):
     author = Author()
-    with answering(lambda asked: RAMBLES[kind].format(author.answer(asked))) as endpoint:
-        assert run(app, command(endpoint, tmp_path / "tasks.jsonl", count=3)) == 0
-
-
-UNREADABLE = {
-    "malformed": '{"messages": ["a", "turns": [',
-    "empty": "",
-    "refusal": "I am sorry, I cannot help with that.",
-    "other_count": '{"messages": ["a", "b", "c", "d", "e", "f", "g", "h"]}',
-    "no_text": '{"messages": [null]}',
-    "blank": '{"messages": [" "]}',
-}
-
-
-@pytest.mark.parametrize("kind", UNREADABLE)
-def test_what_is_no_answer_rejects_the_draw_and_the_next_one_counts(tmp_path, capsys, kind):
-    author = Author()
+    useless = {"train/0/0/write": "I cannot help.", "train/1/0/write": json.dumps({"messages": ["a"] * 8})}
 
     def script(asked):
-        return UNREADABLE[kind] if "/0/write" in asked.name else author.answer(asked)
+        return useless.get(asked.name) or author.answer(asked)
 
     with answering(script) as endpoint:
         assert run(app, command(endpoint, tmp_path / "tasks.jsonl", count=3)) == 0
-    assert "3 of 3 tasks, 6 draws (rejected: unreadable 3)" in capsys.readouterr().out
+    assert "3 of 3 tasks, 5 draws (rejected: unreadable 2)" in capsys.readouterr().out
 
 
 def evaluation_message():
@@ -294,12 +269,19 @@ def test_a_cheat_is_rejected_with_its_reason(tmp_path, capsys, cheat):
         return json.dumps({"messages": cheat(author, asked.name)})
 
     with answering(script) as endpoint:
-        assert run(app, command(endpoint, out, count=6)) == 1
+        assert run(app, command(endpoint, out, "--draws", 1, count=6)) == 1
     said = capsys.readouterr()
     assert not out.exists()
-    assert "None of 40 draws gave a task" in said.err
+    assert "6 tasks were given up" in said.err
     reasons = set(re.findall(r"(\w+) \d+[,)]", said.out.partition("rejected: ")[2].splitlines()[0]))
     assert reasons and reasons <= CHEATS[cheat]
+
+
+def test_a_model_that_never_gives_a_task_is_asked_no_more(tmp_path, capsys):
+    with answering(lambda asked: "No.") as endpoint:
+        assert run(app, command(endpoint, tmp_path / "tasks.jsonl")) == 1
+        assert 40 <= len(endpoint.asked) < 50
+    assert "None of 40 draws gave a task" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["missing_parameter", "results"])

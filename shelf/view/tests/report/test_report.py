@@ -79,7 +79,7 @@ def test_a_run_without_omega_or_weights_is_reported(tmp_path, write_run):
     assert "at step 0" in text
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("steps", [1, 2])
 def test_short_runs_are_reported(tmp_path, write_run, steps):
     folder = write_run(tmp_path / "run", steps=steps, validations=(0, steps))
     assert "average" in text_of(summarise(folder))
