@@ -49,7 +49,7 @@ class Stage:
         """Make a call that must succeed and return its result; a login that it needs comes first."""
         outcome = self._run(tool, arguments)
         if _failed(tool, outcome) and self.login is None and _NEEDS_LOGIN.search(outcome.text):
-            login = self._login_call(_OWNERS[tool])
+            login = self._log_in(_OWNERS[tool])
             self._calls += [PathCall(tool, arguments, succeeded=False), login]
             self.kinds.add("login")
             outcome = self._run(tool, arguments)
@@ -81,18 +81,21 @@ class Stage:
     def _run(self, tool: str, arguments: Mapping[str, Any]) -> CallOutcome:
         return self._toolbox.call(tool, copy.deepcopy(dict(arguments)))  # two tools change the list that they receive
 
-    def _login_call(self, class_name: str) -> PathCall:
+    def credentials(self, class_name: str) -> tuple[Login, PathCall]:
+        """What a user of a simulator logs in with, and the call that does it; RejectedDraw without a login."""
         values, simulator = self.values, self.simulator(class_name)
         if class_name == "MessageAPI":
-            self.login = Login(class_name, values.pick(simulator.user_map.values()))
-            call = PathCall("message_login", {"user_id": self.login.user})
-        elif class_name in _LOGIN_TOOLS:
-            own = class_name == "TwitterAPI"
-            user, password = (simulator.username, simulator.password) if own else (values.user_name(), values.secret())
-            self.login = Login(class_name, user, password)
-            call = PathCall(_LOGIN_TOOLS[class_name], {"username": user, "password": password})
-        else:
+            login = Login(class_name, values.pick(simulator.user_map.values()))
+            return login, PathCall("message_login", {"user_id": login.user})
+        if class_name not in _LOGIN_TOOLS:
             raise RejectedDraw(f"{class_name} has no login")
+        own = class_name == "TwitterAPI"
+        user, password = (simulator.username, simulator.password) if own else (values.user_name(), values.secret())
+        call = PathCall(_LOGIN_TOOLS[class_name], {"username": user, "password": password})
+        return Login(class_name, user, password), call
+
+    def _log_in(self, class_name: str) -> PathCall:
+        self.login, call = self.credentials(class_name)
         if _failed(call.name, self._run(call.name, call.arguments)):
             raise RejectedDraw("login")
         return call

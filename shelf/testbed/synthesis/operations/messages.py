@@ -1,6 +1,6 @@
 """Operations of MessageAPI."""
 
-from shelf.testbed.synthesis.operations.registry import add, calling, operation
+from shelf.testbed.synthesis.operations.registry import add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -15,13 +15,7 @@ def _user_name(stage: Stage) -> str:
     return stage.values.pick(stage.simulator(CLASS).user_map)
 
 
-@operation(CLASS, 0.6)
-def message_login(stage: Stage) -> Slots | None:
-    if stage.simulator(CLASS).current_user is not None:
-        return None
-    user = _user_id(stage)
-    stage.call("message_login", user_id=user)
-    return {"u": Slot(user)}
+add("message_login", CLASS, logging_in(CLASS, lambda own: own.current_user is not None), 0.6)
 
 
 @operation(CLASS)

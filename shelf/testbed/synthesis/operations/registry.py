@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shelf.testbed.synthesis.path import Slots
+from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
 Run = Callable[[Stage], Slots | None]
@@ -42,6 +42,21 @@ def calling(tool: str, when: Callable[[Stage], Any] = lambda stage: True, **argu
             return None
         stage.call(tool, **arguments)
         return {}
+
+    return run
+
+
+def logging_in(class_name: str, logged_in: Callable[[Any], Any]) -> Run:
+    """The login to a simulator; logged_in: whether its user is logged in already."""
+
+    def run(stage: Stage) -> Slots | None:
+        if logged_in(stage.simulator(class_name)):
+            return None
+        login, call = stage.credentials(class_name)
+        stage.call(call.name, **call.arguments)
+        if not login.password:
+            return {"u": Slot(login.user)}
+        return {"u": Slot(login.user, "name"), "p": Slot(login.password, "name")}
 
     return run
 

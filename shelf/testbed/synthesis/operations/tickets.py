@@ -2,20 +2,14 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TicketAPI"
 
 
-@operation(CLASS, 0.6)
-def ticket_login(stage: Stage) -> Slots | None:
-    if stage.simulator(CLASS).current_user:
-        return None
-    user, password = stage.values.user_name(), stage.values.secret()
-    stage.call("ticket_login", username=user, password=password)
-    return {"u": Slot(user, "name"), "p": Slot(password, "name")}
+add("ticket_login", CLASS, logging_in(CLASS, lambda own: own.current_user), 0.6)
 
 
 @operation(CLASS, 0.4)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -32,13 +32,7 @@ def _mention(stage: Stage, symbol: str) -> Slot:
     return stage.mention("stock", symbol, "plain")
 
 
-@operation(CLASS, 0.6)
-def trading_login(stage: Stage) -> Slots | None:
-    if stage.simulator(CLASS).authenticated:
-        return None
-    user, password = stage.values.user_name(), stage.values.secret()
-    stage.call("trading_login", username=user, password=password)
-    return {"u": Slot(user, "name"), "p": Slot(password, "name")}
+add("trading_login", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
 
 
 @operation(CLASS, 0.4)

@@ -2,20 +2,14 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TwitterAPI"
 
 
-@operation(CLASS, 0.6)
-def auth_twitter(stage: Stage) -> Slots | None:
-    own = stage.simulator(CLASS)
-    if own.authenticated:
-        return None
-    stage.call("authenticate_twitter", username=own.username, password=own.password)
-    return {"u": Slot(own.username, "name"), "p": Slot(own.password, "name")}
+add("auth_twitter", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
 
 
 def _post(tags: bool = False, mentions: bool = False) -> Run:

@@ -83,13 +83,25 @@ def good(asked: Asked) -> str:
 
 def proposing(change):
     """The good model with a changed proposal."""
+    return lambda asked: (
+        json.dumps({"turns": change(json.loads(good(asked))["turns"])})
+        if asked.name.endswith("/propose")
+        else good(asked)
+    )
+
+
+def saying(message):
+    """The good model whose user says this in every turn; {} stands for what the user said."""
+    return proposing(lambda turns: [{**turn, "message": message.replace("{}", turn["message"])} for turn in turns])
+
+
+def answering_with(step, text):
+    """The good model that answers one step with a text, or its calls."""
 
     def script(asked):
-        if not asked.name.endswith("/propose"):
-            return good(asked)
-        return json.dumps({"turns": change(json.loads(good(asked))["turns"])})
+        last = asked.name.rsplit("/", 1)[1]
+        return text if last == step or (step == "calls" and last.isdigit()) else good(asked)
 
-    script.__name__ = change.__name__
     return script
 
 
@@ -145,78 +157,26 @@ def test_the_calls_of_an_exploration_are_bounded(tmp_path):
     assert results == [0, 5]
 
 
-def refuses(asked):
-    return "I would rather not." if asked.name.endswith("/propose") else good(asked)
-
-
-def never_acts(asked):
-    return "Nothing to do here."
-
-
-def writes_no_readable_call(asked):
-    return "<tool_call>\nls\n</tool_call>" if asked.name[-1].isdigit() else good(asked)
-
-
-def misreads(asked):
-    return json.dumps({"turns": [[], []]}) if asked.name.endswith("/read") else good(asked)
-
-
-def with_calls(turns):
-    return [{**turn, "message": f"{turn['message']} touch(file_name='x.txt')"} for turn in turns]
-
-
-def with_tool_names(turns):
-    return [{**turn, "message": f"{turn['message']} Use mkdir."} for turn in turns]
-
-
-def with_argument_names(turns):
-    return [{**turn, "message": f"{turn['message']} The file_name is up to you."} for turn in turns]
-
-
-def with_training_message(turns):
-    own = max(filter(None, seeds()[0].users), key=len)
-    return [{**turn, "message": own} for turn in turns]
-
-
-def with_evaluation_message(turns):
-    held = load_tasks()[f"multi_turn_base_{EVAL_SCENARIOS[0]}"]
-    return [{**turn, "message": f"Hello! {max(held.users, key=len)}"} for turn in turns]
-
-
-def one_call(turns):
-    return turns[:1]
-
-
-def backwards(turns):
-    return turns[::-1]
-
-
-def out_of_range(turns):
-    return [{**turns[0], "calls": [99]}]
-
-
-def twice(turns):
-    return [turns[0], turns[0]]
-
-
+TRAINING_MESSAGE = max(load_tasks()["multi_turn_base_0"].users, key=len)
+EVALUATION_MESSAGE = max(load_tasks()[f"multi_turn_base_{EVAL_SCENARIOS[0]}"].users, key=len)
 CHEATS = {
-    refuses: "unreadable",
-    never_acts: "too_few_calls",
-    writes_no_readable_call: "too_few_calls",
-    misreads: "other_calls",
-    proposing(with_calls): "names_tools",
-    proposing(with_tool_names): "names_tools",
-    proposing(with_argument_names): "names_tools",
-    proposing(with_training_message): "copies_benchmark",
-    proposing(with_evaluation_message): "copies_benchmark",
-    proposing(one_call): "too_few_calls",
-    proposing(backwards): "unreadable",
-    proposing(out_of_range): "unreadable",
-    proposing(twice): "unreadable",
+    "refuses": (answering_with("propose", "I would rather not."), "unreadable"),
+    "never acts": (lambda asked: "Nothing to do here.", "too_few_calls"),
+    "no readable call": (answering_with("calls", "<tool_call>\nls\n</tool_call>"), "too_few_calls"),
+    "misreads": (answering_with("read", json.dumps({"turns": [[], []]})), "other_calls"),
+    "pastes a call": (saying("{} touch(file_name='x.txt')"), "names_tools"),
+    "names a tool": (saying("{} Use mkdir."), "names_tools"),
+    "names an argument": (saying("{} The file_name is up to you."), "names_tools"),
+    "copies the training side": (saying(TRAINING_MESSAGE), "copies_benchmark"),
+    "copies the evaluation side": (saying(f"Hello! {EVALUATION_MESSAGE}"), "copies_benchmark"),
+    "one call": (proposing(lambda turns: turns[:1]), "too_few_calls"),
+    "backwards": (proposing(lambda turns: turns[::-1]), "unreadable"),
+    "out of range": (proposing(lambda turns: [{**turns[0], "calls": [99]}]), "unreadable"),
+    "a turn twice": (proposing(lambda turns: [turns[0], turns[0]]), "unreadable"),
 }
 
 
-@pytest.mark.parametrize(("script", "reason"), CHEATS.items(), ids=lambda each: getattr(each, "__name__", None))
+@pytest.mark.parametrize(("script", "reason"), CHEATS.values(), ids=CHEATS)
 def test_a_proposal_that_is_no_task_is_rejected_with_its_reason(tmp_path, capsys, script, reason):
     out = tmp_path / "found.jsonl"
     with answering(script) as endpoint:

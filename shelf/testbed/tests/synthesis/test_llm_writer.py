@@ -221,52 +221,37 @@ def test_what_is_no_answer_rejects_the_draw_and_the_next_one_counts(tmp_path, ca
     assert "3 of 3 tasks, 5 draws (rejected: unreadable 2)" in capsys.readouterr().out
 
 
-def evaluation_message():
-    return next(
-        user for task in load_tasks().values() if side_of(task.id) == "eval" for user in task.users if len(user) > 80
-    )
+def naming_tools(text, intent):
+    return f"{text} Use {intent.about[0].name}."
 
 
-def pastes_the_calls(author, name):
-    spoken = [intent for intent in author.intents(name) if intent.asking]
-    return [f"Please run {', '.join(map(str, intent.about))}." for intent in spoken]
+def pasting_calls(text, intent):
+    return f"Please run {', '.join(map(str, intent.about))}."
 
 
-def names_the_tools(author, name):
-    spoken = [intent for intent in author.intents(name) if intent.asking]
-    pairs = zip(author.messages(name), spoken, strict=True)
-    return [f"{text} Use {intent.about[0].name}." for text, intent in pairs]
-
-
-def writes_json(author, name):
-    return [f'{text} {{"x": 1}}' for text in author.messages(name)]
-
-
-def leaves_values_out(author, name):
-    return ["Please do it." for _ in author.messages(name)]
-
-
-def copies_the_benchmark(author, name):
-    return [f"{text} {evaluation_message()}" for text in author.messages(name)]
+def copying(text, intent):
+    held_out = (task for task in load_tasks().values() if side_of(task.id) == "eval")
+    return f"{text} {next(user for task in held_out for user in task.users if len(user) > 80)}"
 
 
 CHEATS = {
-    pastes_the_calls: {"names_tools"},
-    names_the_tools: {"names_tools", "other_calls"},
-    writes_json: {"names_tools"},
-    leaves_values_out: {"leaves_out"},
-    copies_the_benchmark: {"copies_benchmark"},
+    pasting_calls: {"names_tools"},
+    naming_tools: {"names_tools", "other_calls"},
+    lambda text, intent: f'{text} {{"x": 1}}': {"names_tools"},
+    lambda text, intent: "Please do it.": {"leaves_out"},
+    copying: {"copies_benchmark"},
 }
 
 
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.__name__)
+@pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_is_rejected_with_its_reason(tmp_path, capsys, cheat):
     out, author = tmp_path / "tasks.jsonl", Author()
 
     def script(asked):
         if asked.name.endswith("/read"):  # a reader that does not help: it finds nothing
             return json.dumps({"turns": [[] for _ in author.intents(asked.name)]})
-        return json.dumps({"messages": cheat(author, asked.name)})
+        spoken = [intent for intent in author.intents(asked.name) if intent.asking]
+        return json.dumps({"messages": list(map(cheat, author.messages(asked.name), spoken))})
 
     with answering(script) as endpoint:
         assert run(app, command(endpoint, out, "--draws", 1, count=6)) == 1
@@ -305,37 +290,22 @@ def test_a_message_that_gives_a_secret_away_is_rejected(tmp_path, capsys, kind):
     assert f"gives_away {len(cheated)}" in capsys.readouterr().out
 
 
-def other_tool(turns):
-    return [[{**call, "name": "no_such_tool"} for call in calls] for calls in turns]
+MISREADINGS = {
+    "another tool": (lambda call: [{**call, "name": "no_such_tool"}], "other_calls"),
+    "another argument": (lambda call: [{**call, "arguments": {**call["arguments"], "extra": 1}}], "other_arguments"),
+    "nothing": (lambda call: [], "other_calls"),
+    "one call more": (lambda call: [call, {"name": "withdraw_funds", "arguments": {"amount": 7.0}}], "other_calls"),
+}
 
 
-def other_values(turns):
-    return [[{**call, "arguments": {**call["arguments"], "extra": 1}} for call in calls] for calls in turns]
-
-
-def nothing(turns):
-    return [[] for _ in turns]
-
-
-def one_more(turns):
-    return [[*calls, {"name": "withdraw_funds", "arguments": {"amount": 7.0}}] for calls in turns]
-
-
-@pytest.mark.parametrize(
-    ("misread", "reason"),
-    [
-        (other_tool, "other_calls"),
-        (other_values, "other_arguments"),
-        (nothing, "other_calls"),
-        (one_more, "other_calls"),
-    ],
-)
+@pytest.mark.parametrize(("misread", "reason"), MISREADINGS.values(), ids=MISREADINGS)
 def test_words_from_which_the_path_cannot_be_recovered_are_rejected(tmp_path, capsys, misread, reason):
     author = Author()
 
     def script(asked):
         if asked.name.endswith("/0/read"):
-            return json.dumps({"turns": misread(author.calls(asked.name))})
+            turns = [[read for call in turn for read in misread(call)] for turn in author.calls(asked.name)]
+            return json.dumps({"turns": turns})
         return author.answer(asked)
 
     with answering(script) as endpoint:

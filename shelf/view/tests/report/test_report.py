@@ -10,6 +10,7 @@ from rich.console import Console
 from shelf.view.cli.report import app
 from shelf.view.report import summarise
 from shelf.view.report.run import ranges, read_run
+from shelf.view.tests.report.sample_run import write_run
 from tests.support.commands import run
 
 
@@ -20,7 +21,7 @@ def text_of(parts):
     return console.file.getvalue()
 
 
-def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, write_run, monkeypatch):
+def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run")
     monkeypatch.chdir(tmp_path)  # paths are shown relative to the working folder, and long ones are folded
     text = text_of(summarise(folder))
@@ -37,7 +38,7 @@ def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, write_run, monkey
     assert (folder / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_quarters_hold_the_means_of_their_steps(tmp_path, write_run):
+def test_quarters_hold_the_means_of_their_steps(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "seal_log" / "steps.jsonl").read_text().splitlines()]
     rewards = [line["reward_mean"] for line in lines]
@@ -50,12 +51,12 @@ def test_quarters_hold_the_means_of_their_steps(tmp_path, write_run):
     )
 
 
-def test_cues_are_given_as_ranges_of_steps(tmp_path, write_run):
+def test_cues_are_given_as_ranges_of_steps(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     assert ranges(run.cues["required_arguments"]) == "9-17, 34-40"
 
 
-def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_path, write_run):
+def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_path):
     folder = write_run(tmp_path / "run", steps=4, validations=(0,))
     assert "lift of the interface" not in text_of(summarise(folder))
     path = folder / "seal_log" / "steps.jsonl"
@@ -67,7 +68,7 @@ def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_
     assert [part for part in row.split() if part[-1].isdigit()] == ["0.250", "-0.050", "-0.300"]
 
 
-def test_a_run_without_omega_or_weights_is_reported(tmp_path, write_run):
+def test_a_run_without_omega_or_weights_is_reported(tmp_path):
     folder = write_run(tmp_path / "run", validations=(0,))
     path = folder / "seal_log" / "steps.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -80,12 +81,12 @@ def test_a_run_without_omega_or_weights_is_reported(tmp_path, write_run):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_short_runs_are_reported(tmp_path, write_run, steps):
+def test_short_runs_are_reported(tmp_path, steps):
     folder = write_run(tmp_path / "run", steps=steps, validations=(0, steps))
     assert "average" in text_of(summarise(folder))
 
 
-def test_only_validation_and_only_training_are_reported(tmp_path, write_run):
+def test_only_validation_and_only_training_are_reported(tmp_path):
     alone = write_run(tmp_path / "alone", validations=(0,))
     (alone / "seal_log" / "steps.jsonl").unlink()
     assert "0 training steps logged" in text_of(summarise(alone))
@@ -93,7 +94,7 @@ def test_only_validation_and_only_training_are_reported(tmp_path, write_run):
     assert "No validation yet" in text_of(summarise(without))
 
 
-def test_broken_lines_are_named_and_the_rest_reported(tmp_path, write_run):
+def test_broken_lines_are_named_and_the_rest_reported(tmp_path):
     folder = write_run(tmp_path / "run")
     with (folder / "seal_log" / "steps.jsonl").open("a") as stream:
         stream.write('{"step": 41, "reward')
