@@ -4,7 +4,7 @@ from seal.cli.main import RESULTS, TRAINING, Entry
 
 COMMANDS = {
     "experiment": Entry(
-        TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects, power.", "shelf.lab.cli.experiment"
+        TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects.", "shelf.lab.cli.experiment"
     ),
     "rescore": Entry(
         RESULTS, "Judge stored episodes again by the present checker, taxonomy and reward.", "shelf.lab.cli.rescore"

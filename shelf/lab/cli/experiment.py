@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
 from seal.cli.train import console as launch_console
 from seal.system.paths import HOME
 
@@ -35,20 +34,35 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Run
 
 
 @app.command()
-def plan(file: File, jobs: Jobs = 1) -> None:
-    """Check every arm and print runs, hours and disk; start nothing.
+def plan(
+    file: File,
+    jobs: Jobs = 1,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Print only the launcher's arguments of each missing run, a line each.")
+    ] = False,
+) -> None:
+    """Check every arm and print runs, hours, disk and power; start nothing.
 
-    Times are those of finished runs, or those that the file gives under `cost`.
+    Times and power are those of finished runs; before the first, times are those that the file gives under `cost`.
     """
+    import shlex
+
     from seal.statistics.tables import console
     from shelf.lab.experiment.arms import composed_arms, require_unchanged
     from shelf.lab.experiment.matrix import Experiment
     from shelf.lab.experiment.plan import plan_experiment, plan_parts
+    from shelf.lab.experiment.runner import command
 
     with refusing("seal experiment plan"):
         experiment = Experiment.read(file)
         arms = composed_arms(experiment)
         require_unchanged(experiment, arms)
+        if commands:
+            done = {cell for cell, _result in experiment.finished()}
+            for cell in experiment.cells:
+                if cell not in done:
+                    typer.echo(shlex.join(command(experiment, cell)))
+            return
         console().print(*plan_parts(experiment, plan_experiment(experiment, arms, jobs)), sep="\n")
 
 
@@ -64,7 +78,6 @@ def run(
         bool,
         typer.Option("--certify", help="Certify every run that ends, even if the file's `keep` does not ask for it."),
     ] = False,
-    submit: Annotated[str, option("Write a job array for this scheduler instead of running: slurm.", "SCHEDULER")] = "",
 ) -> None:
     """Run what the matrix lacks, each run as `seal train --with-bfcl`.
 
@@ -79,17 +92,8 @@ def run(
 
     out = launch_console()
     with refusing("seal experiment run"):
-        if submit not in ("", "slurm"):
-            raise ValueError(f"--submit {submit} is not known; it writes job arrays for slurm.")
-        if submit and only:
-            raise ValueError("--submit writes a job array of every missing run: omit --only.")
-        if submit and certify:
-            raise ValueError("--submit only writes a job array: set keep.certificate in the file instead of --certify.")
         experiment = Experiment.read(file, certify=certify)
         arms = composed_arms(experiment)
-        if submit:
-            _write_slurm(experiment, arms, jobs, out)
-            return
         job = Job(jobs=jobs, devices=_listed(devices), only=_listed(only))
         session = run_experiment(experiment, arms, job, lambda text: out.print(text, highlight=False, soft_wrap=True))
     if session.code == 0:
@@ -100,22 +104,6 @@ def run(
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())
-
-
-def _write_slurm(experiment, arms, jobs: int, out: Console) -> None:
-    from seal.system.files import write_text
-    from shelf.lab.experiment.arms import record_configuration, require_unchanged
-    from shelf.lab.experiment.plan import plan_experiment
-    from shelf.lab.experiment.registration import Registration
-    from shelf.lab.experiment.slurm import slurm_script
-
-    require_unchanged(experiment, arms)
-    path = experiment.folder / "slurm.sh"
-    write_text(slurm_script(experiment, arms, plan_experiment(experiment, arms, jobs)), path)
-    Registration.ensure(experiment)
-    for arm in arms.values():
-        record_configuration(experiment, arm)
-    out.print(f"wrote {path}; submit it with: sbatch {path}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -156,36 +144,3 @@ def report(
         shown = console()
         shown.print(*terminal(sections(found)), sep="\n", highlight=False)
         shown.print(f"wrote {page} and {picture}", highlight=False, soft_wrap=True)
-
-
-@app.command(cls=ListCommand)
-def power(
-    file: File,
-    difference: Annotated[
-        list[float] | None, option("Differences in points, for instance 2 5 10.", "POINTS...")
-    ] = None,
-    probability: Annotated[
-        float, typer.Option("--power", min=0.1, max=0.999, metavar="P", help="The probability of finding them.")
-    ] = 0.8,
-) -> None:
-    """Print how many seeds and tasks find a difference in the primary outcome, from the runs that have finished.
-
-    Two seeds of one arm are enough; finished seeds of two arms tell more.
-    """
-    from seal.statistics.tables import console
-    from shelf.lab.experiment.collect import collect_finished
-    from shelf.lab.experiment.document import terminal
-    from shelf.lab.experiment.effects import by_arm, pilot
-    from shelf.lab.experiment.matrix import Experiment
-    from shelf.lab.experiment.report import DIFFERENCES, power_sections
-
-    with refusing("seal experiment power"):
-        experiment = Experiment.read(file)
-        collect_finished(experiment)
-        design = experiment.design
-        wanted = [each / 100 for each in difference] if difference else list(DIFFERENCES)
-        if any(not 0 < each < 1 for each in wanted):
-            raise ValueError("--difference takes points above 0 and below 100.")
-        found = pilot(design, design.primary, by_arm(design, (result for _cell, result in experiment.finished())))
-        parts = power_sections(found, len(design.contrasts), wanted, probability)
-        console().print(*terminal(parts), sep="\n", highlight=False)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from shelf.lab.experiment.crossed import Components, CrossedMean, crossed_mean, seed_interval
+from shelf.lab.experiment.crossed import CrossedMean, crossed_mean, seed_interval
 from shelf.lab.experiment.design import Contrast, Design, Outcome
-from shelf.lab.experiment.power import Pilot, detectable, from_one_arm, holm, pooled
+from shelf.lab.experiment.power import detectable, holm
 from shelf.lab.experiment.records import RunResult
 from shelf.lab.experiment.scores import Panel, paired, panel, panels_by_step
 
@@ -112,29 +112,6 @@ def curves(outcome: Outcome, runs: Runs) -> tuple[Curve, ...]:
         means = tuple(float(each.means.mean()) for each in panels.values())
         found.append(Curve(arm, tuple(panels), means, *(tuple(ends) for ends in zip(*bands, strict=True))))
     return tuple(found)
-
-
-def pilot(design: Design, outcome: Outcome, runs: Runs) -> Pilot:
-    """The components of a difference, from the finished runs. ValueError if no arm has two finished seeds."""
-    found: list[Components] = []
-    scenarios = 0
-    for contrast in design.contrasts:
-        try:
-            difference = _effect(contrast, outcome, runs, 1).difference
-        except ValueError:
-            continue
-        if difference.components:
-            found.append(difference.components)
-            scenarios = difference.scenarios
-    if found:
-        return Pilot(pooled(found), scenarios, f"the differences of {len(found)} comparisons")
-    for arm, seeds in runs.items():
-        if len(seeds) > 1:
-            scores = panel(list(seeds.values()), outcome)
-            components = from_one_arm(scores)
-            if components:
-                return Pilot(components, len(set(scores.scenarios)), f"{len(seeds)} seeds of {arm}, doubled")
-    raise ValueError("no arm has two finished seeds, and one seed does not show how seeds differ")
 
 
 def _effect(contrast: Contrast, outcome: Outcome, runs: Runs, planned: int) -> Effect:

@@ -1,4 +1,4 @@
-"""What an experiment costs before it runs: runs, hours and disk."""
+"""What an experiment costs before it runs: runs, hours, disk, and the differences that it can find."""
 
 import statistics
 from collections.abc import Mapping
@@ -10,11 +10,14 @@ from rich.table import Table
 from seal.statistics.tables import table
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.collect import folder_size
+from shelf.lab.experiment.effects import by_arm, family
 from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.experiment.power import detectable
 from shelf.lab.experiment.records import RunResult
 
 GIB = 1 << 30
 MIB = 1 << 20
+SEEDS = (3, 5, 10, 20)
 SAVING = 1
 """Checkpoints beside those that are kept: the one that is being written."""
 
@@ -103,7 +106,21 @@ def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableT
         f"With --jobs {plan.jobs}: {wall} hours of wall time left.",
         f"Disk: {plan.disk_during:.1f} GiB while it runs, {plan.disk_after:.1f} GiB when it has ended.",
     ]
-    return [made, *sentences]
+    return [made, *sentences, *_power(experiment)]
+
+
+def _power(experiment: Experiment) -> list[str]:
+    """The differences of the primary outcome that more seeds would find, by comparison with two finished pairs."""
+    design, sentences = experiment.design, []
+    runs = by_arm(design, (result for _cell, result in experiment.finished()))
+    for effect in family(design.contrasts, [design.primary], runs)[0]:
+        if parts := effect.difference.components:
+            scenarios, alpha = effect.difference.scenarios, 0.05 / len(design.contrasts)
+            errors = {n: (parts.error(n, scenarios), parts.freedom(n, scenarios)) for n in SEEDS}
+            points = ", ".join(f"{100 * detectable(*each, alpha):.1f} with {n}" for n, each in errors.items())
+            contrast = f"{effect.contrast.arm} - {effect.contrast.against}"
+            sentences.append(f"Points that {contrast} finds with a probability of 80 %, by seeds: {points}.")
+    return sentences
 
 
 def _total(made: Table, plan: ExperimentPlan, gpus: bool) -> None:

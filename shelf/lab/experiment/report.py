@@ -1,4 +1,4 @@
-"""The report of an experiment: its registration, effects, levels, power, and what is doubtful about the data."""
+"""The report of an experiment: its registration, effects, levels, and what is doubtful about the data."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,16 +9,12 @@ from seal.records.format import FORMAT
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.document import Section, markdown
-from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels, pilot
+from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.picture import draw
-from shelf.lab.experiment.power import POWER, Pilot, detectable, seeds_needed
 from shelf.lab.experiment.records import RunResult
 from shelf.lab.experiment.registration import Registration
 
-ALPHA = 0.05
-DIFFERENCES = (0.02, 0.05, 0.1)
-SEEDS = (3, 5, 8, 12, 20)
 ABOUT_EFFECTS = (
     "Differences in percentage points, paired by seed and task; intervals and p-values count seeds and scenarios as "
     "samples. p Holm corrects for the number of comparisons: primary, secondary and unregistered outcomes apart. "
@@ -40,7 +36,6 @@ class Analysis:
     missing: tuple[Missing, ...]
     levels: tuple[Level, ...]
     curves: tuple[Curve, ...]
-    pilot: Pilot | None
 
 
 def analyse(experiment: Experiment) -> Analysis:
@@ -54,10 +49,6 @@ def analyse(experiment: Experiment) -> Analysis:
     secondary, more = family(design.contrasts, design.secondary, runs)
     under = area_of(design.primary)
     area = () if under in design.outcomes else family(design.contrasts, [under], runs)[0]
-    try:
-        found = pilot(design, design.primary, runs)
-    except ValueError:
-        found = None
     return Analysis(
         experiment=experiment,
         registration=Registration.read(experiment.folder),
@@ -69,7 +60,6 @@ def analyse(experiment: Experiment) -> Analysis:
         missing=(*missing, *more),
         levels=levels(design.primary, runs),
         curves=curves(design.primary, runs),
-        pilot=found,
     )
 
 
@@ -100,45 +90,7 @@ def sections(analysis: Analysis) -> list[Section]:
         title = f"Not registered as an outcome: {analysis.area[0].outcome.title}"
         parts.append(_effects(title, analysis.area))
     parts.append(_arms(analysis))
-    if analysis.pilot:
-        parts += power_sections(analysis.pilot, len(design.contrasts))
     return parts
-
-
-def power_sections(
-    found: Pilot, comparisons: int, differences: Sequence[float] = DIFFERENCES, power: float = POWER
-) -> list[Section]:
-    """How many seeds find a difference, and which difference some seeds find, from the components of a pilot.
-
-    differences: of shares. comparisons: Holm's strictest level is .05 over their number.
-    """
-    alpha, parts = ALPHA / max(1, comparisons), found.components
-    scenarios = [factor * found.scenarios for factor in (1, 2, 4)]
-    needed = [
-        (str(n), *(_count(seeds_needed(found, each, n, alpha, power)) for each in differences)) for n in scenarios
-    ]
-    reached = [
-        (str(s), *(_points(detectable(parts.error(s, n), parts.freedom(s, n), alpha, power)) for n in scenarios))
-        for s in SEEDS
-    ]
-    origin = (
-        f"From {found.origin}: standard deviations of a difference {_points(parts.seed)} points between seeds, "
-        f"{_points(parts.scenario)} between scenarios, {_points(parts.rest)} of one seed on one scenario."
-    )
-    tests = f"Two-sided tests at {alpha:.4f}, Holm's strictest level for {max(1, comparisons)} comparisons."
-    return [
-        Section(
-            f"Power: seeds per arm that find a difference with a probability of {power:.0%}",
-            columns=("scenarios", *(f"{100 * each:g} points" for each in differences)),
-            rows=tuple(needed),
-            notes=(origin, tests),
-        ),
-        Section(
-            f"Power: points that are found with a probability of {power:.0%}",
-            columns=("seeds per arm", *(f"{n} scenarios" for n in scenarios)),
-            rows=tuple(reached),
-        ),
-    ]
 
 
 def _figures(analysis: Analysis) -> dict[str, Any]:
@@ -312,10 +264,6 @@ def _signed(value: float) -> str:
 
 def _p(value: float) -> str:
     return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") if value < 1 else "1"
-
-
-def _count(seeds: int | None) -> str:
-    return "more tasks" if seeds is None else str(seeds)
 
 
 def _mean(values: Sequence[float | None], digits: int = 2) -> str:

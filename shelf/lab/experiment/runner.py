@@ -1,4 +1,4 @@
-"""Runs what a matrix lacks: each run is a launch of its own, resumed where it was interrupted."""
+"""Runs what a matrix lacks: each run is a launch of its own, and the launcher resumes one that was interrupted."""
 
 import json
 import signal
@@ -9,13 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 from seal.system import exits
 from seal.system.errors import LaunchError
-from seal.system.lock import CannotLock, Holder, Locked, lock
+from seal.system.lock import CannotLock, Locked, lock
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
@@ -36,16 +34,12 @@ from shelf.lab.experiment.registration import Registration
 
 POLL_S = 0.5
 LAUNCHER = (sys.executable, str(HOME / "launcher.py"))
-STARTS = 3
-"""How often a run is started in one session if infrastructure ends it, or a signal."""
-STARTS_BY_CODE = {exits.REFUSED: 1, exits.USAGE: 1, exits.CHECKPOINT: 1, exits.FAILED: 2}
-"""How often if it ends with one of these codes. An error may still be a machine under load, once."""
+STARTS = {exits.REFUSED: 1, exits.USAGE: 1, exits.CHECKPOINT: 1}
+"""How often a run is started in a session if it ends with one of these codes; twice with any other."""
 FAILURES = 3
 """After so many failed runs in a row no further run is started: they share a cause."""
 ENDING_S = 900
-"""Seconds that the runs of an interrupted experiment have to end before a new session gives up."""
-SILENT_S = 900
-"""Seconds without output, beyond a run's own deadline, after which its launcher counts as hung."""
+"""Seconds that the runs of an interrupted session have to end before a new session gives up."""
 STOP_S = 120
 """Seconds that a launcher has to end beyond the time that its trainer has to save."""
 
@@ -64,19 +58,28 @@ class Job(NamedTuple):
 
 @dataclass
 class Session:
-    """How a session ended: the runs that finished in it, those that failed and why, and the signal that ended it."""
+    """How a session ended: the runs that failed in it and why, those that are missing, and the signal that ended it."""
 
-    finished: list[Cell] = field(default_factory=list)
     failed: dict[Cell, str] = field(default_factory=dict)
     missing: int = 0
-    signum: int | None = None
+    signals: list[int] = field(default_factory=list)
 
     @property
     def code(self) -> int:
         """The exit code of the command."""
-        if self.signum:
-            return 128 + self.signum
+        if self.signals:
+            return 128 + self.signals[0]
         return exits.FAILED if self.failed or self.missing else exits.FINISHED
+
+
+class Running(NamedTuple):
+    """A launch under way. log_start: where its output begins in the log, which holds earlier launches too."""
+
+    cell: Cell
+    process: subprocess.Popen
+    started: float
+    devices: tuple[str, ...]
+    log_start: int
 
 
 def run_experiment(
@@ -84,240 +87,169 @@ def run_experiment(
 ) -> Session:
     """Run what is missing, to its end or to the first signal; LaunchError for what cannot start."""
     require_devices(arms, job)
-    require_arms(experiment, job)
-    with _interrupts() as interrupt, _alone(experiment, tell, interrupt) as descriptor:
+    for name in job.only:
+        if name not in experiment.design.arms:
+            raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
+    if experiment.published:
+        raise LaunchError(f"{experiment.folder} is published without its runs: give the experiment another name.")
+    session = Session()
+    with _signals(session.signals), _alone(experiment, tell, session.signals) as descriptor:
         require_unchanged(experiment, arms)
-        registered = Registration.ensure(experiment)
-        for change in registered.changes(experiment):
-            tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {change}")
+        registered = Registration.ensure(experiment.folder, experiment.text)
+        if changes := registered.changes(experiment.text):
+            tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {', '.join(changes)}")
         collect_finished(experiment)
-        if experiment.published:
-            raise LaunchError(f"{experiment.folder} is published without its runs: give the experiment another name.")
-        return _Runs(experiment, arms, job, tell, interrupt, descriptor).run()
+        _Runs(experiment, arms, job, tell, session, descriptor).run()
+    return session
 
 
 def require_devices(arms: Mapping[str, ComposedArm], job: Job) -> None:
     """LaunchError if the runs that go on at a time do not have a GPU each for themselves."""
     most = max(arm.devices for arm in arms.values())
-    if not most or (job.jobs == 1 and not job.devices):
-        return
-    if len(job.devices) < job.jobs * most:
+    if most and (job.jobs > 1 or job.devices) and len(job.devices) < job.jobs * most:
         raise LaunchError(
             f"--jobs {job.jobs} with {most} GPUs per run needs {job.jobs * most} GPUs, and --devices names "
             f"{len(job.devices)}: name them, as in --devices 0,1,2,3, or lower --jobs."
         )
 
 
-def require_arms(experiment: Experiment, job: Job) -> None:
-    """LaunchError if the job names an arm that the experiment does not have."""
-    for name in job.only:
-        if name not in experiment.design.arms:
-            raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
-
-
-class Interrupt:
-    """Counts Ctrl-C and SIGTERM: the first lets runs save and end, the second ends them at once."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.signum: int | None = None
-
-    def handle(self, signum: int, _frame: FrameType | None) -> None:
-        """Note a signal; a scheduler may send SIGTERM more than once, so only Ctrl-C counts twice."""
-        if self.signum is None or signum == signal.SIGINT:
-            self.count += 1
-        self.signum = self.signum or signum
+def command(experiment: Experiment, cell: Cell) -> list[str]:
+    """The arguments of the launcher for a run."""
+    overrides = (*experiment.overrides(cell.arm), *experiment.own_overrides(cell))
+    return ["--conf", str(experiment.design.recipe_of(cell.arm)), "--with-bfcl", "--", *overrides]
 
 
 @dataclass
-class _Running:
-    """A launch under way."""
-
-    cell: Cell
-    process: subprocess.Popen
-    started: float
-    devices: tuple[str, ...]
-    log_start: int
-    stop_by: float | None = None
-    size: int = -1
-    heard: float = field(default_factory=time.monotonic)
-
-
 class _Runs:
-    def __init__(
-        self,
-        experiment: Experiment,
-        arms: Mapping[str, ComposedArm],
-        job: Job,
-        tell: Callable[[str], None],
-        interrupt: Interrupt,
-        descriptor: int,
-    ):
-        self._experiment, self._arms, self._job, self._tell = experiment, arms, job, tell
-        self._interrupt, self._descriptor = interrupt, descriptor
-        wanted = [cell for cell in experiment.cells if not job.only or cell.arm in job.only]
-        self._pending = deque(cell for cell in wanted if not experiment.result(cell).is_file())
-        self._running: list[_Running] = []
-        self._devices = list(job.devices)
-        self._starts: Counter[Cell] = Counter()
-        self._failures = 0
-        self._ending = Session()
+    experiment: Experiment
+    arms: Mapping[str, ComposedArm]
+    job: Job
+    tell: Callable[[str], None]
+    session: Session
+    descriptor: int
 
-    def run(self) -> Session:
-        """Start, watch and take in runs until none is left."""
-        total, finished = len(self._experiment.cells), sum(1 for _ in self._experiment.finished())
-        self._tell(f"{self._experiment.design.name}: {finished} of {total} runs are finished")
+    def run(self) -> None:
+        """Start, watch and take in runs until none is left; the first signal lets them save, a second ends them."""
+        cells, finished = self.experiment.cells, {cell for cell, _result in self.experiment.finished()}
+        self.tell(f"{self.experiment.design.name}: {len(finished)} of {len(cells)} runs are finished")
+        wanted = (cell for cell in cells if not self.job.only or cell.arm in self.job.only)
+        self.pending = deque(cell for cell in wanted if cell not in finished)
+        self.devices, self.starts, self.failures = list(self.job.devices), Counter(), 0
+        running: list[Running] = []
+        stopped = 0.0
         try:
-            while self._running or (self._pending and self._may_start):
-                while self._pending and self._may_start and len(self._running) < self._job.jobs:
-                    self._start(self._pending.popleft())
-                self._watch()
-                if self._running:
-                    time.sleep(POLL_S)
+            while running or (self.pending and self.may_start):
+                while self.pending and self.may_start and len(running) < self.job.jobs:
+                    running.append(self.start(self.pending.popleft()))
+                if self.session.signals and not stopped:
+                    stopped = time.monotonic()
+                    for each in running:
+                        each.process.send_signal(signal.SIGINT)
+                        self.tell(f"{each.cell}: stopping, it saves a checkpoint; Ctrl-C again to stop at once")
+                for each in running:
+                    patience = self.arms[each.cell.arm].settings.stop_grace_s + STOP_S
+                    impatient = signal.SIGINT in self.session.signals[1:]
+                    if stopped and (impatient or time.monotonic() - stopped > patience):
+                        stop_tree(each.process, grace_s=0)
+                for each in [each for each in running if each.process.poll() is not None]:
+                    running.remove(each)
+                    self.ended(each)
+                time.sleep(POLL_S if running else 0)
         finally:
-            for running in self._running:
-                stop_tree(running.process, grace_s=STOP_S)
-        self._ending.missing = len(self._pending)
-        self._ending.signum = self._interrupt.signum
-        return self._ending
+            for each in running:
+                stop_tree(each.process, grace_s=STOP_S)
+        self.session.missing = len(self.pending)
 
     @property
-    def _may_start(self) -> bool:
-        return not self._interrupt.count and self._failures < FAILURES
+    def may_start(self) -> bool:
+        return not self.session.signals and self.failures < FAILURES
 
-    def _start(self, cell: Cell) -> None:
-        experiment, arm = self._experiment, self._arms[cell.arm]
-        record_configuration(experiment, arm)
-        if experiment.run(cell).path.is_dir() and is_whole(experiment.run(cell), arm):
-            self._take_in(cell)
-            return
-        self._await_rest(cell)
-        devices = tuple(self._devices.pop(0) for _ in range(arm.devices)) if self._job.devices else ()
-        env = {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {}
-        log = experiment.log(cell)
-        before = log.stat().st_size if log.exists() else 0
-        process = start(
-            self._command(cell), log=log, cwd=HOME, env={"PYTHONUNBUFFERED": "1", **env}, keep=[self._descriptor]
-        )
-        self._starts[cell] += 1
-        self._running.append(_Running(cell, process, time.time(), devices, before))
-        self._tell(f"{cell}: started, log in {log}")
-
-    def _await_rest(self, cell: Cell) -> None:
-        """Wait until what a killed launcher left has ended; one that lives on is refused by the launch itself."""
-        deadline = time.monotonic() + STOP_S
-        folder = self._experiment.run(cell).path
-        while folder.is_dir() and time.monotonic() < deadline and not self._interrupt.count:
+    def start(self, cell: Cell) -> Running:
+        """Launch a run, with a service of its own, once what a killed launcher left has ended."""
+        record_configuration(self.experiment, self.arms[cell.arm])
+        deadline, folder = time.monotonic() + STOP_S, self.experiment.run(cell).path
+        while folder.is_dir() and time.monotonic() < deadline and not self.session.signals:
             with held(folder) as free:
                 if free:
-                    return
+                    break
             time.sleep(POLL_S)
+        devices = tuple(self.devices.pop(0) for _ in range(self.arms[cell.arm].devices)) if self.job.devices else ()
+        env = {"PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
+        log = self.experiment.log(cell)
+        before = log.stat().st_size if log.exists() else 0
+        words = [*self.job.launcher, *command(self.experiment, cell)]
+        if not any(word.lstrip("+").startswith("env_service.env_url=") for word in words):
+            words.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
+        process = start(words, log=log, cwd=HOME, env=env, keep=[self.descriptor])
+        self.starts[cell] += 1
+        self.tell(f"{cell}: started, log in {log}")
+        return Running(cell, process, time.time(), devices, before)
 
-    def _command(self, cell: Cell) -> list[str]:
-        experiment = self._experiment
-        overrides = [*experiment.overrides(cell.arm), *experiment.own_overrides(cell)]
-        if not any(override.lstrip("+").startswith("env_service.env_url=") for override in overrides):
-            # A service of its own, which ends with the run and meets no other's.
-            overrides.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
-        recipe = str(experiment.design.recipe_of(cell.arm))
-        return [*self._job.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
-
-    def _watch(self) -> None:
-        for running in list(self._running):
-            code = running.process.poll()
-            if code is None:
-                self._press(running)
-                continue
-            self._running.remove(running)
-            self._devices += running.devices
-            self._ended(running, code)
-
-    def _press(self, running: _Running) -> None:
-        """Pass an interrupt on, and end what ignores it or hangs."""
-        now = time.monotonic()
-        settings = self._arms[running.cell.arm].settings
-        if self._interrupt.count and running.stop_by is None:
-            running.process.send_signal(signal.SIGINT)
-            running.stop_by = now + settings.stop_grace_s + STOP_S
-            self._tell(f"{running.cell}: stopping, it saves a checkpoint; Ctrl-C again to stop at once")
-        if self._interrupt.count > 1 or (running.stop_by is not None and now > running.stop_by):
-            stop_tree(running.process, grace_s=0)
-        size = self._written(running.cell)
-        if size != running.size:
-            running.size, running.heard = size, now
-        elif now - running.heard > settings.step_deadline_s + SILENT_S:
-            self._tell(f"{running.cell}: no output for {now - running.heard:.0f} s; stopped")
-            stop_tree(running.process, grace_s=STOP_S)
-
-    def _written(self, cell: Cell) -> int:
-        folder = self._experiment.run(cell)
-        files = (self._experiment.log(cell), folder.train_log, folder.log("stages"), folder.steps)
-        return sum(path.stat().st_size for path in files if path.exists())
-
-    def _ended(self, running: _Running, code: int) -> None:
-        cell = running.cell
-        reason = "" if code == exits.FINISHED else self._reason(running, code)
-        attempt = Attempt(str(cell), running.started, time.time(), code, reason)
-        with self._experiment.attempts.open("a", encoding="utf-8") as file:
+    def ended(self, run: Running) -> None:
+        """Take a run in, put it back, or give it up."""
+        cell, code = run.cell, run.process.returncode
+        self.devices += run.devices
+        reason = "" if code == exits.FINISHED else self.reason(run, code)
+        with self.experiment.attempts.open("a", encoding="utf-8") as file:
+            attempt = Attempt(str(cell), run.started, time.time(), code, reason)
             file.write(json.dumps(attempt._asdict(), ensure_ascii=False) + "\n")
         if code == exits.FINISHED:
-            self._take_in(cell)
-        elif self._interrupt.count:
-            self._pending.appendleft(cell)
-            self._tell(f"{cell}: stopped; the same command resumes it")
-        elif self._starts[cell] < STARTS_BY_CODE.get(code, STARTS):
-            self._pending.appendleft(cell)
-            self._tell(f"{cell}: ended with code {code} ({reason}); it is started again")
+            self.take_in(cell)
+        elif self.session.signals or self.starts[cell] < STARTS.get(code, 2):
+            self.pending.appendleft(cell)
+            again = "the same command resumes it" if self.session.signals else "it is started again"
+            self.tell(f"{cell}: ended with code {code} ({reason}); {again}")
         else:
-            self._fail(cell, reason)
+            self.fail(cell, reason)
 
-    def _take_in(self, cell: Cell) -> None:
+    def take_in(self, cell: Cell) -> None:
+        """Keep the result of a run that has ended well, and remove what the experiment does not keep."""
+        folder, arm = self.experiment.run(cell), self.arms[cell.arm]
         try:
-            if not is_whole(self._experiment.run(cell), self._arms[cell.arm]):
-                raise ValueError(f"its logs end before step {self._arms[cell.arm].steps}")
-            if refused := certify(self._experiment, cell):
-                self._tell(f"[yellow]warning:[/yellow] {cell} has no certificate: {refused}")
-            result = collect(self._experiment, cell, self._arms[cell.arm])
+            if not is_whole(folder, arm):
+                raise ValueError(f"its logs end before step {arm.steps}")
+            if refused := certify(self.experiment, cell):
+                self.tell(f"[yellow]warning:[/yellow] {cell} has no certificate: {refused}")
+            result = collect(self.experiment, cell, arm)
         except (ValueError, OSError) as error:
-            self._fail(cell, f"its logs cannot be used: {error}")
+            self.fail(cell, f"its logs cannot be used: {error}")
             return
-        drop(self._experiment.run(cell), self._experiment.design.keep)
-        write_results(self._experiment)
-        self._failures = 0
-        self._ending.finished.append(cell)
-        left = len(self._pending) + len(self._running)
-        self._tell(f"{cell}: finished in {result.minutes:.1f} min; {left} left")
+        drop(folder, self.experiment.design.keep)
+        write_results(self.experiment)
+        self.failures = 0
+        self.tell(f"{cell}: finished in {result.minutes:.1f} min; {len(self.pending)} to start")
 
-    def _fail(self, cell: Cell, reason: str) -> None:
-        self._failures += 1
-        self._ending.failed[cell] = reason
-        self._tell(f"[red]{cell}: failed:[/red] {reason}")
-        if self._failures == FAILURES and self._pending:
-            self._tell(f"{FAILURES} runs in a row have failed; no further one is started")
+    def fail(self, cell: Cell, reason: str) -> None:
+        """Note a run that is given up."""
+        self.failures += 1
+        self.session.failed[cell] = reason
+        self.tell(f"[red]{cell}: failed:[/red] {reason}")
+        if self.failures == FAILURES and self.pending:
+            self.tell(f"{FAILURES} runs in a row have failed; no further one is started")
 
-    def _reason(self, running: _Running, code: int) -> str:
-        """Why a launch ended, from what it printed; the log holds earlier launches of the run too."""
+    def reason(self, run: Running, code: int) -> str:
+        """Why a launch ended, from what it printed."""
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
-        text = self._experiment.log(running.cell).read_bytes()[running.log_start :].decode(errors="replace")
+        text = self.experiment.log(run.cell).read_bytes()[run.log_start :].decode(errors="replace")
         errors = [line for line in text.splitlines() if line.startswith("error:")]
         return errors[-1].removeprefix("error:").strip() if errors else last_line(text, f"exit code {code}")
 
 
 @contextmanager
-def _interrupts() -> Iterator[Interrupt]:
-    """Count signals while the block runs, and answer them as before afterwards."""
-    interrupt = Interrupt()
-    before = {number: signal.signal(number, interrupt.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+def _signals(received: list[int]) -> Iterator[None]:
+    """Collect Ctrl-C and SIGTERM while the block runs."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.signal(number, lambda signum, _frame: received.append(signum)) for number in numbers}
     try:
-        yield interrupt
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def _alone(experiment: Experiment, tell: Callable[[str], None], interrupt: Interrupt) -> Iterator[int]:
+def _alone(experiment: Experiment, tell: Callable[[str], None], signals: Sequence[int]) -> Iterator[int]:
     """Hold the experiment's lock; waits for the runs of a session that was killed."""
     deadline, told = time.monotonic() + ENDING_S, False
     with ExitStack() as stack:
@@ -327,12 +259,12 @@ def _alone(experiment: Experiment, tell: Callable[[str], None], interrupt: Inter
                 break
             except Locked as error:
                 holder = error.holder
-                waiting = holder is not None and holder.gone
-                if not waiting or time.monotonic() > deadline or interrupt.count:
-                    raise LaunchError(_in_use(experiment.folder, holder), exits.REFUSED) from None
+                if not (holder and holder.gone) or time.monotonic() > deadline or signals:
+                    who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
+                    raise LaunchError(f"{experiment.folder} is in use by {who}: wait for it or stop it.") from None
                 if not told:
                     tell("an earlier session was killed; waiting for its runs to save and end")
-                    told = True
+                told = True
                 time.sleep(POLL_S)
             except (CannotLock, OSError) as error:
                 raise LaunchError(
@@ -340,10 +272,3 @@ def _alone(experiment: Experiment, tell: Callable[[str], None], interrupt: Inter
                     "can be written and supports flock."
                 ) from error
         yield descriptor
-
-
-def _in_use(folder: Path, holder: Holder | None) -> str:
-    who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
-    if holder and holder.gone:
-        return f"Runs of an earlier session still work in {folder}: stop them, or start again when they have ended."
-    return f"{folder} is in use by {who}: wait for it or stop it; give another experiment another name."

@@ -1,8 +1,7 @@
 """The file of an experiment: what it means, and one sentence for each mistake."""
 
-import os
 import re
-import subprocess
+import shlex
 
 import pytest
 from omegaconf import OmegaConf
@@ -13,8 +12,8 @@ from shelf.lab.cli.experiment import app
 from shelf.lab.experiment.arms import composed_arms, record_configuration, require_unchanged
 from shelf.lab.experiment.design import parse_design
 from shelf.lab.experiment.matrix import Experiment
-from shelf.lab.experiment.plan import plan_experiment
-from shelf.lab.experiment.slurm import slurm_script
+from shelf.lab.experiment.plan import plan_experiment, plan_parts
+from shelf.lab.experiment.report import analyse
 from shelf.lab.tests.experiment import simulated
 from tests.support.commands import run
 
@@ -97,7 +96,7 @@ def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_vers
     record_configuration(bench.experiment, bench.arms["seal"])
     path = bench.experiment.configuration("seal")
     recorded = OmegaConf.load(path)
-    del recorded.seal.sampling.pilot
+    del recorded.seal.diagnosis.blame
     OmegaConf.save(recorded, path)
     require_unchanged(bench.experiment, bench.arms)
     recorded.seal.diagnosis.window = 9
@@ -110,40 +109,38 @@ def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_vers
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((HOME / "exp" / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_experiments_of_the_repository_can_be_planned_and_submitted(path):
+def test_the_experiments_of_the_repository_can_be_planned(path):
     experiment = Experiment.read(path)
     arms = composed_arms(experiment)
     assert len({arm.hash for arm in arms.values()}) == len(arms), "two arms are the same"
     plan = plan_experiment(experiment, arms, jobs=2)
     assert sum(arm.runs for arm in plan.arms) == len(experiment.cells)
     assert plan.hours_left == pytest.approx(sum((arm.runs - arm.done) * arm.minutes for arm in plan.arms) / 60)
-    if all(arm.config.trainer.device == "cpu" for arm in arms.values()):
-        ended = all(arm.done == arm.runs for arm in plan.arms)
-        with pytest.raises(LaunchError, match="nothing to submit" if ended else "trains on a CPU"):
-            slurm_script(experiment, arms, plan)
-        return
-    script = slurm_script(experiment, arms, plan)
-    assert f"#SBATCH --array=0-{len(experiment.cells) - 1}%2\n" in script
-    assert script.count(") set -- ") == len(experiment.cells)
-    assert f"--gpus-per-node={arms['seal'].devices}\n" in script
 
 
-def test_each_task_of_a_job_array_starts_its_run(tmp_path):
-    experiment = Experiment.read(HOME / "exp" / "experiments" / "one_gpu.yaml")
-    arms = composed_arms(experiment)
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "slurm.sh").write_text('printf "%s\\n" "$@"\n')
-    script = tmp_path / "array.sh"
-    script.write_text(slurm_script(experiment, arms, plan_experiment(experiment, arms)))
-    told = []
-    for index in (0, 8, 9):
-        env = {**os.environ, "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_ARRAY_TASK_ID": str(index)}
-        told.append(subprocess.run(["bash", str(script)], env=env, capture_output=True, text=True, check=False))
-    first, last, beyond = told
-    assert first.stdout.splitlines()[0] == "exp/SEAL_1gpu.yaml"
-    assert {"ablation=vanilla", "seal.seed=0", "trainer.experiment_name=one_gpu-vanilla-0"} <= set(first.stdout.split())
-    assert {"ablation=random_labels", "seal.seed=2"} <= set(last.stdout.split())
-    assert beyond.returncode == 1 and "there is no run 9" in beyond.stderr
+def test_a_plan_prints_the_launches_that_are_missing(make_bench, capsys):
+    path = HOME / "exp" / "experiments" / "one_gpu.yaml"
+    assert run(app, ["plan", path, "--commands"]) == 0
+    launches = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(launches) == len(Experiment.read(path).cells)
+    first = launches[0]
+    assert first[:4] == ["--conf", str(HOME / "exp" / "SEAL_1gpu.yaml"), "--with-bfcl", "--"]
+    assert {"ablation=vanilla", "seal.seed=0", "trainer.experiment_name=one_gpu-vanilla-0"} <= set(first)
+
+
+def test_a_plan_tells_what_more_seeds_would_find(make_bench):
+    bench = make_bench(seeds=(0, 1, 2, 3, 4))
+
+    def said() -> list[str]:
+        parts = plan_parts(bench.experiment, plan_experiment(bench.experiment, bench.arms))
+        return [part for part in parts if isinstance(part, str) and part.startswith("Points that")]
+
+    assert not said()
+    simulated.write_results(bench.experiment, {"vanilla": 0.1, "seal": 0.2})
+    (sentence,) = said()
+    points = [float(number) for number in re.findall(r"([0-9.]+) with", sentence)]
+    (effect,) = analyse(bench.experiment).primary
+    assert points == sorted(points, reverse=True) and points[1] == pytest.approx(100 * effect.detectable, rel=0.15)
 
 
 def test_a_plan_takes_the_times_of_finished_runs(make_bench):

@@ -54,11 +54,11 @@ def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
     assert sum(covered) >= 34
 
 
-def test_the_page_holds_registration_effects_power_and_picture(matrix):
+def test_the_page_holds_registration_effects_and_picture(matrix):
     page, picture = write_report(analyse(matrix))
     text = page.read_text()
     sha = json.loads((matrix.folder / "registration.json").read_text())["sha256"]
-    for expected in ("Which arm learns more?", "every run, once", sha, "15 of 15 runs", "seal - vanilla", "Power"):
+    for expected in ("Which arm learns more?", "every run, once", sha, "15 of 15 runs", "seal - vanilla"):
         assert expected in text
     assert "HAS CHANGED" not in text and "INTERIM" not in text
     assert f"![simulated]({picture.name})" in text and picture.read_bytes().startswith(b"\x89PNG")
@@ -106,20 +106,6 @@ def test_a_comparison_without_common_runs_is_missing_and_still_counts_in_the_cor
     assert [each.reason for each in found.missing] == ["no seed has finished in both arms"]
     told = [note for section in sections(found) for note in section.notes if "no seed has finished" in note]
     assert told == ["random_labels - vanilla: no seed has finished in both arms."]
-
-
-def test_power_needs_two_seeds_of_one_arm(tmp_path, capsys):
-    made = simulated.experiment(tmp_path, ("vanilla", "seal"))
-    simulated.write_results(made, {"vanilla": 0.1, "seal": 0.1})
-    for cell in made.cells:
-        if cell.arm == "seal" or cell.seed > 1:
-            made.result(cell).unlink()
-    assert run(app, ["power", made.source, "--difference", "5", "20"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "2 seeds of vanilla, doubled" in said and "5 points 20 points" in said
-    made.result(Cell("vanilla", 1)).unlink()
-    assert run(app, ["power", made.source]) == 2
-    assert "no arm has two finished seeds" in capsys.readouterr().err
 
 
 def test_an_experiment_without_a_finished_run_is_refused_in_one_sentence(tmp_path, capsys):
