@@ -7,7 +7,7 @@ no retry can fix (a wrong key, an unknown model) is told apart.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -67,15 +67,13 @@ class Sampling:
 class Reply(NamedTuple):
     """One assistant message; truncated if a length limit cut it.
 
-    tokens and prompt_tokens are the endpoint's own counts, or 0. calls_tools: the endpoint
-    read tool calls out of the message.
+    tokens and prompt_tokens are the endpoint's own counts, or 0.
     """
 
     text: str
     truncated: bool
     tokens: int
     prompt_tokens: int = 0
-    calls_tools: bool = False
 
 
 class Address(NamedTuple):
@@ -142,11 +140,21 @@ class ChatClient:
     async def complete(
         self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
     ) -> Reply:
-        """The next assistant message.
+        """The next assistant message, of min(max_tokens, what the context leaves) tokens.
 
         Raises ContextExceeded if the dialogue is too long, EndpointFault if no
         attempt succeeds, EndpointRefused if the endpoint would refuse every request.
         """
+        try:
+            return await self._complete(messages, sampling, seed, request_id)
+        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
+            if sampling.max_tokens is None:
+                raise
+            return await self._complete(messages, replace(sampling, max_tokens=None), seed, request_id)
+
+    async def _complete(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
+    ) -> Reply:
         drawn = {name: NOT_GIVEN if value is None else value for name, value in asdict(sampling).items()}
         try:
             # The client's own timeout starts again with every byte that arrives.
@@ -203,9 +211,14 @@ class ChatClient:
 
 
 def read_reply(completion: ChatCompletion, url: str) -> Reply:
-    """The message of a completion; the client does not check its shape, so EndpointFault if it has another one."""
+    """The message of a completion; the client does not check its shape, so EndpointFault if it has another one.
+
+    EndpointRefused if the endpoint parsed tool calls, so that what the model wrote is lost.
+    """
     try:
         choice = completion.choices[0]
+        if choice.message.tool_calls:
+            raise EndpointRefused(f"{url} parses tool calls itself: start it without a tool-call parser.")
         # JSON can carry half of a surrogate pair, which no log and no other request could.
         text = (choice.message.content or "").encode("utf-8", "replace").decode()
         usage = completion.usage
@@ -214,7 +227,6 @@ def read_reply(completion: ChatCompletion, url: str) -> Reply:
             truncated=choice.finish_reason == "length",
             tokens=(usage.completion_tokens if usage else 0) or 0,
             prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
-            calls_tools=bool(choice.message.tool_calls),
         )
     except (AttributeError, IndexError, TypeError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error

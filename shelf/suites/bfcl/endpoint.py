@@ -5,16 +5,14 @@ are never passed as such, so the endpoint must not parse tool calls itself.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from shelf.suites.chat import ChatClient, ContextExceeded, EndpointRefused, Reply, Sampling
+from shelf.suites.chat import ChatClient, Reply, Sampling
 
 
 class ChatEndpoint:
     """Asynchronous client of one model behind ``base_url`` (``http://host:port/v1``); uses no proxy."""
 
     def __init__(self, base_url: str, model: str, sampling: Sampling, timeout_s: float = 600.0, attempts: int = 6):
-        self._url = base_url.rstrip("/")
         self._sampling = sampling
         self._client = ChatClient(base_url, model, timeout_s, attempts)
 
@@ -24,17 +22,7 @@ class ChatEndpoint:
         Raises ContextExceeded if the dialogue is too long, EndpointFault if no
         attempt succeeds, EndpointRefused if the endpoint would refuse every request.
         """
-        try:
-            reply = await self._client.complete(messages, self._sampling, seed, request_id)
-        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
-            unlimited = replace(self._sampling, max_tokens=None)
-            reply = await self._client.complete(messages, unlimited, seed, request_id)
-        if reply.calls_tools:
-            raise EndpointRefused(
-                f"{self._url} parses tool calls itself, so the benchmark would not see what the model wrote: start it "
-                "without a tool-call parser."
-            )
-        return reply
+        return await self._client.complete(messages, self._sampling, seed, request_id)
 
     async def check(self) -> None:
         """EndpointRefused if nothing answers at the address, or a list of models lacks ours."""

@@ -5,7 +5,7 @@ mode of the official handler keep the model's own text; in logs of other modes,
 which it could not read, calls are written as that handler writes them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,46 +26,48 @@ OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 """A model that the official tool knows and reads in that mode; the name of the exported folder."""
 
 
+PREFIXES = "rollouts of prefixes (the official tool plays whole tasks)"
+MADE = "rollouts of synthesised tasks (the official tool does not know them)"
+FAULTS = "failed rollouts (they say nothing about the model)"
+
+
 class Export(NamedTuple):
-    """What was written: tasks by category, and the lines that have no official counterpart."""
+    """What was written: tasks by category; left_out: how many lines have no official counterpart, by what they are."""
 
     folder: Path
     tasks: Mapping[str, int]
-    prefixes: int
-    made: int
-    failed: int
+    left_out: Mapping[str, int]
 
 
 def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    Prefix tasks and synthesised ones are left out, because they have no official counterpart; so are
-    rollouts that failed for reasons other than the policy (the official tool's
-    ``--partial-eval`` leaves them out of the accuracy). Raises ValueError for bad
-    lines and for logs without evidence (those of other programs).
+    Prefix tasks, synthesised ones and rollouts that failed for reasons other than the policy are left
+    out (so the official tool needs ``--partial-eval``). Raises ValueError for bad lines and for
+    logs without evidence (those of other programs).
     """
     folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
-    prefixes = made = failed = 0
+    left_out: Counter[str] = Counter()
     records, bad = read_records(log, _exportable)
     if bad:
         raise ValueError(f"The log cannot be exported: {bad[0]}")
     for record in records:
         if record.prefix != WHOLE:
-            prefixes += 1
+            left_out[PREFIXES] += 1
         elif record.category not in CATEGORIES:
-            made += 1
+            left_out[MADE] += 1
         elif record.infra is not None:
-            failed += 1
+            left_out[FAULTS] += 1
         elif record.sample == sample:
             entries[record.category][record.scenario] = {"id": record.task_id, "result": list(_turns(record))}
     if not entries:
-        only = f"; {made} rollouts are of synthesised tasks, which have no official counterpart" if made else ""
-        raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}{only}).")
+        only = "".join(f"; left out: {count} {what}" for what, count in left_out.items())
+        raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}){only}.")
     for category in CATEGORIES:
         if category in entries:
             write_jsonl((entry for _, entry in sorted(entries[category].items())), folder / result_file(category))
-    return Export(folder, {name: len(found) for name, found in entries.items()}, prefixes, made, failed)
+    return Export(folder, {name: len(tasks) for name, tasks in entries.items()}, left_out)
 
 
 def find_log(run_or_log: Path, step: int | None) -> Path:

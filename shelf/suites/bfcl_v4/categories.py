@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from huggingface_hub import try_to_load_from_cache
+
 NON_LIVE = (
     *("simple_python", "simple_java", "simple_javascript"),
     *("multiple", "parallel", "parallel_multiple", "irrelevance"),
@@ -83,16 +85,10 @@ def missing_need(category: str) -> str | None:
     """One sentence about what a category lacks here, and how to provide it; None if it can run."""
     if category in WEB_SEARCH and not os.environ.get(SERPAPI_KEY):
         return f"needs a SerpAPI key and the internet: set {SERPAPI_KEY}"
-    if category == VECTOR and not _cached(EMBEDDINGS):
+    cache = os.environ.get("HF_HUB_CACHE")
+    if category == VECTOR and not isinstance(try_to_load_from_cache(EMBEDDINGS, "config.json", cache), str):
         return f"needs the embedding model: run `hf download {EMBEDDINGS}`"
     return None
-
-
-def _cached(model: str) -> bool:
-    """Whether the hub's cache holds a snapshot of a model."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    return next(cache.glob(f"models--{model.replace('/', '--')}/snapshots/*/config.json"), None) is not None
 
 
 def read_items(data: Path, category: str, limit: int | None = None) -> list[Item]:

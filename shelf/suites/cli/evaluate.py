@@ -123,14 +123,8 @@ def export_bfcl(
         made = export_bfcl(find_log(run_or_log, step), out, model, sample)
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
-    left_out = [
-        (made.prefixes, "rollouts of prefixes", "the official tool plays whole tasks"),
-        (made.made, "rollouts of synthesised tasks", "the official tool does not know them"),
-        (made.failed, "failed rollouts", "they say nothing about the model"),
-    ]
-    for count, what, why in left_out:
-        if count:
-            console.print(f"left out: {count} {what} ({why})")
+    for what, count in made.left_out.items():
+        console.print(f"left out: {count} {what}")
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
     console.print(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "

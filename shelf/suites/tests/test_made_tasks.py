@@ -108,7 +108,7 @@ def test_the_export_says_that_made_tasks_are_left_out(played, files, tmp_path, c
     only.parent.mkdir()
     only.write_text("".join(json.dumps(line) + "\n" for line in lines_of(out) if line["task_id"].startswith("synth_")))
     assert run(app, ["export-bfcl", only, "--out", tmp_path / "none"]) == 2
-    assert f"{count} rollouts are of synthesised tasks, which have no official counterpart" in capsys.readouterr().err
+    assert f"left out: {count} rollouts of synthesised tasks" in capsys.readouterr().err
 
 
 def test_a_running_service_must_serve_the_tasks(files, service_url, endpoint_url, tmp_path, capsys):

@@ -150,6 +150,8 @@ def test_the_embedding_model_is_looked_for_in_the_hubs_cache(monkeypatch, tmp_pa
     snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "1"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("1")
     assert missing_need("memory_vector") is None
 
 
