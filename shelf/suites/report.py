@@ -1,32 +1,29 @@
-"""What the results of suites say: tables, sentences, and the same figures as flat records for programs."""
+"""What the results of suites say: rates, paired differences and sentences, and the same figures for programs.
 
-from collections import Counter
+The estimates are those of validation logs (`seal.statistics`): an attempt at an item is a line.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from rich.console import RenderableType
 from rich.table import Table
 
+from seal.records.source import WHOLE
+from seal.statistics.comparison import Comparison, Side, compare
+from seal.statistics.intervals import pass_hat_k
 from seal.statistics.runs import ABOUT_COMPARISONS
-from seal.statistics.tables import (
-    RATES,
-    comparison_record,
-    comparison_table,
-    percent,
-    table,
-    with_interval,
-)
-from shelf.suites.records import SuiteHead, SuiteResults, read_results
-from shelf.suites.summary import Row, compare, summarise
+from seal.statistics.summary import Summary, informative, summarise_step
+from seal.statistics.tables import RATES, comparison_record, comparison_table, percent, table, with_interval
+from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
 WITHOUT = "with"
 """What comparison records say of suspected items: suites leave none out."""
 
 _FREE = frozenset({"seed", "version"})
 """Settings in which comparable evaluations may differ; the version has a field of its own."""
-
-_PLAIN = ("category", "planned", "items", "samples", "scored", "passed", "simulator", "infra", "out_of_scope")
 
 
 class Report(NamedTuple):
@@ -36,13 +33,44 @@ class Report(NamedTuple):
     records: Mapping[str, Any]
 
 
+class Row(NamedTuple):
+    """The rates of one category or of all; pass_hat: the chance that k attempts at an item all pass, k = 1, 2, ..."""
+
+    rates: Summary
+    pass_hat: tuple[float, ...]
+
+
+class _Line(NamedTuple):
+    """An attempt at an item, with what statistics of validation logs read of a trajectory."""
+
+    task_id: str
+    category: str
+    scenario: str
+    passed: bool
+    infra: str | None
+    step: int = 0
+    prefix: int = WHOLE
+    turns: int = 0
+    turns_passed: int = 0
+    labels: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> tuple[str, int]:
+        """The item as a whole task."""
+        return self.task_id, self.prefix
+
+    @classmethod
+    def of(cls, item: ItemRecord) -> Self:
+        """Items of two categories may have the same id."""
+        return cls(f"{item.category}/{item.item}", item.category, item.group, item.passed, item.infra)
+
+
 def summarise_results(folder: Path) -> Report:
     """The rates of one evaluation; ValueError if the folder holds none."""
     head, items, bad = read_results(folder)
     rows = summarise(items)
-    made = suite_table(rows, f"{head.suite} of {folder}, {head.model}")
-    problems = [str(line) for line in bad]
-    return Report([made, *_sentences(head, rows), *problems], {"summaries": [_record(row) for row in rows]})
+    tables = [suite_table(rows, f"{head.suite} of {folder}, {head.model}"), *_sentences(head, items), *map(str, bad)]
+    return Report(tables, {"summaries": [_record(row) for row in rows]})
 
 
 def compare_results(names: Sequence[str]) -> Report:
@@ -58,12 +86,7 @@ def compare_results(names: Sequence[str]) -> Report:
     records = []
     for name, results in others:
         _require_comparable({first: reference, name: results})
-        rows = compare(
-            *(
-                (side, [item for run in runs for item in run.items])
-                for side, runs in ((first, reference), (name, results))
-            )
-        )
+        rows = differences((first, reference), (name, results))
         tables.append(comparison_table(rows, f"{reference[0].head.suite}: {name} against {first}"))
         unpaired = sum(row.unpaired for row in rows if not row.is_average)
         tables += [f"{unpaired} items are on one side only and left out."] if unpaired else []
@@ -73,49 +96,78 @@ def compare_results(names: Sequence[str]) -> Report:
     return Report([*tables, about], {"comparisons": records})
 
 
+def summarise(items: Iterable[ItemRecord]) -> list[Row]:
+    """A row for each category of a suite, and for several their average."""
+    items = list(items)
+    attempts: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        if item.infra is None:
+            attempts[item.category][item.item].append(item.passed)
+    rows = []
+    for rates in informative(summarise_step(map(_Line.of, items))):
+        strata = list(attempts.values()) if rates.is_average else [attempts[rates.name]]
+        rows.append(Row(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
+    return rows
+
+
+def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[SuiteResults]]) -> list[Comparison]:
+    """The differences b - a on the items that both have, by category, and for several averaged over them.
+
+    Each side is its name and the results of one evaluation or several (seeds). ValueError if
+    they share no category.
+    """
+    first, second = (
+        Side(name, tuple(tuple(_Line.of(item) for item in run.items) for run in runs)) for name, runs in (a, b)
+    )
+    shared = {line.category for line in first.lines} & {line.category for line in second.lines}
+    if not shared:
+        raise ValueError(f"{a[0]} and {b[0]} have no item in common: compare evaluations of the same suite.")
+    return [row for row in compare(first, second) if len(shared) > 1 or not row.is_average]
+
+
 def suite_table(rows: Sequence[Row], title: str) -> Table:
     """Rates by category; columns for several attempts and for failures only where there are any."""
-    trials = max((row.samples for row in rows), default=0)
-    several = trials > 1
-    simulator, infra = any(row.simulator for row in rows), any(row.infra for row in rows)
-    columns = ["category", "pass % [95%]", "passed", *(f"pass^{k} %" for k in range(1, trials + 1) if several)]
-    columns += ["simulator"] if simulator else []
-    columns += ["not run"] if infra else []
-    made = table(title, columns)
-    for row in rows:
-        cells = [row.category, with_interval(row.rate), f"{row.passed}/{row.scored}"]
-        if several:
-            cells += [percent(row.pass_hat[k]) if k < len(row.pass_hat) else "-" for k in range(trials)]
-        cells += [str(row.simulator)] if simulator else []
-        cells += [str(row.infra)] if infra else []
-        made.add_row(*cells, style="bold" if row.is_average else None)
+    trials = max((row.rates.samples for row in rows), default=0)
+    columns = ["category", "pass % [95%]", "passed"]
+    columns += [f"pass^{k} %" for k in range(1, trials + 1)] if trials > 1 else []
+    infra = any(row.rates.infra for row in rows)
+    made = table(title, [*columns, *(["not run"] if infra else [])])
+    for rates, pass_hat in rows:
+        cells = [rates.name, with_interval(rates.rate), f"{rates.passed}/{rates.scored}"]
+        if trials > 1:
+            cells += [percent(pass_hat[k]) if k < len(pass_hat) else "-" for k in range(trials)]
+        cells += [str(rates.infra)] if infra else []
+        made.add_row(*cells, style="bold" if rates.is_average else None)
     return made
 
 
-def _sentences(head: SuiteHead, rows: Sequence[Row]) -> Iterable[str]:
+def _pass_hat(strata: Sequence[Mapping[str, Sequence[bool]]], k: int) -> float:
+    means = [sum(pass_hat_k(len(each), sum(each), k) for each in items.values()) / len(items) for items in strata]
+    return sum(means) / len(means)
+
+
+def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:
     """What the table does not say: official figures, skipped categories, failures and their causes."""
-    parts = [row for row in rows if not row.is_average]
     if head.official:
         figures = ", ".join(f"{name} {percent(value, 2)}" for name, value in head.official.items())
         yield f"official figures (%): {figures}"
     for category, why in head.skipped.items():
         yield f"{category} is skipped: it {why}."
-    causes: Counter[str] = Counter()
-    for row in parts:
-        causes.update(dict(row.causes))
-    if causes:
-        counted = ", ".join(f"{cause} {count}" for cause, count in causes.items())
+    if causes := Counter(item.infra for item in items if item.infra):
+        counted = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
         yield f"{causes.total()} attempts have no verdict and are not counted ({counted})."
-    if ended := sum(row.out_of_scope for row in parts):
+    if ended := sum(item.stop == "user_out_of_scope" for item in items):
         yield f"The simulated user ended {ended} dialogues as out of its scope; they count as the tool scored them."
     if head.package:
         yield f"{head.package} {head.version}, data {head.data_hash[:16]}"
 
 
 def _record(row: Row) -> dict[str, Any]:
+    rates = row.rates
     return {
-        **{name: getattr(row, name) for name in _PLAIN},
-        **{f"pass_rate{end}": row.rate and getattr(row.rate, name) for end, name in RATES.items()},
+        "category": rates.name,
+        **{name: getattr(rates, name) for name in ("tasks", "samples", "scored", "passed", "infra")},
+        **{f"pass_rate{end}": rates.rate and getattr(rates.rate, name) for end, name in RATES.items()},
         **{f"pass_hat_{k}": value for k, value in enumerate(row.pass_hat, start=1)},
     }
 

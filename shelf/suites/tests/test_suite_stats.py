@@ -6,8 +6,8 @@ import pytest
 
 from seal.statistics.intervals import pass_hat_k
 from shelf.suites.cli.evaluate import app
-from shelf.suites.records import ItemRecord, SuiteHead, read_results, write_results
-from shelf.suites.summary import compare, summarise
+from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results, write_results
+from shelf.suites.report import differences, summarise
 from tests.support.commands import run as command
 
 DOMAINS = ("airline", "retail", "telecom")
@@ -49,9 +49,9 @@ def test_rates_leave_out_what_has_no_verdict_and_say_whose_fault_it_was():
     items = [item("airline", number, number < 3) for number in range(6)]
     items += [item("airline", 6, False, infra="endpoint_503"), item("airline", 7, False, infra="simulator_empty")]
     items += [item("retail", number, True) for number in range(2)]
-    airline, retail, average = summarise(items)
-    assert (airline.passed, airline.scored, airline.planned, airline.items) == (3, 6, 8, 6)
-    assert (airline.simulator, airline.infra, retail.infra) == (1, 1, 0)
+    airline, retail, average = (row.rates for row in summarise(items))
+    assert (airline.passed, airline.scored, airline.tasks) == (3, 6, 8)
+    assert (airline.infra, retail.infra) == (2, 0)
     assert average.rate.rate == pytest.approx((0.5 + 1.0) / 2)
     assert airline.rate.low < 0.5 < airline.rate.high
 
@@ -61,31 +61,35 @@ def test_pass_hat_k_is_the_chance_that_all_of_k_attempts_pass():
     items = [item("airline", task, trial < passed, trial) for task, passed in ((0, 4), (1, 2)) for trial in range(4)]
     (row,) = summarise(items)
     assert row.pass_hat == pytest.approx((0.75, (1 + 1 / 6) / 2, 0.5, 0.5))
-    assert row.rate.rate == pytest.approx(row.pass_hat[0])
+    assert row.rates.rate.rate == pytest.approx(row.pass_hat[0])
 
 
 def test_a_missing_attempt_lowers_k_and_not_the_rate():
     items = [item("airline", task, True, trial) for task in range(2) for trial in range(2)]
     items[3] = item("airline", 1, False, 1, infra="endpoint_503")
     (row,) = summarise(items)
-    assert (row.samples, row.pass_hat, row.rate.rate) == (1, (1.0,), 1.0)
+    assert (row.rates.samples, row.pass_hat, row.rates.rate.rate) == (1, (1.0,), 1.0)
 
 
 def test_questions_of_one_memory_are_no_independent_items():
     alone = [item("memory_kv", number, number % 2 == 0) for number in range(40)]
     shared = [item("memory_kv", number, number < 20, cluster=f"memory-{number // 20}") for number in range(40)]
-    wide, narrow = summarise(shared)[0].rate, summarise(alone)[0].rate
+    wide, narrow = summarise(shared)[0].rates.rate, summarise(alone)[0].rates.rate
     assert wide.rate == narrow.rate and wide.effective_n < 3 < narrow.effective_n
+
+
+def side(name, items):
+    return name, [SuiteResults(SuiteHead("tau2", "m"), tuple(items))]
 
 
 def test_models_are_compared_on_the_items_that_both_have():
     a = [item("airline", number, number < 10) for number in range(20)]
     b = [item("airline", number, number < 15) for number in range(1, 25)]
     b[18] = item("airline", 19, False, infra="endpoint_503")
-    (row,) = compare(("a", a), ("b", b))
+    (row,) = differences(side("a", a), side("b", b))
     assert (row.pass_rate.pairs, row.pass_rate.gained, row.pass_rate.lost, row.unpaired) == (18, 5, 0, 7)
     with pytest.raises(ValueError, match="no item in common"):
-        compare(("a", a), ("b", [item("retail", 0, True)]))
+        differences(side("a", a), side("b", [item("retail", 0, True)]))
 
 
 def test_the_commands_show_results_and_pair_them_over_seeds(tmp_path, capsys):
