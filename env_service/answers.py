@@ -58,8 +58,7 @@ class Evaluation(TypedDict):
     valid: whether the whole task met the verifier. labels, diagnosis: Z(tau), one for
     each user turn that took place. evidence: of every turn of the task. progress: share of
     the turns that need calls that met the verifier. turns, calls, errors: counts. stop: how
-    the last turn that was reached ended. progress_info: BFCL, whose answers keep the public
-    release's keys, calls it bfcl_progress_info.
+    the last turn that was reached ended.
     """
 
     valid: bool
@@ -71,4 +70,4 @@ class Evaluation(TypedDict):
     calls: int
     errors: int
     stop: str
-    progress_info: NotRequired[TurnCounts]
+    progress_info: TurnCounts

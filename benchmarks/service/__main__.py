@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvloop
@@ -29,13 +29,13 @@ from rich.table import Table
 from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
 from env_service.channel import ActivityPage
-from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.formats import Call, get_format
-from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import Played, verify
+from env_service.environments.bfcl.verifier import verify
+from env_service.environments.kit.blame import blame
+from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.host import EpisodeGuard, Host
 from seal import labels
 from seal.diagnosis.rules import diagnose
@@ -134,26 +134,24 @@ def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
         first = next(index for index, turn in enumerate(reference) if turn)
         for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            episode = BfclEpisode(task, read_settings({"tool_prompt_mode": prompt_mode}), EpisodeGuard(activity, {}))
+            scene = BfclScene.of(task, {"tool_prompt_mode": prompt_mode})
+            episode = ToolEpisode(scene, EpisodeGuard(activity, {}))
             for calls in turns:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)
                 episode.step("Done.", truncated=False)
-            evidence, calls, played = episode.evidence(), [[turn] for turn in turns], [_played(turn) for turn in turns]
+            evidence, calls = episode.evidence(), [[turn] for turn in turns]
+            played = [turn.calls for turn in evidence[: len(turns)]]
             began = time.process_time()
             valid = verify(task, calls).valid
             judged = time.process_time()
             labelled = diagnose(evidence, "paper")
             diagnosed = time.process_time()
             if not valid:
-                blame(task, played, [found.label not in MET for found in labelled])
+                blame(scene, played, [found.label not in MET for found in labelled])
             spent.append([1000 * (end - began) for end in (judged, diagnosed, time.process_time())])
     verdict, both, all_three = (statistics.mean(times) for times in zip(*spent, strict=True))
     return verdict, both, all_three
-
-
-def _played(calls: Sequence[Call]) -> list[Played]:
-    return [Played(*call) for call in calls]
 
 
 def processor_seconds(pid: int) -> float:

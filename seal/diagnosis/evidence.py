@@ -156,8 +156,3 @@ class TurnCounts(TypedDict):
     scorable_turns: int
     passed_irrelevance_turns: int
     irrelevance_turns: int
-
-
-def turn_counts(evaluation: Mapping[str, Any]) -> TurnCounts | None:
-    """The turn counts of the service's answer to /evaluate, None if it has none."""
-    return evaluation.get("bfcl_progress_info", evaluation.get("progress_info"))

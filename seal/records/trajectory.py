@@ -10,7 +10,6 @@ from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
 from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
-from seal.diagnosis.evidence import turn_counts
 from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
 from seal.records.format import FORMAT, require_format
 from seal.records.source import parse_data_source, scenario_of
@@ -159,7 +158,7 @@ class TrajectoryRecord:
         if evaluation is None:
             return cls(**known)
         names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
-        progress = turn_counts(evaluation)
+        progress = evaluation["progress_info"]
         passed = progress["passed_turns"] + progress["passed_irrelevance_turns"]
         return cls(**known, **{name: evaluation[name] for name in names}, turns_passed=passed)
 

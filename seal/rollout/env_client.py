@@ -23,7 +23,6 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from env_service import protocol
 from env_service.answers import Message
-from seal.diagnosis.evidence import turn_counts
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -203,7 +202,7 @@ class _FullEvaluation(protocol.EvaluateAnswer):
     @classmethod
     def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:
         missing = [key for key in EVALUATED if key not in data]
-        if missing or not isinstance(turn_counts(data), dict):
+        if missing or not isinstance(data.get("progress_info"), dict):
             raise ValueError(f"{', '.join(missing) or 'progress_info'} missing")
         return data
 

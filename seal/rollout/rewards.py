@@ -8,7 +8,6 @@ learns can change a reward.
 from collections.abc import Mapping
 from typing import Any
 
-from seal.diagnosis.evidence import turn_counts
 from seal.settings.reward import RewardSettings
 
 
@@ -22,7 +21,7 @@ def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut
     passed = float(bool(evaluation["valid"]))
     if settings.mode == "binary":
         return passed
-    info = turn_counts(evaluation)
+    info = evaluation["progress_info"]
     solved, scorable = info["passed_turns"], info["scorable_turns"]
     abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
     if settings.mode == "capped":

@@ -18,12 +18,12 @@ from typing import Any
 
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import state_checker
 
-from env_service.environments.bfcl import official
+from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
-from env_service.environments.bfcl.formats.base import Call
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal import labels
+from shelf.authoring import bfcl_official as official
 
 Turns = list[list[Call]]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.scene import open_episode
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import Diagnosis, diagnose
 from shelf.authoring.bfcl_faults import STEP_LIMIT, Fault, expected, faults
@@ -18,7 +16,7 @@ def play(task: Task, fault: Fault) -> tuple[TurnEvidence, ...]:
     """Play a run with a fault as a training episode without cues; the evidence of every turn."""
     params = {"omega": {"version": 0, "cues": {}}, "tool_prompt_mode": fault.mode, "max_steps": STEP_LIMIT}
     params["enforce_available_tools"] = False  # as in the package, which one reference relies on
-    episode = BfclEpisode(task, read_settings(params), Guard())
+    episode = open_episode(task, params)
     for text, cut in (message for turn in fault.messages for message in turn):
         if episode.step(text, cut)["is_terminated"]:
             break

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, data_hash
-from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.scene import open_episode
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.evidence import TurnEvidence
@@ -94,7 +92,7 @@ def _walk(
         "omega": {"version": 0, "cues": {}},
         "parse_errors": parse_errors,
     }
-    episode = BfclEpisode(task, read_settings(params), Guard())
+    episode = open_episode(task, params)
     sent = list(episode.start()["state"])
     last = max((i for i, message in enumerate(messages) if message.get("role") == "assistant"), default=-1)
     lengths: list[int | None] = [None] * len(messages)

@@ -2,11 +2,9 @@
 
 import pytest
 
-from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.settings import Settings
+from env_service.environments.bfcl.scene import open_episode
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega, catalogue
 
@@ -26,7 +24,7 @@ def play(task_id, turn, messages, omega=FULL, **settings):
     """The reference up to ``turn``, then these messages, then the reference; a text ends each turn. The labels."""
     task = load_tasks()[task_id]
     settings = {"split": "train", "omega": omega.to_json(), "tool_prompt_mode": "compact", **settings}
-    episode = BfclEpisode(task, Settings(**settings), Guard())
+    episode = open_episode(task, settings)
     episode.start()
     answers = []
     for index in range(len(task.reference)):

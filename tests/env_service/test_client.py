@@ -86,7 +86,7 @@ def test_the_caller_s_limit_is_diagnosed(client: ServiceClient):
     ("ask", "cause", "sentence"),
     [
         (lambda client: client.tasks("x"), "refused", "split 'x' is unknown; choose one of "),
-        (lambda client: client.create("nope", "a"), "refused", "task_id 'nope' is unknown; ids look like "),
+        (lambda client: client.create("nope", "a"), "refused", "task_id 'nope' is unknown; ids of bfcl look like "),
         (lambda client: client.create(TASK, "a", {"turns": 99}), "refused", "turns must be in 1.."),
         (
             lambda client: client.step("gone", "Done."),

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from env_service.environments.base import Guard
-from env_service.environments.bfcl import dialogue
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.kit import dialogue
 
 BROKEN = '<tool_call>{"name":"nothing","arguments":{}}</tool_call>'
-INTERFACE = ("observe_start", "observe_feedback", "observe_reveal", "episode_guard")
+INTERFACE = ("observe_start", "observe_feedback", "observe_reveal", "LeakGuard")
 
 
 def _transcript(task_id: str, params: dict[str, Any]) -> list[str]:

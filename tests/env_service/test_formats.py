@@ -12,7 +12,7 @@ from bfcl_official import HANDLERS
 from bfcl_perturbations import perturbed, reference_calls
 
 from env_service.environments.base import Guard
-from env_service.environments.bfcl.catalog import available_tools, load_tasks
+from env_service.environments.bfcl.catalog import available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
 from seal.interface.cues import Omega
@@ -204,7 +204,7 @@ def test_every_mode_plays_references_and_lets_the_interface_speak(mode: str) -> 
 def test_compact_arguments_tells_what_the_documents_tell_of_names() -> None:
     task = load_tasks()["multi_turn_miss_func_120"]
     tools = available_tools(task, 0)
-    names, arguments = (get_format(mode).system(task, tools) for mode in ("compact", "compact_arguments"))
+    names, arguments = (get_format(mode).system(tools) for mode in ("compact", "compact_arguments"))
     assert arguments.startswith(f"{names}\nArguments: ")
     entries = arguments.removeprefix(f"{names}\nArguments: ").split("; ")
     assert [entry.split()[0] for entry in entries] == names.split()
@@ -216,7 +216,7 @@ def test_compact_arguments_tells_what_the_documents_tell_of_names() -> None:
         assert {each.removesuffix("?") for each in listed} == set(told[name]["properties"])
         assert all(each.endswith("?") for each in listed[len(required) :])
     turn = next(turn for turn in range(len(task.users)) if task.users[turn] is None)
-    assert "Arguments: " in get_format("compact_arguments").user(task, turn)
+    assert "Arguments: " in get_format("compact_arguments").reveal(revealed_tools(task, turn))
 
 
 def test_the_long_prompts_of_evaluation_hold_nothing_of_the_interface() -> None:

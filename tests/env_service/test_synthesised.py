@@ -19,9 +19,8 @@ from bfcl_play import play_all
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.environment import BfclEnvironment
-from env_service.environments.bfcl.settings import Settings
+from env_service.environments.bfcl.scene import open_episode
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.categories import LEVELS
@@ -36,7 +35,7 @@ def made(count: int, seed: int = 0) -> list[MadeTask]:
 
 
 def our_verdict(task: Task, run: Sequence[Sequence[str]]) -> bool:
-    episode = BfclEpisode(task, Settings(), Guard())
+    episode = open_episode(task, {})
     episode.start()
     for text in (text for turn in run for text in turn):
         if episode.step(text, False)["is_terminated"]:

@@ -7,11 +7,10 @@ import pytest
 
 from env_service.environments.bfcl.catalog import available_tools, documents, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
-from env_service.environments.bfcl.leaks import episode_guard
 from seal.interface.guard import InterfaceLeak, LeakGuard
 from seal.interface.secrets import reference_secrets
 from seal.interface.wording import PromptWording, fill, templates, wording
-from tests.support.leak_cases import judged
+from tests.support.leak_cases import episode_guard, judged
 
 MODE = PromptWording("Write [TOOL(ARGUMENT='VALUE')].")
 CALLS = [("place_order", {"symbol": "TSLA", "price": 1500.5, "amount": 17, "confirmed": True, "day": "2024-03-09"})]

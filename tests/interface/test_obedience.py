@@ -86,7 +86,7 @@ def test_an_answer_as_the_cues_ask_for_it_makes_no_call(mode):
     assert wanted in spoken(mode, "feedback_answer")
     answer = "Which file do you mean?"
     if "<answer>" in wanted:
-        assert "<answer>" in get_format(mode).system(TASK, TOOLS)
+        assert "<answer>" in get_format(mode).system(TOOLS)
         answer = f"<answer>{answer}</answer>"
     assert get_format(mode).parse(answer).calls == get_format(mode).parse(answer).refusals == ()
 

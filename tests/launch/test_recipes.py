@@ -149,8 +149,8 @@ def test_the_toolace_template_writes_what_the_package_sends():
     form = get_format(config.env_service.prompt_mode)
     task = load_tasks()["multi_turn_base_0"]
     messages = [
-        {"role": "system", "content": form.system(task, available_tools(task, 0))},
-        {"role": "user", "content": form.user(task, 0)},
+        {"role": "system", "content": form.system(available_tools(task, 0))},
+        {"role": "user", "content": form.user(task.users[0], available_tools(task, 0))},
         {"role": "assistant", "content": "[ls()]"},
         *form.results(["a", "b"]),
     ]

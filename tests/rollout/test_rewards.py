@@ -17,7 +17,7 @@ def evaluation(valid=False, solved=0, scorable=4, abstained=0, abstainable=0):
         "passed_irrelevance_turns": abstained,
         "irrelevance_turns": abstainable,
     }
-    return {"valid": valid, "bfcl_progress_info": info}
+    return {"valid": valid, "progress_info": info}
 
 
 def test_binary_is_the_verdict():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
-from env_service.environments.bfcl.leaks import episode_guard, task_secrets
+from env_service.environments.bfcl.scene import task_secrets
 from env_service.environments.bfcl.tools import Toolbox, argument_violations, parse_reference
 from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence
@@ -23,6 +23,7 @@ from seal.interface.feedback import observe_feedback
 from seal.interface.guard import LeakGuard
 from seal.interface.observation import observe_reveal, observe_start
 from seal.interface.secrets import dates, normal, numbers
+from seal.interface.wording import PromptWording
 
 FULL = Omega.of(list(catalogue()))
 CARRIERS = ("For example, use {}.", "The right value here is {}.", "Try {} next.", "Expected: {}")
@@ -41,12 +42,17 @@ class Case:
 # --- augmentations that are as they should be ----------------------------------------
 
 
+def episode_guard(task: Task, wording: PromptWording) -> LeakGuard:
+    """The guard of an episode of a task."""
+    return LeakGuard(task_secrets(task), available_tools(task, 0), wording)
+
+
 def legitimate(task: Task, mode: str, rng: random.Random, failures: int = 6) -> Iterator[Case]:
     """What the interface adds when every cue is on and the policy fails in every way without the reference."""
     form, tools = get_format(mode), available_tools(task, 0)
     wording, guard = form.cue_wording, episode_guard(task, form.cue_wording)
     guard.saw(task.users[0] or "")
-    start = form.system(task, tools)
+    start = form.system(tools)
     yield Case(guard, start, observe_start(start, tools, FULL, task.category, wording))
     toolbox, history = Toolbox(task), []
     for action in _failing(task, toolbox, tools, rng, failures):
@@ -99,7 +105,7 @@ def leaking(task: Task, mode: str, rng: random.Random) -> Iterator[tuple[str, Ca
     """(kind of leak, case): one leak of each kind that the task has a secret for, after what the interface adds."""
     form, tools = get_format(mode), available_tools(task, 0)
     public = (json.dumps(tools) + (task.users[0] or "")).casefold()
-    plain = form.system(task, tools)
+    plain = form.system(tools)
     honest = observe_start(plain, tools, FULL, task.category, form.cue_wording)
     told = public + plain.casefold()
     for kind, text in _told(task, rng, told):

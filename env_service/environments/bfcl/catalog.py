@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -20,6 +20,9 @@ from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
+from env_service.environments.base import TaskFacts
+from env_service.environments.bfcl.splits import side_of
+from env_service.environments.kit.tasks import Turns
 from seal.diagnosis.categories import CATEGORIES, variant
 
 CLASSES = (
@@ -38,7 +41,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Turns):
     """One multi-turn task; caches elsewhere use its id as key.
 
     users holds one message per user turn, None when the turn reveals withheld tools
@@ -46,7 +49,8 @@ class Task:
     reference holds the call strings of each turn; it is empty when nothing should be
     called. excluded is the data file's `excluded_function`, which the package
     never reads: those tools stay visible and callable, as in its own prompts.
-    hidden holds tools that no turn shows; the benchmark's own tasks hide none.
+    hidden holds tools that no turn shows; the benchmark's own tasks hide none. In a prefix, tools
+    that a later turn of the whole task reveals stay hidden.
     """
 
     id: str
@@ -65,18 +69,10 @@ class Task:
         """True when the simulators load their inflated scenario."""
         return variant(self.category) == "long_context"
 
-    def prefix(self, turns: int) -> Task:
-        """Return the task cut after its first `turns` user turns; ValueError outside 1..len(users).
-
-        Tools that a later turn of the whole task reveals stay hidden.
-        """
-        if not 1 <= turns <= len(self.users):
-            raise ValueError(f"turns must be in 1..{len(self.users)} for {self.id}, got {turns}.")
-        return replace(
-            self,
-            users=self.users[:turns],
-            reference=self.reference[:turns],
-        )
+    @property
+    def facts(self) -> TaskFacts:
+        """What is known of it without opening it."""
+        return TaskFacts(self.id, self.category, side_of(self.id), str(self.scenario), len(self.users))
 
 
 def data_folder() -> Path:

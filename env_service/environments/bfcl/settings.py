@@ -1,40 +1,51 @@
-"""The parameters of one BFCL episode: `params` of /create, checked."""
+"""The parameters of one BFCL episode: `params` of /create, checked.
+
+Clients of the public release ask for hints with blocks of their own: `observation_lite` (what
+the tools imply) and `tool_feedback_evolution` (recovery hints and guidelines by failure
+type). Both are mapped onto the cues that do the same here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict
 
-from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.release import omega_of_release
-from env_service.environments.interface import ParseErrors, parse_errors, permitted
-from seal.diagnosis.rules import rules
-from seal.interface.cues import Omega
+from env_service.environments.kit.settings import ParseErrors, Settings
+from seal.interface.cues import Omega, catalogue
+from seal.labels import SYNONYMS
+
+_OBSERVATION = ("schema_required", "schema_types", "schema_values", "schema_format")
+_FEEDBACK = ("feedback_error", "feedback_tools", "feedback_answer")
+_SWITCHES = {
+    "required": "schema_required",
+    "types": "schema_types",
+    "enum": "schema_values",
+    "format": "schema_format",
+}
+_LABEL_LISTS = ("labels", "failure_tags", "active_labels")
+
+Block = bool | dict[str, Any] | None
+"""true, false, null or an object with `enabled` (true when left out)."""
 
 
-class Settings(BaseModel):
+class BfclSettings(Settings):
     """`params` of /create. Keys of other clients that are not listed here are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    split: str = ""
-    omega: dict[str, Any] | None = None
-    tool_prompt_mode: str = "bfcl_qwen_fc"
-    turns: int | None = None
-    enforce_available_tools: bool | None = None
-    max_steps: int = Field(default=20, ge=1, le=1000)
-    taxonomy: str = "paper"
-    parse_errors: ParseErrors | None = None
     terminate_on_parse_error: bool = False
-    leak_guard: bool = False
-    observation_lite: bool | dict[str, Any] | None = None
-    tool_feedback_evolution: bool | dict[str, Any] | None = None
+    """An unreadable call ends the episode."""
+    observation_lite: Block = None
+    """The release's cues on the tools; a false switch named for required, types, enum or format leaves that one out."""
+    tool_feedback_evolution: Block = None
+    """The release's feedback; labels, failure_tags or active_labels list the labels whose guidelines are on."""
 
     @property
     def training(self) -> bool:
         """True when a learning interface travels with the episode, an empty one included."""
-        return self.interface() is not None
+        return self.interface is not None
 
     @property
     def official(self) -> bool:
@@ -47,29 +58,26 @@ class Settings(BaseModel):
         return self.training if self.enforce_available_tools is None else self.enforce_available_tools
 
     def on_parse_error(self, category: str) -> ParseErrors:
-        """By default feedback while a cue gives feedback to tasks of this category, else the official end of turn."""
-        if self.terminate_on_parse_error:
-            return "end_episode"
-        return self.parse_errors or parse_errors(self.interface(), category)
+        """What an unreadable call does in a task of this category."""
+        return "end_episode" if self.terminate_on_parse_error else super().on_parse_error(category)
 
-    def interface(self) -> Omega | None:
-        """Omega as sent, or as a release client's blocks ask for it.
+    def requested(self) -> Mapping[str, Any] | Omega | None:
+        """Omega as sent, or as a release client's blocks ask for it; None when they ask for none."""
+        observation, feedback = _block(self.observation_lite), _block(self.tool_feedback_evolution)
+        if self.omega is not None or (observation is None and feedback is None):
+            return self.omega
+        cues: set[str] = set()
+        if observation is not None:
+            off = [key for key, value in observation.items() if value is False]
+            cues |= {*_OBSERVATION} - {cue for part, cue in _SWITCHES.items() if any(part in key for key in off)}
+        if feedback is not None:
+            labels = {SYNONYMS.get(label, label) for key in _LABEL_LISTS for label in feedback.get(key) or ()}
+            cues |= {*_FEEDBACK}
+            cues |= {cue.name for cue in catalogue().values() if cue.kind == "guideline" and cue.label in labels}
+        return Omega.of(cues)
 
-        ValueError names the key at fault, or the split that must run without one.
-        """
-        blocks = {"observation_lite": self.observation_lite, "tool_feedback_evolution": self.tool_feedback_evolution}
-        asked = omega_of_release(blocks)
-        return permitted(asked if self.omega is None else self.omega, self.split)
 
-
-def read_settings(params: dict[str, Any]) -> Settings:
-    """Check `params`; ValueError says which key is wrong and why."""
-    try:
-        settings = Settings.model_validate(params)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"params.{where}: {first['msg']}.") from None
-    get_format(settings.tool_prompt_mode)
-    rules(settings.taxonomy)
-    return settings
+def _block(block: Block) -> Mapping[str, Any] | None:
+    if isinstance(block, dict):
+        return block if block.get("enabled", True) else None
+    return {} if block else None

@@ -22,7 +22,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -30,6 +29,7 @@ import mpmath
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
 from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
+from env_service.environments.kit.tasks import Outcome
 from seal.diagnosis.evidence import CallError, Violation
 from seal.diagnosis.schema import violations
 
@@ -57,14 +57,6 @@ WRITES: frozenset[str] = _names(
     """
 )
 """The tools that may change the state that the verifier compares; all others only read it."""
-
-
-@dataclass(frozen=True)
-class CallOutcome:
-    """The result of a call: the text as the package renders it, and the class of its error if it failed."""
-
-    text: str
-    error: CallError | None = None
 
 
 class _SourceError(ValueError):
@@ -160,15 +152,16 @@ class Toolbox:
                 self._methods[document["name"]] = getattr(instance, document["name"])
                 self._instance_names[document["name"]] = instance_name
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Run one call; every failure is an outcome, never an exception of the simulator's."""
         method = self._methods.get(name.strip())
         if method is None:
-            return CallOutcome(_failure(_unavailable(name)), "unavailable")
+            reason = f"Function call {name} is not allowed." if name in _DENIED else f"name '{name}' is not defined"
+            return _failed(reason, "unavailable")
         try:
             values = {_keyword(key): self._as_source_reads_it(value, 1) for key, value in arguments.items()}
         except _SourceError as error:
-            return CallOutcome(_failure(str(error)), "signature")
+            return _failed(str(error), "signature")
         if name.strip() == "post_tweet":
             values = {**self._tweet_defaults, **values}
         try:
@@ -183,9 +176,9 @@ class Toolbox:
         except MemoryError:
             raise  # a limit of the service's, which answers it; the package has no limits
         except Exception as error:  # the package turns every exception of a tool into a result
-            return CallOutcome(_failure(str(error)), error_class)
+            return _failed(str(error), error_class)
         reported = isinstance(result, dict) and bool(result.get("error"))
-        return CallOutcome(text, "execution" if reported else None)
+        return Outcome(text, "execution" if reported else None)
 
     def _as_source_reads_it(self, value: Any, depth: int) -> Any:
         """The value after the package's round trip through source text, as a fresh copy.
@@ -249,11 +242,5 @@ def _render(result: Any) -> str:
     return str(result)
 
 
-def _unavailable(name: str) -> str:
-    if name in _DENIED:
-        return f"Function call {name} is not allowed."
-    return f"name '{name}' is not defined"
-
-
-def _failure(reason: str) -> str:
-    return f"Error during execution: {reason}"
+def _failed(reason: str, error: CallError) -> Outcome:
+    return Outcome(f"Error during execution: {reason}", error)

@@ -19,17 +19,18 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
 
+from env_service.environments.base import Call
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.formats.base import Call
-from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference, tweet_defaults
+from env_service.environments.bfcl.tools import Toolbox, parse_reference, tweet_defaults
+from env_service.environments.kit.tasks import Check
 
 
 @dataclass(frozen=True)
 class ReferenceTurn:
     """What the reference gives in one turn: results, and the simulators after it (read only).
 
-    tools names the tool of each result, writes those of them that change the state.
+    tools names the tool of each result.
     """
 
     results: tuple[str, ...]
@@ -37,36 +38,13 @@ class ReferenceTurn:
     error: str | None
     tools: tuple[str, ...] = ()
 
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """The tools of the turn's calls that may change the state."""
-        return tuple(tool for tool in self.tools if tool in WRITES)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The verifier's comparisons of one turn; None when the official checker makes none.
-
-    absent names the tools of the reference calls whose result was not obtained.
-    """
-
-    instances_match: bool | None = None
-    state_match: bool | None = None
-    response_match: bool | None = None
-    absent: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """True when every comparison was made and holds."""
-        return bool(self.instances_match and self.state_match and self.response_match)
-
 
 @dataclass(frozen=True)
 class Verdict:
     """The official verdict of a whole task and the comparison of every turn that took place."""
 
     valid: bool
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Check, ...]
 
 
 def reference(task: Task) -> tuple[ReferenceTurn, ...]:
@@ -127,7 +105,7 @@ def _run(task: Task) -> tuple[ReferenceTurn, ...]:
     return tuple(turns)
 
 
-def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Comparison:
+def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Check:
     """Compare one turn with the reference.
 
     results are those of all calls so far, including earlier turns, as the official
@@ -135,9 +113,9 @@ def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: b
     was called, is not compared.
     """
     if not expected.results or not made_calls:
-        return Comparison()
+        return Check()
     response_match = response_checker(results, list(expected.results), 0)["valid"]
-    return Comparison(
+    return Check(
         instances_match=set(instances) == set(expected.instances),
         state_match=_same_state(instances, expected.instances),
         response_match=response_match,
@@ -161,16 +139,6 @@ def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bo
         return state_checker(instances, expected)["valid"]
     except RecursionError:  # a directory copied into itself: no reference holds one
         return False
-
-
-def verdict(task: Task, comparisons: Sequence[Comparison], ended: bool) -> bool:
-    """Valid when every turn was ended and every turn with a reference passed.
-
-    Like the official runner, and unlike the package's unused irrelevance check,
-    this lets a call pass in a turn whose reference is empty.
-    """
-    complete = ended and len(comparisons) == len(task.reference)
-    return complete and all(c.passed for c, calls in zip(comparisons, task.reference, strict=True) if calls)
 
 
 @dataclass(frozen=True)
@@ -226,7 +194,10 @@ def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Ver
     for calls, expected in zip(turns, reference(task), strict=False):
         results += [toolbox.call(*call).text for call in calls]
         comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
+    complete = len(turns) == len(task.reference)
     played = [[Played(*call) for call in calls] for calls in turns]
-    if len(turns) == len(task.reference) and shares_state(task, played):
+    if complete and shares_state(task, played):
         return Verdict(shared_verdict(task, played), tuple(comparisons))
-    return Verdict(verdict(task, comparisons, ended=True), tuple(comparisons))
+    # Like the official runner, and unlike the package's unused irrelevance check, a call may be made where none is due.
+    passed = all(check.passed for check, calls in zip(comparisons, task.reference, strict=False) if calls)
+    return Verdict(complete and passed, tuple(comparisons))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from env_service.environments.base import Call
+from env_service.environments.kit.stray import stray_call
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ def call_of(item: Any, key: str = "arguments") -> Call:
     return str(name), arguments
 
 
-def read_blocks(text: str, stray: Callable[[str], tuple[str, ...]]) -> Parsed:
+def read_blocks(text: str, tools: Collection[str]) -> Parsed:
     """Read every <tool_call> block that is a JSON call; any other block, and a call without tags, leaves a refusal.
 
-    stray: names a call outside the tags, asked for only when there is no block.
+    tools: the names of all documented tools.
     """
     calls: list[Call] = []
     refusals: list[str] = []
@@ -75,7 +76,7 @@ def read_blocks(text: str, stray: Callable[[str], tuple[str, ...]]) -> Parsed:
     if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
         refusals.append("Write a tool call between <tool_call> and </tool_call>.")
     if not calls and not refusals:
-        refusals += stray(text)
+        refusals += stray_call(text, tools)
     return Parsed(tuple(calls), tuple(refusals), rest.strip())
 
 

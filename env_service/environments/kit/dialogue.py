@@ -1,33 +1,29 @@
 """The dialogue of a task with tools: messages in, observations, evidence and a verdict out.
 
-As in BFCL: a message without a call ends the user turn, the last turn ends the episode;
-observations of a training episode get the interface's cues (paper, section 3.3), and the
-evidence goes through the same rules (paper, section 3.2).
+One state machine for every environment. A message without a call ends the user turn, the last
+turn ends the episode. The episode runs the calls in its own world and judges each turn when it
+ends, so an evaluation only reads what was recorded. Observations of a training episode
+get the interface's cues (paper, section 3.3), and the evidence goes through the rules of the
+diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
 from env_service.environments.base import Call, Guard, Refusal
+from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.formats import get_format
-from env_service.environments.kit.report import assessment, blames
-from env_service.environments.kit.settings import Settings
-from env_service.environments.kit.tasks import Check, Outcome, ToolTask
-from env_service.environments.leak_watch import LeakWatch
-from seal.diagnosis.categories import qualified
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence, Stop, TurnEvidence
-from seal.diagnosis.schema import violations
+from env_service.environments.kit.leak_watch import LeakWatch
+from env_service.environments.kit.scene import Scene
+from env_service.environments.kit.tasks import Check, Outcome
+from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.interface.feedback import observe_feedback
 from seal.interface.guard import LeakGuard
-from seal.interface.observation import observe_start
-
-if TYPE_CHECKING:
-    from env_service.environments.kit.environment import ToolEnvironment
+from seal.interface.observation import observe_reveal, observe_start
 
 
 @dataclass
@@ -44,60 +40,59 @@ class _Turn:
     def calls(self) -> list[CallEvidence]:
         return [call for action in self.actions for call in action.calls]
 
+    @property
+    def acted(self) -> int:
+        """The messages that made or meant a call."""
+        return sum(bool(action.calls or action.refusals) for action in self.actions)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the turn is over and did not meet the verifier; one that a budget cut is nobody's fault."""
+        return self.stop not in ("open", "length", "step_limit") and not self.check.passed
+
 
 class ToolEpisode:
     """A running dialogue of one task."""
 
-    def __init__(self, environment: ToolEnvironment, task: ToolTask, settings: Settings, guard: Guard) -> None:
-        """ValueError for a number of turns that the task does not have, or an interface that cannot be read."""
-        if settings.turns is not None:
-            if not 1 <= settings.turns <= len(task.users):
-                raise ValueError(f"turns must be in 1..{len(task.users)} for {task.id}, got {settings.turns}.")
-            task = replace(task, users=task.users[: settings.turns], reference=task.reference[: settings.turns])
-        self._environment = environment
-        self._task = task
-        self._settings = settings
+    def __init__(self, scene: Scene, guard: Guard) -> None:
+        """Set the world up; ValueError for an interface that cannot be read or an evaluation split with one."""
+        settings = scene.settings
+        self._scene = scene
         self._guard = guard
-        self._category = qualified(environment.name, task.category)
-        self._omega = settings.interface()
-        self._parse_errors = settings.on_parse_error(self._omega, self._category)
-        self._format = get_format(settings.tool_prompt_mode)
-        self._tools = tuple(environment.tools(task))
-        self._documents = {tool["name"]: tool for tool in self._tools}
-        self._max_steps = settings.max_steps or environment.max_steps
-        self._world = environment.world(task)
+        self._omega = settings.interface
+        self._parse_errors = settings.on_parse_error(scene.category)
+        self._max_steps = settings.max_steps or scene.max_steps
+        self._wording = scene.format.cue_wording
         watched = settings.leak_guard and self._omega is not None
-        secrets = environment.secrets(task.id) if watched else None
-        leak_guard = LeakGuard(secrets, self._tools, self._format.cue_wording) if secrets else None
-        self._watch = LeakWatch(task.id, leak_guard)
+        leak_guard = LeakGuard(scene.secrets(), scene.tools(0), self._wording) if watched else None
+        self._watch = LeakWatch(scene.task_id, leak_guard)
+        self._world = scene.world()
         self._turns = [_Turn()]
         self._pending_feedback = False
         self._ended = False
         self._valid = False
+        self._blames: tuple[Blame | None, ...] | None = None
+        self._show_tools()
 
     # --- the verbs ----------------------------------------------------------------
 
     def start(self) -> Opening:
         """System and first user message, and what identifies the episode."""
-        instructions = self._environment.instructions(self._task, self._format.cue_wording.compact)
-        content, user = self._format.system(instructions, self._tools), self._task.users[0]
+        scene, omega = self._scene, None
+        content, user = scene.system(), scene.user(0)
         self._watch.saw(user)
-        omega = None
         if self._omega is not None:
-            wording = self._format.cue_wording
-            augmented = observe_start(content, self._tools, self._omega, self._category, wording)
+            augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._watch.checked(content, augmented)
             omega = {"version": self._omega.version, "digest": self._omega.digest}
         info = {
-            "task_id": self._task.id,
-            "environment": self._environment.name,
-            "category": self._category,
-            "group": self._task.group,
-            "tools_count": len(self._tools),
-            "questions_count": len(self._task.users),
+            "task_id": scene.task_id,
+            "category": scene.category,
+            "tools_count": len(self._visible),
+            "questions_count": scene.turns,
             "omega": omega,
-            "data_hash": self._environment.data_hash(),
-            "tool_prompt_mode": self._format.name,
+            "tool_prompt_mode": scene.format.name,
+            **scene.info(),
         }
         return {"state": [{"role": "system", "content": content}, {"role": "user", "content": user}], "info": info}
 
@@ -106,22 +101,25 @@ class ToolEpisode:
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
         self._watch.saw(content)
-        if truncated:
+        if truncated and self._scene.cut_ends(content):
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
-        parsed = self._format.parse(content, self._documents)
+        parsed = self._scene.parse(content)
         self._watch.saw_calls(parsed.calls)
         if parsed.refusals and self._parse_errors == "end_episode":
-            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
-            return self._end("parse_error")
-        stop_tool = self._environment.stop_tool
-        if stop_tool is not None and any(name == stop_tool for name, _ in parsed.calls):
+            return self._fail(parsed)
+        if self._scene.stop_tool in (name for name, _ in parsed.calls):
             self._turn.closed_by_tool = True
             return self._next_turn()
-        if not parsed.calls and not (parsed.refusals and self._parse_errors == "feedback"):
-            self._turn.actions.append(ActionEvidence(refusals=parsed.refusals))
-            return self._next_turn()
-        return self._act(parsed)
+        acts = bool(parsed.calls or (parsed.refusals and self._parse_errors == "feedback"))
+        goes_on = self._turn.acted < self._max_steps if acts else not self._in_last_turn
+        fatal = self._scene.fatal(content) if goes_on else None
+        if fatal is not None:
+            return self._fail(parsed, fatal)
+        if acts:
+            return self._act(parsed, truncated)
+        self._turn.actions.append(ActionEvidence(refusals=parsed.refusals, truncated=truncated))
+        return self._next_turn()
 
     def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
         """Return verdict, figures and labels; 1.0 or 0.0 when sparse.
@@ -134,47 +132,57 @@ class ToolEpisode:
             raise Refusal(f"params.stop is {cut!r}: it is length, step_limit or left out.")
         if params.get("sparse"):
             return float(self._valid)
-        taxonomy = params.get("taxonomy") or self._settings.taxonomy
-        return assessment(self.evidence(cut), taxonomy, tuple(self._environment.ungrounded), self._valid, self._ended)
+        taxonomy = params.get("taxonomy") or self._scene.settings.taxonomy
+        return self._scene.assessment(self.evidence(cut), taxonomy, self._valid, self._ended)
 
     def describe(self) -> str:
-        """Return the tools, one per line."""
-        return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._tools)
+        """Return the tools visible now, one per line."""
+        return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible)
 
     def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:
         """Return what was observed in every turn of the task, including turns not reached.
 
         cut: how a turn that is still open has ended, when the caller knows that nothing more will come.
         """
-        calls = [turn.calls for turn in self._turns]
-        over = self._ended or cut is not None
-        judged = blames(
-            self._environment, self._task, calls, [self._failed(index) for index in range(len(self._turns))]
-        )
-        stop_tool = (self._environment.stop_tool,) if self._environment.stop_tool else ()
-        found = []
-        for index, reference in enumerate(self._task.reference):
-            needed = tuple(name for name, _ in reference) + (stop_tool if reference else ())
+        blames, turns = self._blame(cut), []
+        for index in range(self._scene.turns):
+            needed = self._scene.needed(index)
             if index >= len(self._turns):
-                found.append(TurnEvidence(turn=index, expected_calls=len(needed), stop="not_reached"))
+                turns.append(TurnEvidence(turn=index, expected_calls=len(needed.tools), stop="not_reached"))
                 continue
             turn = self._turns[index]
-            found.append(
+            turns.append(
                 TurnEvidence(
                     turn=index,
-                    expected_calls=len(needed),
+                    expected_calls=len(needed.tools),
                     actions=tuple(turn.actions),
                     stop=cut or "open" if turn.stop == "open" else turn.stop,
+                    instances_match=turn.check.instances_match,
                     state_match=turn.check.state_match,
                     response_match=turn.check.response_match,
                     feedback_before=turn.feedback_before,
-                    needed=needed,
-                    needed_writes=tuple(name for name in needed if name in self._environment.writes),
+                    reference_error=needed.error,
+                    needed=needed.tools,
+                    needed_writes=needed.writes,
                     absent=turn.check.absent,
-                    blame=judged[index] if over and not self._valid else None,
+                    blame=blames[index],
                 )
             )
-        return tuple(found)
+        return tuple(turns)
+
+    def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
+        """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""
+        if self._valid or not (self._ended or cut):
+            return (None,) * len(self._turns)
+        if self._blames is not None:
+            return self._blames
+        # The calls of a turn that an unreadable message ended are worth nothing: it fails from any state.
+        played = [turn.calls if turn.stop != "parse_error" else [] for turn in self._turns]
+        unclosed = [index for index in range(len(self._turns)) if self._lacks_stop_tool(index)]
+        blames = blame(self._scene, played, [turn.failed for turn in self._turns], unclosed)
+        if self._ended:  # an episode that a caller calls cut may still go on
+            self._blames = blames
+        return blames
 
     # --- one action ---------------------------------------------------------------
 
@@ -186,82 +194,96 @@ class ToolEpisode:
     def _index(self) -> int:
         return len(self._turns) - 1
 
-    def _act(self, parsed: Parsed) -> Step:
+    @property
+    def _in_last_turn(self) -> bool:
+        return len(self._turns) == self._scene.turns
+
+    def _show_tools(self) -> None:
+        self._visible = tuple(self._scene.tools(self._index))
+        self._names = {tool["name"] for tool in self._visible}
+
+    def _fail(self, parsed: Parsed, *reasons: str) -> Step:
+        """End an episode that cannot go on after its last message."""
+        self._turn.actions.append(ActionEvidence(refusals=(*parsed.refusals, *reasons)))
+        return self._end("parse_error")
+
+    def _act(self, parsed: Parsed, truncated: bool) -> Step:
         calls = tuple(self._call(call) for call in parsed.calls)
-        action = ActionEvidence(calls=calls, refusals=parsed.refusals)
+        action = ActionEvidence(calls=calls, refusals=parsed.refusals, truncated=truncated)
         self._turn.actions.append(action)
-        shows_refusals = self._parse_errors == "feedback"
-        refused = [f"Error: {refusal}" for refusal in parsed.refusals] if shows_refusals else []
-        shown = action if shows_refusals else replace(action, refusals=())
+        shown = action if self._parse_errors == "feedback" else replace(action, refusals=())
+        texts = [*(call.result for call in calls), *(f"Error: {refusal}" for refusal in shown.refusals)]
         if any(call.error is None for call in calls):
             self._pending_feedback = False
         self._pending_feedback = self._pending_feedback or shown.failed
-        acted = sum(bool(each.calls or each.refusals) for each in self._turn.actions)
-        errors = sum(call.error is not None for turn in self._turns for call in turn.calls)
-        limit = self._environment.error_limit
-        if acted > self._max_steps or (limit is not None and errors >= limit):
+        if self._turn.acted > self._max_steps or self._errs_too_often():
             return self._end("step_limit")
-        content = self._format.results([*(call.result for call in calls), *refused])
+        messages = self._scene.format.results(texts)
         if self._omega is not None:
+            plain, category = messages[-1]["content"], self._scene.category
             history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
-            wording = self._format.cue_wording
-            augmented = observe_feedback(content, shown, history, self._tools, self._omega, self._category, wording)
-            content = self._watch.checked(content, augmented)
-        return self._answer(content, shown)
+            augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
+            messages[-1] = {**messages[-1], "content": self._watch.checked(plain, augmented)}
+        return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
     def _call(self, call: Call) -> CallEvidence:
-        name, arguments = call[0].strip(), call[1]
-        document = self._documents.get(name)
-        if document is None:
-            outcome = Outcome(f"Error: there is no tool {name[:64]!r}.", "unavailable")
-            return CallEvidence(name, arguments, False, (), outcome.error, outcome.text, writes=False)
-        broken = violations(arguments, document)
-        writes = name in self._environment.writes
-        if broken and self._environment.strict:
-            text = f"Error: {broken[0].message}."
-            return CallEvidence(name, arguments, True, broken, "signature", text, writes)
-        outcome = self._guard.run(
-            lambda: self._world.call(name, arguments), lambda reason: Outcome(f"Error: {reason}", "deadline")
+        (name, arguments), scene = call, self._scene
+        tool = name.strip()
+        available = tool in self._names
+        broken = scene.violations(tool, arguments)
+        outcome = scene.refused(name, available, broken) or self._guard.run(
+            lambda: self._world.call(tool if available else name, arguments),
+            lambda reason: Outcome(scene.error(reason), "deadline"),
         )
-        return CallEvidence(name, arguments, True, broken, outcome.error, outcome.text, writes)
+        return CallEvidence(tool, arguments, available, broken, outcome.error, outcome.text, tool in scene.writes)
+
+    def _errs_too_often(self) -> bool:
+        limit = self._scene.error_limit
+        errors = (call.error is not None for turn in self._turns for call in turn.calls)
+        return limit is not None and sum(errors) >= limit
 
     # --- turns and the end --------------------------------------------------------
 
     def _next_turn(self) -> Step:
-        if len(self._turns) == len(self._task.users):
+        if self._in_last_turn:
             return self._end("answered")
         self._close("answered")
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
-        content = self._task.users[self._index]
+        content, revealed = self._scene.user(self._index), self._scene.revealed(self._index)
         self._watch.saw(content)
-        return self._answer(content, None)
+        if revealed:
+            self._show_tools()
+        if revealed and self._omega is not None:
+            self._watch.reveal(revealed)
+            augmented = observe_reveal(content, revealed, self._omega, self._scene.category, self._wording)
+            content = self._watch.checked(content, augmented)
+        return self._answer([_message("user", content)], None)
 
     def _close(self, stop: Stop) -> None:
         """End the turn and judge it; one that was not ended with the stop tool lacks what that tool says."""
-        turn = self._turn
+        turn, scene = self._turn, self._scene
         turn.stop = stop
-        if stop != "answered" or not self._task.reference[self._index]:
-            return
-        turn.check = self._world.check(self._index, turn.calls)
-        stop_tool = self._environment.stop_tool
-        if stop_tool is not None and not turn.closed_by_tool:
-            turn.check = replace(turn.check, response_match=False, absent=(*turn.check.absent, stop_tool))
+        if scene.judges(stop, self._in_last_turn):
+            turn.check = scene.check(self._world, self._index, [played.calls for played in self._turns])
+            if self._lacks_stop_tool(self._index):
+                absent = (*turn.check.absent, scene.stop_tool)
+                turn.check = replace(turn.check, response_match=False, absent=absent)
+
+    def _lacks_stop_tool(self, index: int) -> bool:
+        stop_tool = self._scene.stop_tool
+        wanted = stop_tool is not None and bool(self._scene.needed(index).tools)
+        return wanted and not self._turns[index].closed_by_tool
 
     def _end(self, stop: Stop) -> Step:
         self._close(stop)
         self._ended = True
-        complete = stop == "answered" and len(self._turns) == len(self._task.users)
-        self._valid = complete and not any(map(self._failed, range(len(self._turns))))
-        return self._answer(COMPLETED, None)
+        if self._in_last_turn and self._scene.judges(stop, True):
+            wanted = [turn for index, turn in enumerate(self._turns) if self._scene.needed(index).tools]
+            passed = all(turn.check.passed for turn in wanted)
+            self._valid = self._scene.verdict([turn.calls for turn in self._turns], passed)
+        return self._answer([_message("user", COMPLETED)], None)
 
-    def _failed(self, index: int) -> bool:
-        """Whether a turn with a reference is over and did not pass; one that a budget cut is nobody's fault."""
-        turn = self._turns[index]
-        if turn.stop in ("open", "length", "step_limit"):
-            return False
-        return bool(self._task.reference[index]) and not turn.check.passed
-
-    def _answer(self, content: str, action: ActionEvidence | None) -> Step:
+    def _answer(self, state: list[Message], action: ActionEvidence | None) -> Step:
         errors = [call.error for call in action.calls if call.error] if action else []
         refused = "refusal" if action and action.refusals else None
         info = {
@@ -269,5 +291,8 @@ class ToolEpisode:
             "stop": self._turn.stop if self._ended else None,
             "error_class": errors[0] if errors else refused,
         }
-        state: list[Message] = [{"role": "user", "content": content, "tool_calls": []}]
         return {"state": state, "reward": float(self._valid), "is_terminated": self._ended, "info": info}
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content, "tool_calls": []}

@@ -1,22 +1,44 @@
-"""Prompt and parser formats that fit any environment with tool calls.
+"""Prompt and parser formats: how tools are shown, a message is read and results are written.
 
 `hermes` shows each tool's document as JSON and is what most chat templates with tools were
-trained on; `compact` shows names and arguments only, for policies with a small context.
+trained on; `compact` shows names and arguments only, for policies with a small context. Both
+fit any environment with tool calls.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from env_service.environments.base import Call, Document
+from env_service.environments.base import Document
 from env_service.environments.kit.calls import Parsed, clipped, read_blocks
-from env_service.environments.kit.stray import stray_call
 from seal.interface.wording import PromptWording
 
 
-class Hermes:
+class Format(ABC):
+    """One prompt and parser mode. It holds no state: one object serves all episodes."""
+
+    name: str
+    cue_wording: PromptWording
+    """How cues tell the policy to write calls and answers, so that the parser understands them."""
+
+    @abstractmethod
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        """Return the system message: the tools visible at the start, and what else the policy must know."""
+
+    @abstractmethod
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the canonical assistant text of one call."""
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """Return the messages that answer the calls of one assistant message: here one with a block for each."""
+        content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
+
+
+class Hermes(Format):
     """Documents as JSON lines, calls as JSON between <tool_call> tags, whole results."""
 
     name = "hermes"
@@ -24,8 +46,8 @@ class Hermes:
         'Write each call as <tool_call>{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}</tool_call>.'
     )
 
-    def system(self, instructions: str, tools: Sequence[Document]) -> str:
-        """The system message: instructions, the tools, and how to call them."""
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        """Return instructions, the tools, and how to call them."""
         listed = "\n".join(json.dumps(_shown(tool), ensure_ascii=False) for tool in tools)
         return (
             f"{instructions}\n\n# Tools\n\nThese tools are available, one JSON document per line:\n<tools>\n{listed}\n"
@@ -36,15 +58,10 @@ class Hermes:
 
     def parse(self, text: str, tools: Collection[str]) -> Parsed:
         """Read an assistant message; thoughts before </think> do not belong to it."""
-        return read_blocks(text.split("</think>")[-1], lambda body: stray_call(body, tools))
+        return read_blocks(text.split("</think>")[-1], tools)
 
-    def results(self, texts: Sequence[str]) -> str:
-        """The message that answers the calls of one assistant message."""
-        return "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
-
-    def render_call(self, call: Call) -> str:
-        """The assistant text of one call."""
-        name, arguments = call
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the call as a block of three lines."""
         return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
 
@@ -59,23 +76,23 @@ class Compact(Hermes):
     )
     characters = 600
 
-    def system(self, instructions: str, tools: Sequence[Document]) -> str:
-        """Instructions, then each tool with its arguments; optional ones end with a question mark."""
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        """Return instructions, then each tool with its arguments; optional ones end with a question mark."""
         listed = " ".join(f"{tool['name']}({','.join(_arguments(tool))})" for tool in tools)
         return f"{instructions}\n{listed}" if instructions else listed
 
-    def results(self, texts: Sequence[str]) -> str:
-        """A clipped block for each result."""
-        return "".join(f"<tool_response>{clipped(text, self.characters)}</tool_response>" for text in texts)
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """Return one message with a clipped block for each result."""
+        content = "".join(f"<tool_response>{clipped(text, self.characters)}</tool_response>" for text in texts)
+        return [{"role": "user", "content": content}]
 
-    def render_call(self, call: Call) -> str:
-        """The call without blanks between JSON tokens."""
-        name, arguments = call
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the call without blanks between JSON tokens."""
         written = json.dumps({"name": name, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
         return f"<tool_call>{written}</tool_call>"
 
 
-FORMATS: Mapping[str, Hermes] = {each.name: each for each in (Hermes(), Compact())}
+FORMATS: Mapping[str, Hermes] = {form.name: form for form in (Hermes(), Compact())}
 
 
 def get_format(name: str) -> Hermes:

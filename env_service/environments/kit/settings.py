@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from env_service.environments.interface import ParseErrors, parse_errors, permitted
-from env_service.environments.kit.formats import get_format
 from seal.diagnosis.rules import rules
-from seal.interface.cues import Omega
+from seal.interface.cues import Omega, catalogue
+
+EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
+
+ParseErrors = Literal["end_turn", "feedback", "end_episode"]
+"""What an unreadable call does: ends the user turn, is answered with what is wrong, or ends the episode."""
 
 
 class Settings(BaseModel):
@@ -19,40 +23,63 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     split: str = ""
+    """The split that the task is played for; one of evaluation has no interface."""
     omega: dict[str, Any] | None = None
+    """The interface as JSON."""
     tool_prompt_mode: str = ""
+    """The prompt and parser format; the environment's first by default."""
     turns: int | None = None
+    """Play the first user turns only."""
     enforce_available_tools: bool | None = None
+    """Refuse calls of tools that are not visible; only BFCL can run them."""
     max_steps: int | None = Field(default=None, ge=1, le=1000)
+    """Messages with calls per user turn; the environment's own number by default."""
     taxonomy: str = "paper"
+    """The rules that diagnose the episode."""
     parse_errors: ParseErrors | None = None
+    """What an unreadable call does: by default feedback while a cue gives it, else the end of the turn."""
     leak_guard: bool = False
+    """Refuse to say what only the task's reference knows."""
 
+    def requested(self) -> Mapping[str, Any] | Omega | None:
+        """The interface that the caller asks for."""
+        return self.omega
+
+    @cached_property
     def interface(self) -> Omega | None:
-        """Omega as sent; ValueError names the key at fault, or the split that must run without one."""
-        return permitted(self.omega, self.split)
+        """Omega as requested; ValueError names the key at fault, or the split that must run without one."""
+        omega = self.requested()
+        if omega is None:
+            return None
+        if self.split.lower() in EVALUATION_SPLITS:
+            raise ValueError(f"params: split {self.split!r} is evaluated without an interface; leave omega out.")
+        return omega if isinstance(omega, Omega) else Omega.from_json(omega)
 
-    def on_parse_error(self, omega: Omega | None, category: str) -> ParseErrors:
-        """By default feedback while a cue gives feedback to tasks of this category, else the end of the turn."""
-        return self.parse_errors or parse_errors(omega, category)
+    def on_parse_error(self, category: str) -> ParseErrors:
+        """What an unreadable call does in a task of this category."""
+        cues = self.interface.for_category(category) if self.interface is not None else ()
+        return self.parse_errors or ("feedback" if _gives_feedback(cues) else "end_turn")
 
 
-def read_settings(params: Mapping[str, Any], formats: tuple[str, ...]) -> Settings:
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+def read_settings(params: Mapping[str, Any], formats: Collection[str], model: type[AnySettings]) -> AnySettings:
     """Check `params`; ValueError says which key is wrong and why. formats: those of the environment, default first."""
     try:
-        settings = Settings.model_validate(dict(params))
+        settings = model.model_validate({"tool_prompt_mode": next(iter(formats)), **params})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise ValueError(f"params.{where} is unknown; choose from {', '.join(Settings.model_fields)}.") from None
+            raise ValueError(f"params.{where} is unknown; choose from {', '.join(model.model_fields)}.") from None
         raise ValueError(f"params.{where}: {first['msg']}.") from None
-    if not settings.tool_prompt_mode:
-        settings = settings.model_copy(update={"tool_prompt_mode": formats[0]})
     if settings.tool_prompt_mode not in formats:
-        raise ValueError(
-            f"tool_prompt_mode {settings.tool_prompt_mode!r} is unknown here; choose one of {', '.join(formats)}."
-        )
-    get_format(settings.tool_prompt_mode)
+        known = ", ".join(formats)
+        raise ValueError(f"tool_prompt_mode {settings.tool_prompt_mode!r} is unknown here; choose one of {known}.")
     rules(settings.taxonomy)
     return settings
+
+
+def _gives_feedback(cues: Collection[str]) -> bool:
+    return any(catalogue()[cue].kind == "feedback" for cue in cues)

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 from env_service.environments.base import Call, Side, TaskFacts
 from seal.diagnosis.evidence import CallError, CallEvidence
 
 
+class Turns:
+    """What every task is: user turns, of which a prefix can be played. users, reference: one entry per user turn."""
+
+    id: str
+    users: tuple[Any, ...]
+    reference: tuple[Any, ...]
+
+    def prefix(self, turns: int) -> Self:
+        """The task cut after its first `turns` user turns; ValueError outside 1..len(users)."""
+        if not 1 <= turns <= len(self.users):
+            raise ValueError(f"turns must be in 1..{len(self.users)} for {self.id}, got {turns}.")
+        return replace(self, users=self.users[:turns], reference=self.reference[:turns])
+
+
 @dataclass(frozen=True)
-class ToolTask:
+class ToolTask(Turns):
     """One task: users has a message for each user turn, reference the calls that each turn needs.
 
     category, side and group: as in `TaskFacts`. data: whatever the environment needs to set
@@ -45,21 +59,32 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Needed:
+    """The tools of a turn's reference calls, those of them that change the state, and why the reference fails if so."""
+
+    tools: tuple[str, ...]
+    writes: tuple[str, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class Check:
     """The verifier's facts about a turn that is over; None for a comparison that it does not make.
 
     absent: the tools of the reference calls whose result was needed and not obtained.
+    instances_match: whether the same simulators are there as in the reference's run.
     """
 
     state_match: bool | None = None
     response_match: bool | None = None
     absent: tuple[str, ...] = ()
+    instances_match: bool | None = None
 
     @property
     def passed(self) -> bool:
         """Whether something was compared and every comparison holds."""
-        made = [match for match in (self.state_match, self.response_match) if match is not None]
-        return bool(made) and all(made)
+        comparisons = (self.state_match, self.response_match, self.instances_match)
+        return False not in comparisons and True in comparisons
 
 
 class World(Protocol):

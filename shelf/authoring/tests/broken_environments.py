@@ -13,7 +13,6 @@ from env_service.answers import Evaluation, Step
 from env_service.environments.base import Document, Guard, Split
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
-from env_service.environments.kit.settings import read_settings
 from env_service.environments.kit.tasks import Check, ToolTask
 from env_service.environments.kit.worlds import MethodWorld
 from seal.diagnosis.evidence import CallEvidence
@@ -148,7 +147,7 @@ class Counting(Sound):
                 self.asked += 1
                 return {**super().evaluate(params), "asked": self.asked}
 
-        return Counted(self, self._task(task_id), read_settings(params, self.formats), guard)
+        return Counted(self.scene(task_id, params), guard)
 
 
 class Lenient(Sound):
@@ -171,7 +170,7 @@ class Stumbling(Sound):
                 assert content[0] is not None
                 return super().step(content, truncated)
 
-        return Hasty(self, self._task(task_id), read_settings(params, self.formats), guard)
+        return Hasty(self.scene(task_id, params), guard)
 
 
 class Unguarded(Sound):

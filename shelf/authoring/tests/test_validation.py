@@ -7,11 +7,12 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from env_service.environments.bfcl.blame import blame
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.tools import WRITES, Toolbox
-from env_service.environments.bfcl.verifier import Played
+from env_service.environments.kit.blame import blame
 from seal import labels
+from seal.diagnosis.evidence import CallEvidence
 from seal.diagnosis.rules import diagnose
 from shelf.authoring.bfcl_faults import SILENT, WANTED, Fault, faults, reference_turns, writers
 from shelf.authoring.confusion import Confusion, Judged
@@ -77,26 +78,34 @@ def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later
     assert [turn.blame for turn in found] == ["own"] + ["inherited"] * 3
 
 
+def scene_of(task):
+    return BfclScene.of(task, {"enforce_available_tools": False})
+
+
+def evidence_of(turns):
+    return [[CallEvidence(*call, True) for call in calls] for calls in turns]
+
+
 def test_a_failure_that_cannot_be_replayed_in_time_is_its_turn_s_own():
     task = load_tasks()["multi_turn_base_0"]
-    turns = [[Played(*call) for call in calls] for calls in reference_turns(task)]
-    turns[0].append(Played("cd", {"folder": ".."}))
-    failed = [False, True, True, True]
-    assert blame(task, turns, failed) == ("own", "inherited", "inherited", "inherited")
+    scene, turns, failed = scene_of(task), reference_turns(task), [False, True, True, True]
+    turns[0].append(("cd", {"folder": ".."}))
+    assert blame(scene, evidence_of(turns), failed) == ("own", "inherited", "inherited", "inherited")
     # A turn that made the reference's calls inherited its failure, whatever a replay would tell of the others.
-    assert blame(task, turns, failed, seconds=-1.0) == (None, "own", "inherited", "inherited")
-    turns[2].append(Played("ls", {}))
-    assert blame(task, turns, failed, seconds=-1.0) == (None, "own", "own", "inherited")
+    assert blame(scene, evidence_of(turns), failed, seconds=-1.0) == (None, "own", "inherited", "inherited")
+    turns[2].append(("ls", {}))
+    assert blame(scene, evidence_of(turns), failed, seconds=-1.0) == (None, "own", "own", "inherited")
 
 
 def test_slow_calls_are_replayed_no_longer_than_allowed():
     task = next(task for task in TASKS if "MathAPI" in task.involved_classes and all(task.reference))
-    slow = Played("square_root", {"number": 2, "precision": 20_000})
+    slow = ("square_root", {"number": 2, "precision": 20_000})
     began = time.process_time()
-    Toolbox(task).call(slow.name, slow.arguments)
+    Toolbox(task).call(*slow)
     one = time.process_time() - began
+    turns = evidence_of([[slow] * 50] * len(task.reference))
     began = time.process_time()
-    assert set(blame(task, [[slow] * 50] * len(task.reference), [True] * len(task.reference), 5 * one)) == {"own"}
+    assert set(blame(scene_of(task), turns, [True] * len(turns), seconds=5 * one)) == {"own"}
     assert time.process_time() - began < 25 * one
 
 

@@ -9,12 +9,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from env_service.environments.base import Guard
+from env_service.environments.bfcl import scene
 from env_service.environments.bfcl.catalog import CLASSES, Task, available_tools, documents, revealed_tools
-from env_service.environments.bfcl.dialogue import BfclEpisode
 from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.settings import Settings
 from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.kit.dialogue import ToolEpisode
 from seal.interface.cues import Omega
 from seal.interface.observation import observe_reveal, observe_start
 from shelf.testbed.policy.renaming import REAL_NAMES, Renaming
@@ -55,10 +54,10 @@ def reference_passes(task: Task) -> bool:
     return passes(task, parsed(task.reference))
 
 
-def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000) -> BfclEpisode:
+def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000) -> ToolEpisode:
     """The episode that the service would open: for training with an Omega, for evaluation without."""
     side = {"split": "val"} if omega is None else {"split": "train", "omega": omega.to_json()}
-    return BfclEpisode(task, Settings(**side, tool_prompt_mode=PROMPT_MODE, max_steps=max_steps), Guard())
+    return scene.open_episode(task, {**side, "tool_prompt_mode": PROMPT_MODE, "max_steps": max_steps})
 
 
 def tool_names() -> tuple[str, ...]:
@@ -121,7 +120,7 @@ def play(
     messages = [_plain(message) for message in episode.start()["state"]]
     if renaming.names and omega is not None:
         tools = [renaming.document(document) for document in available_tools(task, 0)]
-        plain = formatter.system(task, tools)
+        plain = formatter.system(tools)
         messages[0]["content"] = observe_start(plain, tools, omega, task.category, formatter.cue_wording)
     slips: list[int] = []
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
-from env_service.environments.bfcl.tools import CallOutcome, Toolbox
+from env_service.environments.bfcl.tools import Toolbox
+from env_service.environments.kit.tasks import Outcome
 from seal.diagnosis.categories import Category
 from seal.diagnosis.results import reports_failure
 from shelf.testbed.synthesis.path import Known, Login, PathCall, Slot, Style
@@ -78,7 +79,7 @@ class Stage:
         """Whether calls were made since the last :meth:`take_calls`."""
         return bool(self._calls)
 
-    def _run(self, tool: str, arguments: Mapping[str, Any]) -> CallOutcome:
+    def _run(self, tool: str, arguments: Mapping[str, Any]) -> Outcome:
         return self._toolbox.call(tool, copy.deepcopy(dict(arguments)))  # two tools change the list that they receive
 
     def credentials(self, class_name: str) -> tuple[Login, PathCall]:
@@ -130,5 +131,5 @@ class Stage:
 _LOGIN_TOOLS = {"TwitterAPI": "authenticate_twitter", "TicketAPI": "ticket_login", "TradingBot": "trading_login"}
 
 
-def _failed(tool: str, outcome: CallOutcome) -> bool:
+def _failed(tool: str, outcome: Outcome) -> bool:
     return bool(outcome.error) or reports_failure(tool, outcome.text)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from env_service.environments.bfcl.formats.base import Call, Format, Parsed
+from collections.abc import Mapping
+
+from env_service.environments.base import Call
+from env_service.environments.bfcl.formats.base import Format
 from env_service.environments.bfcl.formats.compact import CompactArgumentsFormat, CompactFormat
 from env_service.environments.bfcl.formats.envtuning import EnvTuningFormat
 from env_service.environments.bfcl.formats.llama import LlamaFormat
 from env_service.environments.bfcl.formats.qwen import QwenFormat
 from env_service.environments.bfcl.formats.toolace import ToolaceFormat
 
-__all__ = ["Call", "Format", "Parsed", "format_names", "get_format"]
+__all__ = ["ALIASES", "Call", "Format", "format_names", "get_format"]
 
-_FORMATS: dict[str, Format] = {
-    item.name: item
-    for item in (
+_FORMATS: Mapping[str, Format] = {
+    form.name: form
+    for form in (
         QwenFormat(),
         CompactFormat(),
         CompactArgumentsFormat(),
@@ -22,7 +25,7 @@ _FORMATS: dict[str, Format] = {
         EnvTuningFormat(),
     )
 }
-_ALIASES = {"toolace_fc": "toolace_official_prompt"}
+ALIASES = {"toolace_fc": "toolace_official_prompt"}
 
 
 def format_names() -> tuple[str, ...]:
@@ -33,7 +36,7 @@ def format_names() -> tuple[str, ...]:
 def get_format(name: str) -> Format:
     """Return the mode of that name; ValueError lists the known ones."""
     try:
-        return _FORMATS[_ALIASES.get(name, name)]
+        return _FORMATS[ALIASES.get(name, name)]
     except KeyError:
-        known = ", ".join((*_FORMATS, *_ALIASES))
+        known = ", ".join((*_FORMATS, *ALIASES))
         raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {known}.") from None

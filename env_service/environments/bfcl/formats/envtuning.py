@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from env_service.environments.bfcl.catalog import Document, Task
-from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
+from env_service.environments.base import Call
+from env_service.environments.bfcl.catalog import Document
+from env_service.environments.bfcl.formats.base import Format, stray_call
 from env_service.environments.bfcl.formats.python_calls import read_calls
-from env_service.environments.bfcl.formats.stray import stray_call
+from env_service.environments.kit.calls import Parsed, blocks
 from seal.interface.wording import PromptWording
 
 _RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
@@ -34,7 +35,7 @@ class EnvTuningFormat(Format):
         answer_format="answer between <answer> and </answer> without a call",
     )
 
-    def system(self, task: Task, tools: Sequence[Document]) -> str:
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """Return the rules and the tools."""
         return _RULES + "\n".join(json.dumps(tool) for tool in tools)
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
-from env_service.environments.bfcl.catalog import Document, Task, available_tools, revealed_tools
-from env_service.environments.bfcl.formats.base import Call, Format, Parsed
+from env_service.environments.base import Call
+from env_service.environments.bfcl.catalog import Document
+from env_service.environments.bfcl.formats.base import Format, stray_call
 from env_service.environments.bfcl.formats.qwen import with_hint
-from env_service.environments.bfcl.formats.stray import stray_call
-from env_service.environments.kit.calls import call_of
+from env_service.environments.kit.calls import Parsed, call_of
 from seal.interface.wording import PromptWording
 
 _SYSTEM = "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
@@ -27,6 +28,8 @@ _OPENING = (
     "dictionary of argument name and its value}.Do not use variables.\n\n"
 )
 _PYTHON_TAG = "<|python_tag|>"
+_ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
+"""How Python names a part of an expression: with an address, which differs from run to run."""
 
 
 class LlamaFormat(Format):
@@ -38,19 +41,14 @@ class LlamaFormat(Format):
         "text, several calls as one list of such objects, and True, False and None as in Python."
     )
 
-    def system(self, task: Task, tools: Sequence[Document]) -> str:
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """The fixed header of Meta's template; the tools are in the first user message."""
         return _SYSTEM
 
-    def user(self, task: Task, turn: int) -> str:
-        """The task's message, in turn 0 after the tools; or the announcement of withheld tools."""
-        text = task.users[turn]
-        if text is None:
-            return self.reveal(revealed_tools(task, turn))
-        if turn:
-            return text.strip()
-        tools = (json.dumps(with_hint(tool), indent=4) + "\n\n" for tool in available_tools(task, 0))
-        return _OPENING + "".join(tools) + text.strip()
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        """Return the message, the first one after the tools."""
+        shown = (json.dumps(with_hint(tool), indent=4) + "\n\n" for tool in tools)
+        return (_OPENING + "".join(shown) if tools else "") + text.strip()
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the package's announcement."""
@@ -67,7 +65,7 @@ class LlamaFormat(Format):
             return Parsed(tuple(_calls(body)), (), "")
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
             meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
-            reason = str(error).rstrip(".") or type(error).__name__
+            reason = _ADDRESS.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
             refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text)
             return Parsed((), refusals, text.strip())
 

@@ -11,7 +11,7 @@ import ast
 import re
 from typing import Any
 
-from env_service.environments.bfcl.formats.base import Call
+from env_service.environments.base import Call
 
 _LOOKS_LIKE_CALLS = re.compile(r"[`'\s]*(\[\s*[A-Za-z_][\w.]*\s*\(|[A-Za-z_][\w.]*\()")
 

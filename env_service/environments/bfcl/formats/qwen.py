@@ -9,10 +9,10 @@ from typing import Any
 
 from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
 
-from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
-from env_service.environments.bfcl.formats.base import Call, Format, Parsed, blocks
-from env_service.environments.bfcl.formats.stray import stray_call
-from env_service.environments.kit.calls import call_of
+from env_service.environments.base import Call
+from env_service.environments.bfcl.catalog import CLASSES, Document, documents
+from env_service.environments.bfcl.formats.base import Format, stray_call
+from env_service.environments.kit.calls import Parsed, blocks, call_of
 from seal.interface.wording import PromptWording
 
 _HINT = " Note that the provided function is in Python 3 syntax."
@@ -48,7 +48,7 @@ class QwenFormat(Format):
         '{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}\n</tool_call>'
     )
 
-    def system(self, task: Task, tools: Sequence[Document]) -> str:
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """Return the template's system text with one JSON document per line."""
         return _OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _CLOSING
 

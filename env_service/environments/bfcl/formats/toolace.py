@@ -13,11 +13,11 @@ from bfcl_eval.constants.default_prompts import (
     PROMPT_STYLE_TEMPLATES,
 )
 
-from env_service.environments.bfcl.catalog import Document, Task, revealed_tools
-from env_service.environments.bfcl.formats.base import Format, Parsed
+from env_service.environments.bfcl.catalog import Document
+from env_service.environments.bfcl.formats.base import Format, stray_call
 from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls
 from env_service.environments.bfcl.formats.qwen import with_hint
-from env_service.environments.bfcl.formats.stray import stray_call
+from env_service.environments.kit.calls import Parsed
 from seal.interface.wording import PromptWording
 
 
@@ -30,7 +30,7 @@ class ToolaceFormat(Format):
         "by commas inside the brackets, and True, False and None as in Python."
     )
 
-    def system(self, task: Task, tools: Sequence[Document]) -> str:
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """Return the package's default system prompt."""
         style = PROMPT_STYLE_TEMPLATES["classic"]
         call_format = style["tool_call_no_tag"].format(output_format=OUTPUT_FORMAT_MAPPING["python"], param_types="")
@@ -43,10 +43,9 @@ class ToolaceFormat(Format):
             available_tools=style["available_tools"].format(format="json", functions=functions),
         ).strip()
 
-    def user(self, task: Task, turn: int) -> str:
-        """Return the task's message, or the package's announcement of withheld tools."""
-        text = task.users[turn]
-        return self.reveal(revealed_tools(task, turn)) if text is None else text.strip()
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        """Return the message without blanks around it."""
+        return text.strip()
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the package's announcement."""

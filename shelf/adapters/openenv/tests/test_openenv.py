@@ -109,7 +109,7 @@ def test_the_task_routes_list_the_splits(server):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"task_id": "nope"}, "task_id 'nope' is unknown; ids look like multi_turn_base_0."),
+        ({"task_id": "nope"}, "task_id 'nope' is unknown; ids of bfcl look like multi_turn_base_0."),
         ({"split": "x"}, "split 'x' is unknown; choose one of "),
         ({"index": 400}, "index 400 is outside split 'train', which has the tasks 0 to 399."),
         ({"level": 1}, "reset option 'level' is unknown: use split, task_id, index, seed or params."),

@@ -69,7 +69,7 @@ async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling,
     shown, form, rng = available_tools(task, 0), get_format(PROMPT_MODE), random.Random(name)
     hints = rng.sample([tool["name"] for tool in shown], 2)
     messages = [
-        {"role": "system", "content": form.system(task, shown)},
+        {"role": "system", "content": form.system(shown)},
         {"role": "user", "content": _EXPLORE.format(tools=" and ".join(hints), most=most_calls)},
     ]
     playground = Playground(task)

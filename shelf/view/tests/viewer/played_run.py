@@ -11,10 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.dialogue import BfclEpisode
-from env_service.environments.bfcl.settings import read_settings
+from env_service.environments.bfcl.scene import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
@@ -104,7 +102,7 @@ def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, sp
     params: dict[str, Any] = {"split": split, "tool_prompt_mode": fault.mode}
     if omega is not None:
         params |= {"omega": omega, "enforce_available_tools": True}
-    episode = BfclEpisode(task, read_settings(params), Guard())
+    episode = open_episode(task, params)
     messages, cut = list(episode.start()["state"]), False
     for text, truncated in itertools.chain.from_iterable(fault.messages):
         answer = episode.step(text, truncated)

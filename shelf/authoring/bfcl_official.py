@@ -17,8 +17,8 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import long_context
 
+from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.formats.base import Call
 from env_service.environments.bfcl.tools import simulator_class
 
 _RUNS = itertools.count()

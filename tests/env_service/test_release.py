@@ -2,7 +2,14 @@
 
 import pytest
 
-from env_service.environments.bfcl.release import omega_of_release
+from env_service.environments.bfcl.formats import format_names
+from env_service.environments.bfcl.settings import BfclSettings
+from env_service.environments.kit.settings import read_settings
+from seal.interface.cues import Omega
+
+
+def omega_of_release(params: dict) -> Omega | None:
+    return read_settings(params, format_names(), BfclSettings).interface
 
 
 @pytest.mark.parametrize(
@@ -31,5 +38,5 @@ def test_tool_feedback_evolution_turns_on_recovery_and_guidelines_of_its_labels(
 
 
 def test_a_block_of_another_shape_is_named():
-    with pytest.raises(ValueError, match="observation_lite: expected true, false or an object, got 'yes'"):
+    with pytest.raises(ValueError, match=r"params\.observation_lite\.\w+: "):
         omega_of_release({"observation_lite": "yes"})

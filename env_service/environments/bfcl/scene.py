@@ -1,0 +1,140 @@
+"""A task of the benchmark as one episode plays it, with what the official pipeline does in its own way.
+
+In evaluation an episode follows the official runner to the letter, also when that fails a task; in
+training, observations get the interface's cues, unavailable tools are refused and a cut
+message ends the episode (paper, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from env_service.answers import Evaluation
+from env_service.environments.base import Call, Guard
+from env_service.environments.bfcl import clock
+from env_service.environments.bfcl.catalog import Document, Task, available_tools, data_hash, revealed_tools
+from env_service.environments.bfcl.formats import ALIASES, format_names, get_format
+from env_service.environments.bfcl.report import with_release_figures
+from env_service.environments.bfcl.settings import BfclSettings
+from env_service.environments.bfcl.tools import WRITES, Toolbox, argument_violations, parse_reference
+from env_service.environments.bfcl.verifier import Played, compare, reference, shared_verdict, shares_state
+from env_service.environments.kit.calls import Parsed
+from env_service.environments.kit.dialogue import ToolEpisode
+from env_service.environments.kit.scene import History, Scene
+from env_service.environments.kit.settings import read_settings
+from env_service.environments.kit.tasks import Check, Needed, Outcome
+from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
+from seal.interface.secrets import Secrets, reference_secrets
+
+
+def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
+    """Start an episode of a task that no environment need know, without deadlines."""
+    return ToolEpisode(BfclScene.of(task, params), Guard())
+
+
+def task_secrets(task: Task) -> Secrets:
+    """What the reference of a task knows: its calls, results and states, and the tools that are withheld at first."""
+    expected = reference(task)
+    return reference_secrets(
+        [parse_reference(call) for turn in task.reference for call in turn],
+        [result for turn in expected for result in turn.results],
+        [dict(task.initial_config), *(dict(turn.instances) for turn in expected)],
+        [name for names in task.withheld.values() for name in names],
+    )
+
+
+class BfclScene(Scene):
+    """One task with the benchmark's tools, simulators and checker."""
+
+    writes = WRITES
+
+    def __init__(self, task: Task, settings: BfclSettings) -> None:
+        self.task_id, self.category, self.turns = task.id, task.category, len(task.users)
+        self.settings = settings
+        self.format = get_format(settings.tool_prompt_mode)
+        self._task = task
+        self._official = settings.official and settings.on_parse_error(task.category) == "end_turn"
+        self._enforces_availability = settings.enforces_availability
+
+    @classmethod
+    def of(cls, task: Task, params: Mapping[str, Any]) -> BfclScene:
+        """The task or, with params["turns"], its first turns; ValueError for bad parameters."""
+        settings = read_settings(params, (*format_names(), *ALIASES), BfclSettings)
+        return cls(task if settings.turns is None else task.prefix(settings.turns), settings)
+
+    def info(self) -> Mapping[str, Any]:
+        return {
+            "test_id": self.task_id,
+            "scenario": self._task.scenario,
+            "data_hash": data_hash(),
+            "day": clock.today().isoformat(),
+            "observation_lite": bool(self.settings.observation_lite),
+        }
+
+    def tools(self, turn: int) -> Sequence[Document]:
+        return available_tools(self._task, turn)
+
+    def revealed(self, turn: int) -> Sequence[Document]:
+        return revealed_tools(self._task, turn)
+
+    def system(self) -> str:
+        return self.format.system(self.tools(0))
+
+    def user(self, turn: int) -> str:
+        text = self._task.users[turn]
+        if text is None:
+            return self.format.reveal(self.revealed(turn))
+        return self.format.user(text, self.tools(0) if turn == 0 else ())
+
+    def parse(self, content: str) -> Parsed:
+        return self.format.parse(content)
+
+    def cut_ends(self, content: str) -> bool:
+        return not (self._official and content)  # officially, only a full context gives no text at all
+
+    def fatal(self, content: str) -> str | None:
+        return self.format.rendering_error(content) if self._official else None
+
+    def world(self) -> Toolbox:
+        return Toolbox(self._task)
+
+    def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
+        return argument_violations(tool, arguments)
+
+    def refused(self, name: str, available: bool, violations: Sequence[Violation]) -> Outcome | None:
+        refused = self._enforces_availability and not available
+        return Outcome(self.error(f"name '{name}' is not defined"), "unavailable") if refused else None
+
+    def error(self, reason: str) -> str:
+        return f"Error during execution: {reason}"
+
+    def reference(self, turn: int) -> Sequence[Call]:
+        return [parse_reference(call) for call in self._task.reference[turn]]
+
+    def needed(self, turn: int) -> Needed:
+        expected = reference(self._task)[turn]
+        return Needed(expected.tools, tuple(tool for tool in expected.tools if tool in WRITES), expected.error)
+
+    def secrets(self) -> Secrets:
+        return task_secrets(self._task)
+
+    def judges(self, stop: Stop, last: bool) -> bool:
+        # The official runner fails a run that it cut, unless the cut fell in the last turn.
+        return stop == "answered" or (stop == "step_limit" and last)
+
+    def check(self, world: Toolbox, turn: int, history: History) -> Check:
+        results = [call.result for calls in history for call in calls]
+        return compare(reference(self._task)[turn], world.instances, bool(history[turn]), results)
+
+    def verdict(self, history: History, passed: bool) -> bool:
+        played = [[_played(call) for call in calls] for calls in history]
+        return shared_verdict(self._task, played) if shares_state(self._task, played) else passed
+
+    def assessment(self, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:
+        return with_release_figures(self.task_id, super().assessment(turns, taxonomy, valid, ended))
+
+
+def _played(call: CallEvidence) -> Played:
+    not_run = call.error in ("unavailable", "deadline")
+    return Played(call.name, call.arguments, call.result if not_run else None)

@@ -1,0 +1,100 @@
+"""Tell a turn's own fault from one that it inherited from an earlier turn.
+
+State errors cascade: after one wrong turn, later turns miss the expected state whatever they
+do. Worlds are exact and deterministic, so nothing has to be guessed: the calls of a failed turn
+are played from the reference's state before that turn. When the turn passes there, its
+failure was inherited. In every environment the words mean this:
+
+- own: the turn fails from the reference's state too, made calls where none was needed, or is the
+  first turn whose calls make a later one fail (also a turn that passed itself: it left the
+  world elsewhere, for example in another folder);
+- inherited: the turn passes from the reference's state.
+
+With default limits a replay takes well below a millisecond, unless the policy made calls near
+their deadline; failures that are not decided in time are their turn's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from env_service.environments.kit.scene import History, Scene
+from env_service.environments.kit.tasks import World
+from seal.diagnosis.evidence import Blame, CallEvidence
+
+REPLAY_SECONDS = 2.0
+"""Processor time after which no further call is played."""
+
+
+def blame(
+    scene: Scene,
+    turns: History,
+    failed: Sequence[bool],
+    hopeless: Collection[int] = (),
+    seconds: float = REPLAY_SECONDS,
+) -> tuple[Blame | None, ...]:
+    """Return whose fault each turn is; None for turns that did not fail.
+
+    turns: the calls of each turn that took place. failed: whether it missed the verifier; of a
+    turn without a reference, only its calls can be a fault. hopeless: turns that no state
+    can save. seconds: the processor time of all replays together, up to one more call.
+    """
+    replays = _Replays(scene, turns, time.process_time() + seconds)
+    blames: list[Blame | None] = [None] * len(turns)
+    for index, calls in enumerate(turns):
+        if not replays.references[index]:
+            blames[index] = "own" if calls else None
+        elif failed[index]:
+            inherited = index not in hopeless and replays.passes(index, {index: calls})
+            blames[index] = "inherited" if inherited else "own"
+            if inherited and "own" not in blames:
+                blames[replays.origin(index)] = "own"
+    return tuple(blames)
+
+
+class _Replays:
+    """Plays turns of an episode among the reference's own."""
+
+    def __init__(self, scene: Scene, turns: History, deadline: float) -> None:
+        self._scene, self._turns, self._deadline = scene, turns, deadline
+        self.references = [[CallEvidence(*call, True) for call in scene.reference(turn)] for turn in range(len(turns))]
+
+    def origin(self, index: int) -> int:
+        """The first earlier turn whose calls make turn `index` fail; the turn itself when none does."""
+        for earlier in range(index):
+            played = {earlier: self._turns[earlier], index: self._turns[index]}
+            if not self._is_reference(earlier) and self.passes(index, played) is False:
+                return earlier
+        return index
+
+    def passes(self, index: int, played: Mapping[int, Sequence[CallEvidence]]) -> bool | None:
+        """Whether a turn passes when the turns of `played` replace the reference's own; None past the deadline."""
+        if not played[index]:
+            return False
+        if set(played) == {index} and self._is_reference(index):
+            return True
+        world, history = self._scene.world(), []
+        for number, calls in enumerate(self.references[: index + 1]):
+            history.append([])
+            for call in played.get(number, calls):
+                if time.process_time() > self._deadline:
+                    return None
+                history[-1].append(self._again(world, call))
+        return self._scene.check(world, index, history).passed
+
+    def _again(self, world: World, call: CallEvidence) -> CallEvidence:
+        """The call in another world; one that was not run is not run again."""
+        if self._was_run(call):
+            outcome = world.call(call.name, dict(call.arguments))
+            return replace(call, result=outcome.text, error=outcome.error)
+        return call
+
+    def _was_run(self, call: CallEvidence) -> bool:
+        refused = self._scene.refused(call.name, call.available, call.violations)
+        return refused is None and call.error not in ("unavailable", "deadline")
+
+    def _is_reference(self, turn: int) -> bool:
+        made = [(call.name, call.arguments, self._was_run(call)) for call in self._turns[turn]]
+        return made == [(call.name, call.arguments, True) for call in self.references[turn]]
