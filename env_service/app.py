@@ -17,9 +17,10 @@ from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
 from env_service.settings import ServerSettings
 from env_service.verb_layer import VerbLayer
+from seal import __version__
 
 REFUSALS = (400, 413, 422, 429)
-SERVICE = "seal-env-service/0.1.0"
+SERVICE = f"seal-env-service/{__version__}"
 
 
 def create_app(settings: ServerSettings) -> FastAPI:
@@ -39,7 +40,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
             expiry.cancel()
             await pool.stop()
 
-    app = FastAPI(title="SEAL environment service", version="0.1.0", lifespan=lifespan)
+    app = FastAPI(title="SEAL environment service", version=__version__, lifespan=lifespan)
     app.add_middleware(VerbLayer, settings=settings, episodes=episodes, metrics=metrics)
 
     @app.get("/healthz", response_class=PlainTextResponse)

@@ -2,8 +2,9 @@
 
 An environment is a set of tasks that can be opened as episodes. An episode takes
 assistant messages and returns messages; it can be evaluated at any moment without being
-changed. The service needs nothing else: it provides lifecycles, processes, deadlines and
-HTTP. Five rules make the rest work; `seal env check` tests each of them:
+changed. The service needs nothing else (`Playable`): it provides lifecycles, processes,
+deadlines and HTTP. Training, cues and checks need `Teachable` too. Five rules make the rest
+work; `seal env check` tests each of them:
 
 - an episode is deterministic: the same task, parameters and messages give the
   same answers, so that it can be rebuilt elsewhere by replaying its messages;
@@ -89,19 +90,15 @@ class EnvironmentEpisode(Protocol):
         """The answer to /get_info: the tools available now, as text."""
 
 
-class Environment(Protocol):
-    """A set of tasks, and what training must know of them.
+class Playable(Protocol):
+    """A set of tasks that the service can play.
 
     name: as recipes and requests write it. formats: the prompt and parser formats
-    (`tool_prompt_mode`), the default first. writes: the tools that may change the state that
-    the verifier compares. ungrounded: labels that no evidence of this environment can
-    ground, each with the reason; their rules are off here.
+    (`tool_prompt_mode`), the default first.
     """
 
     name: str
     formats: tuple[str, ...]
-    writes: frozenset[str]
-    ungrounded: Mapping[str, str]
 
     def splits(self) -> Mapping[str, Split]:
         """The ways to divide the tasks, the default first. Sides are named train and eval, others NAME_train, ..."""
@@ -114,6 +111,23 @@ class Environment(Protocol):
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
+
+    def prepare(self) -> Iterator[None]:
+        """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
+
+    def version(self) -> Json:
+        """What results depend on: data_hash, and the versions of packages."""
+
+
+class Teachable(Protocol):
+    """What cues, the leak guard, the diagnosis and the checks must know of the tasks.
+
+    writes: the tools that may change the state that the verifier compares. ungrounded: labels
+    that no evidence of this environment can ground, with the reason; their rules are off here.
+    """
+
+    writes: frozenset[str]
+    ungrounded: Mapping[str, str]
 
     def documents(self, task_id: str) -> Sequence[Document]:
         """The tools that a task shows at its start: what schema cues may tell."""
@@ -130,8 +144,6 @@ class Environment(Protocol):
     def closing(self, name: str) -> str:
         """The assistant text that ends a user turn after its calls, in a format."""
 
-    def prepare(self) -> Iterator[None]:
-        """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
 
-    def version(self) -> Json:
-        """What results depend on: data_hash, and the versions of packages."""
+class Environment(Playable, Teachable, Protocol):
+    """An environment to train on: it plays, and it teaches."""

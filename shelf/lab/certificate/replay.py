@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from env_service.environments.bfcl import clock
-from env_service.environments.bfcl.unordered import in_one_order
 from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
@@ -25,6 +24,7 @@ from seal.settings import SealSettings
 from shelf.lab.certificate.episode import UNPLAYABLE, Again, RecordedLimits, ended_as, parameters
 from shelf.lab.certificate.fields import ASPECT_OF, LOST_HASHED, TRAJECTORY_HASHED
 from shelf.lab.certificate.places import Disagreement, Place, difference, says, shown
+from shelf.lab.certificate.unordered import in_one_order
 
 
 @dataclass(frozen=True)

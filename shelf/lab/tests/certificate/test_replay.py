@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from env_service.environments.bfcl.unordered import in_one_order
 from seal.rollout.budgets import Budgets
 from seal.settings import SealSettings
 from shelf.lab.certificate.places import difference
 from shelf.lab.certificate.replay import Stage, replay
+from shelf.lab.certificate.unordered import in_one_order
 from tests.support.rollout_play import TASK, ScriptedEngine, configured, reference_texts, roll_out, running_service
 
 OMEGA = {"version": 2, "cues": {"*": ["feedback_error", "schema_types"]}}
