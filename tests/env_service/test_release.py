@@ -39,4 +39,4 @@ def test_tool_feedback_evolution_turns_on_recovery_and_guidelines_of_its_labels(
 
 def test_a_block_of_another_shape_is_named():
     with pytest.raises(ValueError, match=r"params\.observation_lite\.\w+: "):
-        omega_of_release({"observation_lite": "yes"})
+        omega_of_release({"observation_lite": "hints"})

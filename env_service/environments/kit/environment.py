@@ -99,9 +99,10 @@ class ToolEnvironment(ABC):
 
     def task_ids(self, split: str) -> Sequence[str]:
         """Return the ids of a category, of a side of a split, or of all tasks; ValueError lists the names."""
-        known: dict[str, list[str]] = {"": list(self._tasks), "all": list(self._tasks)}
+        known: dict[str, list[str]] = {}
         for task in self._facts:
             known.setdefault(task.category, []).append(task.id)
+        known[""] = known["all"] = list(self._tasks)
         known["train"] = [task.id for task in self._facts if task.side == "train"]
         held_out = [task.id for task in self._facts if task.side == "eval"]
         known |= {name: held_out for name in EVALUATION_SPLITS}
