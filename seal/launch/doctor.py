@@ -81,13 +81,15 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         )
         return
     # Deferred: it needs the packages that were just looked for.
-    from seal.launch.recipe import compose_recipe
+    from seal.launch.recipe import read_recipe
+    from seal.rollout.services import addresses
 
     try:
-        config = compose_recipe(recipe, overrides)
+        asked = read_recipe(recipe, overrides)
     except LaunchError as error:
         yield Finding("recipe", _shown(recipe), str(error))
         return
+    config = asked.config
     target = config.trainer.device
     yield from _engines(target, torch)
     if target == "cuda":
@@ -96,10 +98,10 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         yield replace(_gpus(torch), needed=here)
         yield _flash_attn()
     yield _registrations(target)
-    yield _memory(config)
+    yield _memory(asked.settings.min_memory_gb)
     yield _shared_memory(config)
-    yield from _checks(config)
-    yield from _services(config)
+    yield from _checks(asked)
+    yield from _services(addresses(asked.service.env_url))
     yield _data()
 
 
@@ -185,12 +187,12 @@ def _registrations(target: str) -> Finding:
     return Finding("plugins", "not complete", fix)
 
 
-def _memory(config) -> Finding:
+def _memory(wanted: float) -> Finding:
     import psutil
 
-    memory, wanted = psutil.virtual_memory(), config.seal.min_memory_gb
+    memory = psutil.virtual_memory()
     found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
-    fix = f"The recipe needs about seal.min_memory_gb={wanted} GB per machine: expect to run out."
+    fix = f"The recipe needs about seal.min_memory_gb={wanted:g} GB per machine: expect to run out."
     return Finding("memory", found, fix if memory.total < wanted * GB else "", needed=False)
 
 
@@ -208,10 +210,11 @@ def _shared_memory(config) -> Finding:
     return Finding("shared memory", found, fix, needed=free < bucket)
 
 
-def _checks(config) -> Iterator[Finding]:
+def _checks(recipe) -> Iterator[Finding]:
     """What the launcher itself checks before it starts anything."""
     from seal.launch import preflight
 
+    config = recipe.config
     found = {
         "model": str(config.actor_rollout_ref.model.path),
         "devices": f"{config.trainer.n_gpus_per_node} x {config.trainer.nnodes} wanted ({config.trainer.device})",
@@ -220,19 +223,18 @@ def _checks(config) -> Iterator[Finding]:
     for name, check in preflight.CHECKS.items():
         fix = ""
         try:
-            check(config)
+            check(recipe)
         except LaunchError as error:
             fix = str(error)
         yield Finding(name, found.get(name, "" if fix else "in order"), fix)
 
 
-def _services(config) -> Iterator[Finding]:
+def _services(urls: Sequence[str]) -> Iterator[Finding]:
     """Each address of env_service.env_url: a service that runs, or an address where one can be started."""
     from seal.launch.service import probe
-    from seal.rollout.services import addresses
 
     recorded = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]["data_hash"]
-    for url in addresses(config.env_service.env_url):
+    for url in urls:
         try:
             answer = probe(url.rstrip("/"))
         except LaunchError as error:

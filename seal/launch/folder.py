@@ -5,13 +5,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import DictConfig
-
+from seal.launch.recipe import Recipe
 from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
 
 LOCK_FILE = "launcher.lock"
@@ -66,13 +64,12 @@ class Start:
     settings: Mapping[str, str | bool] = field(default_factory=dict, compare=False)
 
 
-def find_start(config: DictConfig, mode: str, last: int) -> Start:
+def find_start(recipe: Recipe, mode: str, last: int) -> Start:
     """Where `--resume auto|never|PATH` starts the run, after the checkpoint has been read in full.
 
     last: the step with which the run ends. Raises LaunchError for a checkpoint that cannot be resumed from.
     """
-    checkpoints = HOME / config.trainer.default_local_dir
-    run_dir = HOME / config.seal.run_dir
+    checkpoints, run_dir = recipe.checkpoints, recipe.run_dir
     if mode == "never":
         if last_step(checkpoints) is not None or RunFolder(run_dir).steps.exists():
             raise LaunchError(
@@ -81,7 +78,7 @@ def find_start(config: DictConfig, mode: str, last: int) -> Start:
             )
         return Start(0, settings={"resume_mode": "disable"})
     if mode != "auto":
-        return _start_from(config, Path(mode).resolve(), mode, last)
+        return _start_from(recipe, Path(mode).resolve(), mode, last)
     step = last_step(checkpoints)
     if step is None:
         if any(checkpoints.glob("global_step_*")):
@@ -94,26 +91,26 @@ def find_start(config: DictConfig, mode: str, last: int) -> Start:
     _require_whole(checkpoints / f"global_step_{step}")
     repaired = repair_tracker(checkpoints, step)
     notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
-    return _continued(config, step, last, notice if repaired else "", {})
+    return _continued(recipe, step, last, notice if repaired else "", {})
 
 
-def _start_from(config: DictConfig, folder: Path, mode: str, last: int) -> Start:
+def _start_from(recipe: Recipe, folder: Path, mode: str, last: int) -> Start:
     step = step_of(folder)
     if step is None or not folder.is_dir():
         raise LaunchError(f"--resume {mode} is not a checkpoint: name a global_step_N folder, auto or never.")
     _require_whole(folder)
     settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
-    if folder.parent != (HOME / config.trainer.default_local_dir).resolve():
+    if folder.parent != recipe.checkpoints.resolve():
         return Start(step, settings=settings)
-    return _continued(config, step, last, "", settings)
+    return _continued(recipe, step, last, "", settings)
 
 
-def _continued(config: DictConfig, step: int, last: int, notice: str, settings: Mapping[str, str | bool]) -> Start:
+def _continued(recipe: Recipe, step: int, last: int, notice: str, settings: Mapping[str, str | bool]) -> Start:
     """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
-    trainer = config.trainer
+    trainer = recipe.config.trainer
     ended = step >= last
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
-    lacking = due and not (RunFolder(HOME / config.seal.run_dir).validations / f"{step}.jsonl").exists()
+    lacking = due and not (RunFolder(recipe.run_dir).validations / f"{step}.jsonl").exists()
     if trainer.val_only:
         return Start(step, notice=notice, settings=settings)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
+from seal.launch.recipe import Recipe
 from seal.launch.service import Service
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
@@ -202,38 +202,36 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-def train(
-    config: DictConfig, resolved: Path, service: Service, lock: int, console: Console, interrupt: Interrupt
-) -> None:
+def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: Console, interrupt: Interrupt) -> None:
     """Run the training process to its end.
 
-    resolved: the configuration as a file. lock: the descriptor of the folder's
+    resolved: the configuration, with the keys of a resume, as a file. lock: the descriptor of the folder's
     lock, which the process holds too. Raises LaunchError if the process fails and
     KeyboardInterrupt if it was interrupted.
     """
-    folder = RunFolder(HOME / config.seal.run_dir)
+    folder = RunFolder(recipe.run_dir)
     log = folder.train_log
     log.unlink(missing_ok=True)
     before = _size(folder.stages)
     request = StopRequest(folder.path)
     request.withdraw()
-    environment = {key: str(value) for key, value in config.seal.process_env.items()}
-    if uses_existing_cluster(config):
-        cluster = inspect_cluster(config.ray_kwargs.ray_init.address)
+    settings, environment = recipe.settings, recipe.settings.process_env
+    if uses_existing_cluster(recipe.config):
+        cluster = inspect_cluster(recipe.config.ray_kwargs.ray_init.address)
         environment = {AUTHENTICATION: cluster.authentication, **environment}
     command = [sys.executable, "-m", "seal.training.main", str(resolved)]
     trainer = start(command, log=log, cwd=HOME, env=environment, keep=[lock])
 
     def running() -> bool:
         training = _size(folder.stages) > before
-        interrupt.forward(request, config.seal.stop_grace_s, training, partial(tell, console))
+        interrupt.forward(request, settings.stop_grace_s, training, partial(tell, console))
         if notice := service.ensure_running():
             tell(console, f"[yellow]warning:[/yellow] {notice}")
         return trainer.poll() is None
 
     try:
         interrupt.deferred = True
-        follow(folder.path, log, running, deadline_s=config.seal.step_deadline_s, console=console)
+        follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
     finally:
         stop_tree(trainer, grace_s=20)
         request.withdraw()

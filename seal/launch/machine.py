@@ -6,17 +6,18 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig
 
 from seal.launch.devices import KEY, Cluster, Torch, inspect_cluster
+from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.system.errors import LaunchError
 from seal.system.net import is_loopback
-from seal.system.paths import HOME
 from seal.training.cluster import processors, uses_existing_cluster
 
 GIB = 1 << 30
 
 
-def check_devices(config: DictConfig) -> None:
+def check_devices(recipe: Recipe) -> None:
     """LaunchError if this machine, or the Ray cluster that the recipe names, lacks what the run asks for."""
+    config = recipe.config
     wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
     if uses_existing_cluster(config):
         return _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
@@ -72,15 +73,15 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
         )
 
 
-def check_disk(config: DictConfig) -> None:
+def check_disk(recipe: Recipe) -> None:
     """LaunchError without room for checkpoints; those of an earlier launch count as room because they are replaced."""
-    folder = HOME / config.trainer.default_local_dir
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    folder, least = recipe.checkpoints, recipe.settings.min_free_gb
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     kept = sum(path.stat().st_size for path in folder.glob("global_step_*/**/*") if path.is_file())
     free = (shutil.disk_usage(existing).free + kept) / GIB
-    if free < config.seal.min_free_gb:
+    if free < least:
         raise LaunchError(
-            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={config.seal.min_free_gb} are needed: "
+            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={least:g} are needed: "
             "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
             "fewer with a lower seal.min_free_gb."
         )

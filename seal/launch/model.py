@@ -13,6 +13,7 @@ from huggingface_hub.utils import disable_progress_bars
 from omegaconf import DictConfig, OmegaConf
 
 from seal.launch.plan import step_plan
+from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 
@@ -21,8 +22,9 @@ HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def check_model(config: DictConfig) -> None:
+def check_model(recipe: Recipe) -> None:
     """LaunchError if the model or its adapter is not there, or does not fit the recipe."""
+    config = recipe.config
     adapter = config.actor_rollout_ref.model.lora_adapter_path
     if adapter is not None and not (HOME / adapter).is_dir():
         raise LaunchError(
@@ -36,7 +38,7 @@ def check_model(config: DictConfig) -> None:
         return _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
-    if config.seal.process_env.get("HF_HUB_OFFLINE") == "1":
+    if recipe.settings.process_env.get("HF_HUB_OFFLINE") == "1":
         raise LaunchError(
             f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model (`make policy` "
             "makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to download it."

@@ -8,6 +8,7 @@ the launcher's checks, `seal plan` and the tests share it.
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
 
 from seal.system.errors import LaunchError
 
@@ -57,6 +58,13 @@ class StepPlan:
         """Trajectories per step."""
         return self.prompts * self.samples
 
+    def table(self, name: str) -> Table:
+        """The plan for the console."""
+        table = Table(box=None, show_header=False, title=f"A training step of {name}")
+        for what, amount in self.lines():
+            table.add_row(what, amount)
+        return table
+
     def lines(self) -> list[tuple[str, str]]:
         """The plan for people: what, and how much of it."""
         size = f"{self.packed:,} tokens: at most" if self.packed else f"{self.rows_per_micro_batch} rows:"
@@ -79,6 +87,12 @@ class StepPlan:
             ("tokens of the engine", f"{self.model:,}"),
             ("tokens of a training row", f"{self.longest:,}{cut}"),
         ]
+
+
+def total_steps(config: DictConfig, tasks: int) -> int:
+    """The step with which a run on this many training tasks ends; verl drops the incomplete batch of an epoch."""
+    trainer = config.trainer
+    return trainer.total_training_steps or tasks // config.data.train_batch_size * trainer.total_epochs
 
 
 def step_plan(config: DictConfig) -> StepPlan:

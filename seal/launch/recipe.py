@@ -1,9 +1,10 @@
 """Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -11,6 +12,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seal.data.run_rows import RunRows
 from seal.launch.verl_keys import require_types, verl_folder
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
@@ -25,8 +27,69 @@ OPEN = ("seal.process_env.", "seal.reweighting.rho.")
 """Blocks of ours that take any key."""
 
 
-def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
-    """The resolved configuration of a recipe with command-line overrides (key=value).
+@dataclass(frozen=True)
+class Recipe:
+    """What is to run: a configuration that has been read once, so that every value below is valid by its type."""
+
+    config: DictConfig
+    """The whole configuration, resolved; verl reads its part of it."""
+    settings: SealSettings
+    """The block `seal`."""
+    service: EnvServiceSettings
+    """The block `env_service`."""
+
+    @classmethod
+    def of(cls, config: DictConfig) -> Self:
+        """Read a composed configuration; SettingsError for the first setting, of ours or of verl's, that is wrong."""
+        settings, service = SealSettings.of(config), EnvServiceSettings.of(config)
+        try:
+            initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
+        except ValueError as error:
+            raise SettingsError("seal.reweighting.rho", f"seal.reweighting.rho: {error}.") from error
+        defaults = _defaults()
+        if added := sorted(set(config) - set(defaults)):
+            raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
+        written, resolved = (OmegaConf.to_container(config, resolve=resolve) for resolve in (False, True))
+        require_types(written, resolved, defaults)
+        OmegaConf.resolve(config)
+        return cls(config, settings, service)
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment."""
+        return self.config.trainer.experiment_name
+
+    @property
+    def run_dir(self) -> Path:
+        """The experiment folder."""
+        return HOME / self.settings.run_dir
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return HOME / self.config.trainer.default_local_dir
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """The environments that it trains or validates on."""
+        return self.settings.data.environments(self.service.env_type)
+
+    @property
+    def task_files(self) -> tuple[str, ...]:
+        """The files of synthesised tasks that it names."""
+        return tuple(dict.fromkeys((*self.service.task_files, *self.settings.data.task_files())))
+
+    @cached_property
+    def rows(self) -> RunRows:
+        """The tasks that it trains and validates on; LaunchError if a selection leaves none."""
+        try:
+            return RunRows.of(self.settings.data, self.service.env_type)
+        except ValueError as error:
+            raise LaunchError(str(error)) from error
+
+
+def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
+    """The recipe of a file with command-line overrides (key=value).
 
     Raises LaunchError for a missing file, an unknown key, a value that is required
     and not given, or one of the wrong kind.
@@ -43,9 +106,8 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
         config = _compose(path, overrides)
         if OmegaConf.is_missing(config.seal, "name"):
             config.seal.name = path.stem
-        require_valid(config)
         _anchor(config)
-        OmegaConf.resolve(config)
+        recipe = Recipe.of(config)
     except SettingsError as error:
         raise LaunchError(_sourced(path, overrides, error)) from error
     except MissingConfigException as error:
@@ -56,25 +118,15 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
     missing = sorted(key for key in OmegaConf.missing_keys(config) if key.startswith(("trainer.", "seal.")))
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
-    return config
+    return recipe
 
 
-def require_valid(config: DictConfig) -> None:
-    """SettingsError for the first setting of a configuration, of ours or of verl's, that cannot be used."""
-    settings = SealSettings.of(config)
-    EnvServiceSettings.of(config)
-    try:
-        initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
-    except ValueError as error:
-        raise SettingsError("seal.reweighting.rho", f"seal.reweighting.rho: {error}.") from error
-    defaults = _defaults()
-    if added := sorted(set(config) - set(defaults)):
-        raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
-    written, resolved = (OmegaConf.to_container(config, resolve=resolve) for resolve in (False, True))
-    require_types(written, resolved, defaults)
+def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
+    """The resolved configuration of a recipe; see `read_recipe`."""
+    return read_recipe(path, overrides).config
 
 
-@functools.cache
+@cache
 def _defaults() -> dict[str, Any]:
     """What every recipe starts from."""
     return OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)
@@ -91,14 +143,17 @@ def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
 
 def _anchor(config: DictConfig) -> None:
     """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere."""
-    config.seal.run_dir = str(HOME / config.seal.run_dir)
-    if config.seal.interface.initial is not None:
-        config.seal.interface.initial = str(HOME / Path(config.seal.interface.initial).expanduser())
-    agent = config.actor_rollout_ref.rollout.agent
-    agent.agent_loop_config_path = str(HOME / agent.agent_loop_config_path)
-    model = config.actor_rollout_ref.model
-    if not OmegaConf.is_missing(model, "path") and (HOME / model.path).exists():
-        model.path = str(HOME / model.path)
+    rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
+    for block, key in ((config.seal, "run_dir"), (config.seal.interface, "initial")):
+        _make_absolute(block, key)
+    _make_absolute(rollout.agent, "agent_loop_config_path")
+    if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str) and (HOME / model.path).exists():
+        _make_absolute(model, "path")
+
+
+def _make_absolute(block: DictConfig, key: str) -> None:
+    if isinstance(block[key], str):
+        block[key] = str(HOME / Path(block[key]).expanduser())
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:

@@ -21,6 +21,8 @@ from omegaconf.errors import OmegaConfBaseException
 from seal import __version__
 from seal.data.parquet import read_rows
 from seal.interface.artefact import read_artefact
+from seal.launch.recipe import Recipe
+from seal.settings import SettingsError
 from seal.system.errors import LaunchError
 from seal.system.files import file_sha256, write_json
 from seal.system.paths import HOME
@@ -154,7 +156,7 @@ class Replay:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self.recipe = folder / "recipe.yaml"
+        self.source = folder / "recipe.yaml"
         self._facts = _read(folder / "launch.json")
         self._service = _read(folder / "service.json") if (folder / "service.json").is_file() else {}
         for name in ("config.yaml", "recipe.yaml", "diff.patch"):
@@ -166,8 +168,8 @@ class Replay:
         """Whether the recorded launch started the environment service itself."""
         return "--with-bfcl" in self._facts["command"].split()
 
-    def configuration(self, overrides: Sequence[str]) -> DictConfig:
-        """The recorded configuration, in an experiment folder of its own so that nothing is overwritten."""
+    def recorded(self, overrides: Sequence[str]) -> Recipe:
+        """The recorded recipe, in an experiment folder of its own so that nothing is overwritten."""
         config = OmegaConf.load(self._folder / "config.yaml")
         OmegaConf.set_struct(config, True)
         name, run_dir = config.trainer.experiment_name, config.seal.run_dir
@@ -178,9 +180,11 @@ class Replay:
         OmegaConf.set_struct(config, True)
         try:
             config.merge_with_dotlist(list(overrides))
+            return Recipe.of(config)
         except OmegaConfBaseException as error:
             raise LaunchError(f"The overrides do not fit {self._folder / 'config.yaml'}: {error}") from error
-        return config
+        except SettingsError as error:
+            raise LaunchError(f"{self._folder / 'config.yaml'}: {error}") from error
 
     def differences(self, record: Path) -> Iterator[str]:
         """One sentence per difference from the record; `record` is the new launch's folder."""

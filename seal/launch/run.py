@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -18,7 +18,8 @@ from rich.console import Console
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
 from seal.launch.follow import Interrupt, tell, train
-from seal.launch.recipe import compose_recipe
+from seal.launch.plan import step_plan, total_steps
+from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, Replay, add_service, launch_facts, write_record
 from seal.launch.service import (
     Service,
@@ -52,10 +53,10 @@ class Request(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """What is to run: a resolved configuration, and the file or the record that it comes from."""
+    """What is to run, and the file or the record that it comes from."""
 
-    config: DictConfig
-    recipe: Path
+    recipe: Recipe
+    source: Path
     with_bfcl: bool
     replayed: Replay | None = None
 
@@ -63,22 +64,15 @@ class Composed(NamedTuple):
 class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
-    config: as it is recorded. trainer: the same with the keys of a resume. urls: the
-    addresses of the environment services. tasks: how many tasks are trained and
-    validated on. lock: the descriptor of the folder's lock.
+    recipe: as it is recorded. trainer: its configuration with the keys of a resume. urls: the
+    addresses of the environment services. lock: the descriptor of the folder's lock.
     """
 
-    config: DictConfig
+    recipe: Recipe
     trainer: DictConfig
     start: Start
     urls: tuple[str, ...]
-    tasks: tuple[int, int]
     lock: int
-
-    @property
-    def run_dir(self) -> Path:
-        """The experiment folder."""
-        return HOME / self.config.seal.run_dir
 
 
 def launch(request: Request, console: Console) -> int:
@@ -88,13 +82,13 @@ def launch(request: Request, console: Console) -> int:
     try:
         what = composed(request)
         with fitted(what, request.resume, console) as run:
+            folder = run.recipe.run_dir
             if run.start.complete:
-                name = run.config.trainer.experiment_name
-                again = f"remove {run.run_dir} or set another trainer.experiment_name to run it again"
-                tell(console, f"{name} is complete; {again}.")
+                again = f"remove {folder} or set another trainer.experiment_name to run it again"
+                tell(console, f"{run.recipe.name} is complete; {again}.")
             else:
                 started(run, what, request.overrides, console, interrupt)
-            tell(console, f"`seal report {os.path.relpath(run.run_dir)}` shows what was learnt")
+            tell(console, f"`seal report {os.path.relpath(folder)}` shows what was learnt")
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:
@@ -106,11 +100,11 @@ def launch(request: Request, console: Console) -> int:
 def show(request: Request, console: Console, *, plan: bool) -> int:
     """Print the step plan of a recipe, or else its resolved configuration, and start nothing."""
     try:
-        config = composed(request).config
+        recipe = composed(request).recipe
         if plan:
-            console.print(preflight.plan_table(config))
+            console.print(step_plan(recipe.config).table(recipe.name))
         else:
-            console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
+            console.print(OmegaConf.to_yaml(recipe.config), highlight=False, markup=False, soft_wrap=True)
     except LaunchError as error:
         return refused(error, console)
     return exits.FINISHED
@@ -123,13 +117,13 @@ def refused(error: LaunchError, console: Console) -> int:
 
 
 def composed(request: Request) -> Composed:
-    """The first step: the configuration that a recipe, or a recorded launch, and the overrides make."""
+    """The first step: the recipe that a file, or a recorded launch, and the overrides make."""
     source = request.source.resolve()
     if not request.replay:
-        return Composed(compose_recipe(request.source, request.overrides), source, request.with_bfcl)
+        return Composed(read_recipe(request.source, request.overrides), source, request.with_bfcl)
     replayed = Replay(source)
-    config = replayed.configuration(request.overrides)
-    return Composed(config, replayed.recipe, request.with_bfcl or replayed.with_bfcl, replayed)
+    recipe = replayed.recorded(request.overrides)
+    return Composed(recipe, replayed.source, request.with_bfcl or replayed.with_bfcl, replayed)
 
 
 @contextmanager
@@ -141,64 +135,66 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
     """
     resume = resume if resume in ("auto", "never") else str(Path(resume).resolve())
     os.chdir(HOME)
-    preflight.check(what.config)
-    config, warning = preflight.with_attention(what.config)
+    preflight.check(what.recipe)
+    recipe, warning = preflight.with_attention(what.recipe)
     if warning:
         tell(console, f"[yellow]warning:[/yellow] {warning}")
-    urls = service_urls(config, to_start=what.with_bfcl)
-    if config.env_service.delay_seconds and not what.with_bfcl:
+    urls = service_urls(recipe.config, to_start=what.with_bfcl)
+    delayed = recipe.service.delay_seconds > 0
+    if delayed and not what.with_bfcl:
         raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
     answers = probe(urls[0]) is not None
-    if config.env_service.delay_seconds and answers:
+    if delayed and answers:
         raise LaunchError(
             f"A service already answers at {urls[0]}, and env_service.delay_seconds needs one that the launcher "
             "starts: stop that one, or set env_service.env_url to a free port."
         )
     if not what.with_bfcl or answers:
-        require_agreement(urls[0], require_services(urls))
-        require_tasks(urls, preflight.task_files(config))
-        require_environments(urls, preflight.environments(config))
-    run_dir = HOME / config.seal.run_dir
-    with locked(run_dir) as lock:
-        start = find_start(config, resume, preflight.total_steps(config))
+        require_service_for(recipe, urls)
+    with locked(recipe.run_dir) as lock:
+        start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
         if start.notice:
             tell(console, start.notice)
-        if not start.step and (initial := preflight.initial_interface(config)):
+        if not start.step and (initial := preflight.initial_interface(recipe)):
             tell(console, str(initial))
-        tasks = (0, 0)
         if not start.complete:
-            tasks = preflight.write_data(config)
-            RunLog(run_dir).keep_through(start.step)
-        trainer = OmegaConf.merge(config, {"trainer": dict(start.settings)})
-        yield Fitted(config, trainer, start, urls, tasks, lock)
+            recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
+            RunLog(recipe.run_dir).keep_through(start.step)
+        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings)})
+        yield Fitted(recipe, trainer, start, urls, lock)
+
+
+def require_service_for(recipe: Recipe, urls: Sequence[str]) -> dict[str, Any]:
+    """The version of the running services; LaunchError if they are not alike or cannot play the recipe's tasks."""
+    version = require_services(urls)
+    require_agreement(urls[0], version)
+    require_tasks(urls, recipe.task_files)
+    require_environments(urls, recipe.environments)
+    return version
 
 
 def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Console, interrupt: Interrupt) -> None:
     """The third step: record the launch, start the service and the trainer, follow them, and stop both."""
-    folder = write_record(run.config, run.trainer, what.recipe, overrides, [sys.executable, *sys.argv])
+    recipe = run.recipe
+    folder = write_record(recipe.config, run.trainer, what.source, overrides, [sys.executable, *sys.argv])
     adopt_orphans()
-    task_files = preflight.task_files(run.config)
-    delay = run.config.env_service.delay_seconds
-    service = Service(run.urls[0], run.run_dir / "service.log", task_files, delay)
+    log = recipe.run_dir / "service.log"
+    service = Service(run.urls[0], log, recipe.task_files, recipe.service.delay_seconds)
     try:
         if what.with_bfcl:
-            found = "started" if service.start() else "found"
-            tell(console, f"environment service {found} at {service.url}")
-        version = require_services(run.urls)
-        require_agreement(service.url, version)
-        require_tasks(run.urls, task_files)
-        require_environments(run.urls, preflight.environments(run.config))
+            how = "started" if service.start() else "found"
+            tell(console, f"environment service {how} at {service.url}")
+        version = require_service_for(recipe, run.urls)
         add_service(folder, version)
-        RunLog(run.run_dir).launch(launch_facts(folder, version), step=run.start.step)
+        RunLog(recipe.run_dir).launch(launch_facts(folder, version), step=run.start.step)
         for difference in what.replayed.differences(folder) if what.replayed else ():
             tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
-        training, validation = run.tasks
         tell(
             console,
-            f"{run.config.trainer.experiment_name}: {training} training tasks, {validation} validation tasks; record "
-            f"in {os.path.relpath(folder)}, log in {os.path.relpath(run.run_dir / 'train.log')}",
+            f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "
+            f"in {os.path.relpath(folder)}, log in {os.path.relpath(recipe.run_dir / 'train.log')}",
         )
-        train(run.trainer, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
+        train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:
         service.stop()
         stop_descendants()

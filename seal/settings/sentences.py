@@ -8,12 +8,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 
-from seal.system.errors import LaunchError
-
 _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
-class SettingsError(LaunchError, ValueError):
+class SettingsError(ValueError):
     """A setting that cannot be used; `key` is its name in the recipe, the text is one sentence."""
 
     def __init__(self, key: str, sentence: str):

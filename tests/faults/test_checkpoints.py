@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seal.launch.folder import find_start
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import Recipe, compose_recipe
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -163,7 +163,7 @@ def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
     (folder / TRACKER).unlink()
     if text is not None:
         (folder / TRACKER).write_text(text)
-    start = find_start(config, "auto", LAST)
+    start = find_start(Recipe.of(config), "auto", LAST)
     assert start.step == 2 and "names step 2" in start.notice
     assert (folder / TRACKER).read_text() == "2"
 
@@ -171,9 +171,9 @@ def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
 def test_a_damaged_last_checkpoint_stops_the_launch_and_an_earlier_one_starts_it(checkpoints, folder, config):
     damage(folder / "global_step_2" / MODEL, "cut short")
     with pytest.raises(LaunchError, match=r"--resume \S*global_step_1") as raised:
-        find_start(config, "auto", LAST)
+        find_start(Recipe.of(config), "auto", LAST)
     assert raised.value.code == 5
-    start = find_start(config, str(folder / "global_step_1"), LAST)
+    start = find_start(Recipe.of(config), str(folder / "global_step_1"), LAST)
     assert start.step == 1 and start.settings["resume_from_path"] == str(folder / "global_step_1")
 
 
@@ -182,7 +182,7 @@ def test_damage_to_all_checkpoints_does_not_restart_the_run(checkpoints, folder,
         damage(folder / f"global_step_{step}" / FILES, "removed")
     (folder / TRACKER).write_text("")
     with pytest.raises(LaunchError, match="none of them is whole"):
-        find_start(config, "auto", LAST)
+        find_start(Recipe.of(config), "auto", LAST)
 
 
 def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(checkpoints, folder):

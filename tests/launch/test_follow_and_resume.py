@@ -10,9 +10,10 @@ import psutil
 import pytest
 from rich.console import Console
 
-from seal.launch import preflight
 from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
+from seal.launch.plan import total_steps
+from seal.launch.recipe import Recipe
 from seal.records.step import StepRecord
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
@@ -129,56 +130,56 @@ def validated(tmp_path, step):
 
 
 def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, saved):
-    start = find_start(config, "auto", LAST)
+    start = find_start(Recipe.of(config), "auto", LAST)
     assert start == Start(0) and not start.settings
     saved(10)
-    start = find_start(config, "auto", LAST)
+    start = find_start(Recipe.of(config), "auto", LAST)
     assert start == Start(10) and start.settings == {"val_before_train": False, "val_only": False}
 
 
 def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
     config.trainer.test_freq = 10
     saved(10)
-    assert find_start(config, "auto", LAST).settings["val_before_train"]
+    assert find_start(Recipe.of(config), "auto", LAST).settings["val_before_train"]
     validated(tmp_path, 10)
-    assert not find_start(config, "auto", LAST).settings["val_before_train"]
+    assert not find_start(Recipe.of(config), "auto", LAST).settings["val_before_train"]
 
 
 def test_a_complete_run_is_not_trained_again(config, tmp_path, saved):
-    assert preflight.total_steps(config) == LAST
+    assert total_steps(config, 0) == LAST
     saved(LAST)
-    start = find_start(config, "auto", LAST)
+    start = find_start(Recipe.of(config), "auto", LAST)
     assert not start.complete and start.settings["val_only"]
     validated(tmp_path, LAST)
-    assert find_start(config, "auto", LAST).complete
+    assert find_start(Recipe.of(config), "auto", LAST).complete
     with pytest.raises(LaunchError, match="already holds a run"):
-        find_start(config, "never", LAST)
+        find_start(Recipe.of(config), "never", LAST)
 
 
 def test_finding_the_start_changes_no_setting(config, saved):
     saved(10)
     before = config.copy()
-    find_start(config, "auto", LAST)
+    find_start(Recipe.of(config), "auto", LAST)
     assert config == before
 
 
 def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
     config = composed(HOME / "exp" / "SEAL.yaml")
     assert config.trainer.total_training_steps is None
-    assert preflight.total_steps(config) == 400 // 32 * 6
+    assert total_steps(config, len(Recipe.of(config).rows.train)) == 400 // 32 * 6
 
 
 def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     other = tmp_path / "other"
     write_step(Checkpoints(other, CheckpointSettings()), 4)
-    start = find_start(config, str(other / "global_step_4"), LAST)
+    start = find_start(Recipe.of(config), str(other / "global_step_4"), LAST)
     assert start == Start(4)
     assert start.settings == {"resume_mode": "resume_path", "resume_from_path": str(other / "global_step_4")}
 
 
 def test_a_path_that_is_not_a_checkpoint_is_named(config):
     with pytest.raises(LaunchError, match="--resume nowhere is not a checkpoint"):
-        find_start(config, "nowhere", LAST)
+        find_start(Recipe.of(config), "nowhere", LAST)
 
 
 def test_the_selfcheck_finds_this_environment_ready():

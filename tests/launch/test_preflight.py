@@ -17,9 +17,10 @@ from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import Recipe, compose_recipe
 from seal.launch.service import Service, require_services, require_tasks, service_urls
 from seal.records.trajectory import WITHDRAWAL_AGENTS
+from seal.settings import SettingsError
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.cluster import SIZES, prepare
@@ -40,10 +41,17 @@ def config():
 
 
 def refused(config, check=preflight.check) -> str:
-    with pytest.raises(LaunchError) as error:
-        check(config)
+    with pytest.raises((LaunchError, SettingsError)) as error:
+        check(Recipe.of(config))
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def written_rows(config) -> tuple[int, int]:
+    """Write the rows of a configuration; how many there are to train and to validate on."""
+    rows = Recipe.of(config).rows
+    rows.write(HOME / config.data.train_files, HOME / config.data.val_files)
+    return len(rows.train), len(rows.val)
 
 
 def policy(tmp_path, **changes):
@@ -87,9 +95,16 @@ def test_what_cannot_run_is_named(config, key, value, named):
 def test_a_share_without_a_rollout_is_named(config, share, fits):
     config.seal.interface.share = share
     if fits:
-        preflight.CHECKS["engines"](config)
+        preflight.CHECKS["engines"](Recipe.of(config))
     else:
         assert "seal.interface.share=0.1 leaves no rollout" in refused(config, preflight.CHECKS["engines"])
+
+
+def test_fewer_tasks_than_a_batch_are_named(config):
+    config.seal.data.train = {"split": "train", "categories": ["base"], "limit": 7}
+    assert "selects 7 tasks, fewer than data.train_batch_size=8" in refused(config)
+    config.seal.data.val = []
+    assert "seal.data.val is empty" in refused(config)
 
 
 def use_hub(monkeypatch, url: str) -> None:
@@ -139,7 +154,7 @@ def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch
     assert "HF_HUB_OFFLINE" in refused(config, check)
     config.seal.process_env.HF_HUB_OFFLINE = "0"
     hub["Somebody/small"] = {"max_position_embeddings": 2048, "num_attention_heads": 4}
-    preflight.check(config)
+    preflight.check(Recipe.of(config))
     hub["Somebody/short"] = {"max_position_embeddings": 1024}
     for model, named in (
         ("Somebody/short", "1024 positions"),
@@ -152,7 +167,7 @@ def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch
     use_hub(monkeypatch, free_url())
     monkeypatch.setattr("time.sleep", lambda _: None)  # between the attempts of a hub that does not answer
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
-    check(config)  # from the cache
+    check(Recipe.of(config))  # from the cache
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/other")
     assert "does not answer" in refused(config, check)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -227,7 +242,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
     config.seal.data.val = [{"split": "eval", "limit": 1}]
     config.seal.data.withdrawal = None
     config.env_service.task_files = [second, first]
-    assert preflight.task_files(config) == (second, first)
+    assert Recipe.of(config).task_files == (second, first)
     service = Service(free_url(), tmp_path / "service.log", [first])
     try:
         service.start()
@@ -238,7 +253,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
         service.stop()
     config.env_service.task_files = ["nowhere.jsonl"]
     with pytest.raises(LaunchError, match="The task file nowhere"):
-        preflight.check(config)
+        preflight.check(Recipe.of(config))
 
 
 def test_a_mixture_is_written_as_rows(tmp_path, config):
@@ -246,7 +261,7 @@ def test_a_mixture_is_written_as_rows(tmp_path, config):
     config.seal.run_dir = str(tmp_path / "run")
     config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
     config.seal.data.train = {"mixture": [{"tasks": "bfcl"}, {"tasks": str(tmp_path / "made.jsonl")}]}
-    training, _ = preflight.write_data(config)
+    training, _ = written_rows(config)
     rows = read_rows(tmp_path / "train.parquet")
     assert training == len(rows) == 180
     assert sum(row.task_id.startswith("synth_") for row in rows) == 90
@@ -256,14 +271,14 @@ def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation
     config.seal.run_dir = str(tmp_path / "run")
     config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
     config.seal.data.withdrawal = {"split": "train", "categories": ["base"], "limit": 2}
-    _, validation = preflight.write_data(config)
+    _, validation = written_rows(config)
     assert validation == len(read_rows(tmp_path / "val.parquet"))
     written = pq.read_table(tmp_path / "withdrawal.parquet").to_pylist()
     assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 6))
     assert [row["agent_name"] for row in written] == [*WITHDRAWAL_AGENTS] * 2
     config.seal.data.withdrawal.split = "eval"
-    with pytest.raises(LaunchError, match=r"seal\.data\.withdrawal needs split=train"):
-        preflight.write_data(config)
+    with pytest.raises(SettingsError, match=r"seal\.data\.withdrawal needs split=train"):
+        Recipe.of(config)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +301,7 @@ def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, 
     assert named in refused(config, preflight.CHECKS["devices"])
     config.env_service.env_url = "http://10.0.0.1:8082"
     if named == "env_service.env_url":
-        preflight.CHECKS["devices"](config)
+        preflight.CHECKS["devices"](Recipe.of(config))
 
 
 def test_the_shells_ray_address_is_the_recipes(monkeypatch):
@@ -335,18 +350,18 @@ def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypa
     assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))
-    preflight.CHECKS["disk"](config)
+    preflight.CHECKS["disk"](Recipe.of(config))
 
 
 def test_an_interface_to_start_with_is_checked_before_anything_starts(config, tmp_path):
-    assert preflight.initial_interface(config) is None
+    assert preflight.initial_interface(Recipe.of(config)) is None
     path = tmp_path / "interface.json"
     config.seal.interface.initial = str(path)
     assert "seal.interface.initial: " in refused(config) and "does not exist" in refused(config)
     omega = Omega.of(("feedback_error",), 2)
     artefact = InterfaceArtefact("earlier", 3, "compact", "paper", omega, omega.digest, "1")
     path.write_text(json.dumps(artefact.to_json()))
-    assert preflight.initial_interface(config) == artefact
+    assert preflight.initial_interface(Recipe.of(config)) == artefact
     config.env_service.prompt_mode = "bfcl_qwen_fc"
     assert "prompt mode compact" in refused(config, preflight.initial_interface)
 

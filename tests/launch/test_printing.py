@@ -9,8 +9,7 @@ from omegaconf import OmegaConf
 
 from seal.cli.main import execute, load
 from seal.launch.plan import step_plan
-from seal.launch.preflight import write_data
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import compose_recipe, read_recipe
 from seal.launch.record import Replay, write_record
 from seal.system.paths import HOME
 
@@ -59,10 +58,11 @@ def test_the_configuration(name, printed):
 
 
 def test_the_configuration_of_a_recorded_launch(name, tmp_path, printed):
-    config = compose_recipe(RECIPE, [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7"])
-    write_data(config)
+    recipe = read_recipe(RECIPE, [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7"])
+    config = recipe.config
+    recipe.rows.write(config.data.train_files, config.data.val_files)
     record = write_record(config, config, RECIPE, [], ["python", "launcher.py"])
     own = ["trainer.experiment_name=again", "trainer.save_freq=3"]
     said = OmegaConf.create(printed("--replay", str(record), "--print-config", "--", *own))
-    assert said == Replay(record).configuration(own)
+    assert said == Replay(record).recorded(own).config
     assert (said.seal.seed, said.trainer.save_freq, said.seal.run_dir) == (7, 3, f"{tmp_path}/again")

@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 from omegaconf import OmegaConf
 
-from seal.launch.preflight import write_data
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.launch.record import HIDDEN, Replay, add_service, launch_facts, without_secrets, write_record
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -21,8 +20,9 @@ COMMAND = ["python", "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfc
 @pytest.fixture
 def record(tmp_path):
     own = [f"trainer.experiment_name={NAME}", f"seal.run_dir={tmp_path}/{NAME}", "seal.seed=7"]
-    config = compose_recipe(RECIPE, own)
-    write_data(config)
+    recipe = read_recipe(RECIPE, own)
+    config = recipe.config
+    recipe.rows.write(config.data.train_files, config.data.val_files)
     resumed = OmegaConf.merge(config, {"trainer": {"val_before_train": False}})
     folder = write_record(config, resumed, RECIPE, [], COMMAND)
     add_service(folder, {"protocol": 1, "data_hash": "d"})
@@ -31,18 +31,18 @@ def record(tmp_path):
 
 
 def test_the_configuration_is_the_recorded_one_beside_the_old_run(record, tmp_path):
-    config = Replay(record).configuration(["trainer.experiment_name=again", "trainer.save_freq=3"])
+    config = Replay(record).recorded(["trainer.experiment_name=again", "trainer.save_freq=3"]).config
     assert (config.seal.seed, config.trainer.save_freq, config.trainer.val_before_train) == (7, 3, True)
     assert config.seal.run_dir == f"{tmp_path}/again"
     assert config.trainer.default_local_dir == f"{tmp_path}/again/checkpoints"
     assert f"{tmp_path}/{NAME}" not in OmegaConf.to_yaml(config)
     assert Replay(record).with_bfcl
-    assert Replay(record).configuration([]).trainer.experiment_name.startswith(f"{NAME}-replay-")
+    assert Replay(record).recorded([]).name.startswith(f"{NAME}-replay-")
 
 
 def test_a_key_that_the_record_does_not_know_is_named(record):
     with pytest.raises(LaunchError, match="save_frequency"):
-        Replay(record).configuration(["trainer.save_frequency=3"])
+        Replay(record).recorded(["trainer.save_frequency=3"])
 
 
 def test_what_is_not_as_recorded_is_named(record):

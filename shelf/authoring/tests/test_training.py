@@ -17,6 +17,7 @@ from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega
 from seal.interface.evolve import evolve
 from seal.launch import preflight
+from seal.launch.recipe import Recipe
 from seal.records.source import averaged, parse_data_source
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord, read_line
@@ -100,15 +101,16 @@ UNFILTERED = ("seal.data.train={task_file: null, categories: [], mixture: []}", 
 
 
 def prepared(*overrides: str):
-    return composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", *UNFILTERED, *overrides)
+    return Recipe.of(composed(HOME / "exp" / "quickstart.yaml", "env_service.env_type=sound", *UNFILTERED, *overrides))
 
 
 def test_a_recipe_may_train_on_another_environment(tmp_path: Path) -> None:
     files = [f"data.{name}_files={tmp_path}/{name}.parquet" for name in ("train", "val")]
-    config = prepared("seal.data.val=[{split: eval}]", "data.train_batch_size=3", *files)
-    preflight.CHECKS["environments"](config)
-    assert preflight.environments(config) == ("sound",)
-    assert preflight.write_data(config) == (3, 3)
+    recipe = prepared("seal.data.val=[{split: eval}]", "data.train_batch_size=3", *files)
+    preflight.CHECKS["environments"](recipe)
+    assert recipe.environments == ("sound",)
+    recipe.rows.write(tmp_path / "train.parquet", tmp_path / "val.parquet")
+    assert (len(recipe.rows.train), len(recipe.rows.val)) == (3, 3)
     assert all(isinstance(row, TaskRow) and row.environment == "sound" for row in read_rows(tmp_path / "val.parquet"))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from seal.data.parquet import read_rows
 from seal.launch import preflight
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.authoring.conformance import conformance
 from shelf.authoring.scaffold import write_package
@@ -51,7 +51,8 @@ def test_its_own_tests_pass(library: Path) -> None:
 
 def test_its_recipe_selects_its_tasks(library: Path, tmp_path: Path) -> None:
     files = [f"data.{name}_files={tmp_path}/{name}.parquet" for name in ("train", "val")]
-    config = compose_recipe(library / "library.yaml", files)
-    preflight.CHECKS["environments"](config)
-    assert preflight.write_data(config) == (8, 4)
+    recipe = read_recipe(library / "library.yaml", files)
+    preflight.CHECKS["environments"](recipe)
+    assert (len(recipe.rows.train), len(recipe.rows.val)) == (8, 4)
+    recipe.rows.write(tmp_path / "train.parquet", tmp_path / "val.parquet")
     assert {row.data_source for row in read_rows(tmp_path / "train.parquet")} == {"library/exchange"}

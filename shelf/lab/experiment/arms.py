@@ -6,12 +6,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from seal.data.run_rows import RunRows
 from seal.data.selection import selected_rows
-from seal.launch.plan import step_plan
-from seal.launch.preflight import total_steps
+from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import compose_recipe
 from seal.records.source import data_source, parse_data_source
-from seal.settings import BLOCKS, SealSettings
+from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.statistics.summary import AVERAGE
 from seal.system.errors import LaunchError
@@ -138,7 +138,7 @@ def recorded_arm(experiment: Experiment, name: str) -> ComposedArm | None:
     if not path.is_file():
         return None
     config = OmegaConf.load(path)
-    return ComposedArm(name, config, total_steps(config))
+    return ComposedArm(name, config, _steps(config))
 
 
 def _composed(experiment: Experiment, name: str) -> ComposedArm:
@@ -147,9 +147,16 @@ def _composed(experiment: Experiment, name: str) -> ComposedArm:
     try:
         config = compose_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own))
         step_plan(config)
-        return ComposedArm(name, config, total_steps(config))
+        return ComposedArm(name, config, _steps(config))
     except LaunchError as error:
         raise LaunchError(f"The arm {name} of {experiment.source}: {error}") from error
+
+
+def _steps(config: DictConfig) -> int:
+    if config.trainer.total_training_steps:
+        return config.trainer.total_training_steps
+    rows = RunRows.of(SealSettings.of(config).data, EnvServiceSettings.of(config).env_type)
+    return total_steps(config, len(rows.train))
 
 
 def _facts(config: DictConfig) -> dict[str, Any]:
