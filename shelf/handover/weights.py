@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.distributed.tensor import DTensor, Shard
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 # Its warning is about compiling what was unpickled, which nobody does here.
@@ -25,8 +25,6 @@ logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin")
 GENERATION = "generation_config.json"
-SEVERAL_INPUTS = "ForConditionalGeneration"
-"""How architectures end that read more than text."""
 
 _META = "lora_train_meta.json"
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
@@ -45,14 +43,17 @@ def write_model(actor: Path, out: Path, dtype: str | None, base: str, merge_adap
     config = AutoConfig.from_pretrained(parts)
     wanted = DTYPES.get(dtype or "") or config.dtype or torch.bfloat16
     weights = merged_weights(actor, wanted)
-    family = AutoModelForCausalLM
-    if (config.architectures or [""])[0].endswith(SEVERAL_INPUTS):
-        family = AutoModelForImageTextToText
     with torch.device("meta"):  # without memory of its own: loading is a check of every name and shape
-        model = family.from_config(config, dtype=wanted)
+        model = AutoModelForCausalLM.from_config(config, dtype=wanted)
         if any(".lora_A." in name for name in weights):
             model = _with_adapter(model, actor, weights, base)
-    _load(model, weights, merge_adapter)
+    adapter_only = all(".lora_" in name for name in weights)
+    if adapter_only and merge_adapter:
+        raise ValueError(f"{actor} holds only the adapter: leave out --merge-adapter.")
+    try:
+        model.load_state_dict(weights, assign=True, strict=not adapter_only)
+    except RuntimeError as error:
+        raise ValueError(f"The weights do not fit the configuration: {' '.join(str(error).split())[:300]}") from error
     # The rest of the folder is what verl saved of the tokenizer, its chat template and how answers are generated.
     shutil.copytree(parts, out, ignore=shutil.ignore_patterns(*WEIGHTS), dirs_exist_ok=True)
     transformers_logging.disable_progress_bar()
@@ -117,14 +118,3 @@ def _with_adapter(model: PreTrainedModel, actor: Path, weights: Mapping[str, Any
     made = get_peft_model(model, config)
     config.inference_mode = True
     return made
-
-
-def _load(model: PreTrainedModel | PeftModel, weights: Mapping[str, torch.Tensor], merge_adapter: bool) -> None:
-    """Give the model its weights; a checkpoint may leave out the base model of an adapter that is not merged."""
-    adapter_only = isinstance(model, PeftModel) and all(".lora_" in name for name in weights)
-    if adapter_only and merge_adapter:
-        raise ValueError("The checkpoint holds only the adapter: leave out --merge-adapter.")
-    try:
-        model.load_state_dict(weights, assign=True, strict=not adapter_only)
-    except RuntimeError as error:
-        raise ValueError(f"The weights do not fit the configuration: {' '.join(str(error).split())[:300]}") from error

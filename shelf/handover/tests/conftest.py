@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.exported_run import trained, write_exportable
 
-KINDS = "seal.interface.evolve={kinds: [feedback, guideline], adaptive: [feedback, guideline], initial: [recover]}"
+KINDS = "seal.interface.evolve={kinds: [feedback, guideline], adaptive: [feedback, guideline]}"
 
 
 @pytest.fixture(scope="session")

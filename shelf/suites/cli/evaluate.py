@@ -12,19 +12,9 @@ from rich.console import Console
 from seal.cli.commands import ListCommand, option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
+from shelf.suites.cli import shared
 from shelf.suites.cli.evaluate_play import play, show_outcome
 from shelf.suites.cli.evaluate_suites import app as suites
-from shelf.suites.cli.shared import (
-    FAILED,
-    BaseUrl,
-    Checkpoint,
-    Model,
-    ServeArgs,
-    default_folder,
-    of_how,
-    of_tasks,
-    one_sentence,
-)
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
@@ -44,35 +34,35 @@ app.add_typer(suites)
 
 @app.command(cls=ListCommand)
 def bfcl(
-    base_url: BaseUrl = None,
-    model: Model = None,
-    checkpoint: Checkpoint = None,
-    serve_args: ServeArgs = "",
-    tasks: Annotated[list[str] | None, of_tasks(TASKS, "FILE...")] = None,
-    split: Annotated[Literal["eval", "train", "all"], of_tasks("Side of the benchmark.")] = "eval",
-    scheme: Annotated[str, of_tasks("How the sides are split: scenario or released_ids.")] = "scenario",
-    categories: Annotated[list[str] | None, of_tasks("Only these categories.")] = None,
-    prefix_turns: Annotated[list[int] | None, of_tasks("Only the first k user turns, for each k.")] = None,
-    task_file: Annotated[str | None, of_tasks("A list of task ids.")] = None,
-    limit: Annotated[int | None, of_tasks("At most this many tasks of each category.")] = None,
-    samples: Annotated[int, of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
-    prompt_mode: Annotated[str, of_how("Prompt and parser.")] = SERVICE.prompt_mode,
-    temperature: Annotated[float | None, of_how("Default: 0, or 1 with several samples.")] = None,
-    top_p: Annotated[float, of_how("Share of the probability mass to sample from.")] = 1.0,
-    max_tokens: Annotated[int, of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
-    max_steps: Annotated[int, of_how("Messages with calls per user turn, like the official tool.")] = 20,
-    seed: Annotated[int, of_how("Of the samples.")] = 0,
-    concurrency: Annotated[int, of_how("Rollouts at once.")] = 32,
-    timeout: Annotated[float, of_how("Seconds for one request.")] = 600.0,
-    deadline: Annotated[float, of_how("Seconds for one rollout.")] = 1800.0,
-    env_url: Annotated[str, of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
-    out: Annotated[Path | None, of_how("Results (default: experiments/eval_MODEL).")] = None,
+    base_url: shared.BaseUrl = None,
+    model: shared.Model = None,
+    checkpoint: shared.Checkpoint = None,
+    serve_args: shared.ServeArgs = "",
+    tasks: Annotated[list[str] | None, shared.of_tasks(TASKS, "FILE...")] = None,
+    split: Annotated[Literal["eval", "train", "all"], shared.of_tasks("Side of the benchmark.")] = "eval",
+    scheme: Annotated[str, shared.of_tasks("How the sides are split: scenario or released_ids.")] = "scenario",
+    categories: Annotated[list[str] | None, shared.of_tasks("Only these categories.")] = None,
+    prefix_turns: Annotated[list[int] | None, shared.of_tasks("Only the first k user turns, for each k.")] = None,
+    task_file: Annotated[str | None, shared.of_tasks("A list of task ids.")] = None,
+    limit: Annotated[int | None, shared.of_tasks("At most this many tasks of each category.")] = None,
+    samples: Annotated[int, shared.of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
+    prompt_mode: Annotated[str, shared.of_how("Prompt and parser.")] = SERVICE.prompt_mode,
+    temperature: Annotated[float | None, shared.of_how("Default: 0, or 1 with several samples.")] = None,
+    top_p: Annotated[float, shared.of_how("Share of the probability mass to sample from.")] = 1.0,
+    max_tokens: Annotated[int, shared.of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
+    max_steps: Annotated[int, shared.of_how("Messages with calls per user turn, like the official tool.")] = 20,
+    seed: Annotated[int, shared.of_how("Of the samples.")] = 0,
+    concurrency: Annotated[int, shared.of_how("Rollouts at once.")] = 32,
+    timeout: Annotated[float, shared.of_how("Seconds for one request.")] = 600.0,
+    deadline: Annotated[float, shared.of_how("Seconds for one rollout.")] = 1800.0,
+    env_url: Annotated[str, shared.of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
+    out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
     """Evaluate a model on the benchmark, or on the synthesised tasks of --tasks.
 
     Exits with 1 if rollouts failed for reasons other than the policy.
     """
-    with one_sentence("seal evaluate bfcl"):
+    with shared.one_sentence("seal evaluate bfcl"):
         from seal.statistics.tables import console as wide_console
         from shelf.suites.bfcl.benchmark import Evaluation
         from shelf.suites.bfcl.episode import EpisodeSettings
@@ -87,7 +77,7 @@ def bfcl(
         evaluation = Evaluation(
             rows=select(split, tasks or (), scheme=scheme, **chosen),
             model=name,
-            out=out or default_folder("eval", name),
+            out=out or shared.default_folder("eval", name),
             base_url=base_url,
             checkpoint=checkpoint,
             serve_args=serve_args,
@@ -102,7 +92,7 @@ def bfcl(
         console = wide_console()
         outcome = play(evaluation, name, console)
         _show(outcome, f"{name}, {prompt_mode}", console)
-    raise typer.Exit(FAILED if outcome.failed else 0)
+    raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
 
 @app.command()
@@ -117,7 +107,7 @@ def export_bfcl(
 
     Prefixes and synthesised tasks, which the tool does not know, are left out.
     """
-    with one_sentence("seal evaluate export-bfcl"):
+    with shared.one_sentence("seal evaluate export-bfcl"):
         from shelf.suites.bfcl.export import export_bfcl, find_log
 
         made = export_bfcl(find_log(run_or_log, step), out, model, sample)

@@ -12,27 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from seal.cli.commands import ListCommand, option, refusing
-from shelf.suites.cli.shared import (
-    FAILED,
-    BaseUrl,
-    Checkpoint,
-    Concurrency,
-    Deadline,
-    Envs,
-    Limit,
-    Model,
-    Out,
-    Rounds,
-    ServeArgs,
-    Stall,
-    Wait,
-    default_folder,
-    of_how,
-    of_model,
-    of_tasks,
-    of_user,
-    one_sentence,
-)
+from shelf.suites.cli import shared
 
 if TYPE_CHECKING:
     from shelf.suites.report import Report
@@ -41,11 +21,11 @@ if TYPE_CHECKING:
 HANDLER = "Qwen/Qwen3-8B-FC"
 FOLDERS = "Folders of results to compare with the first; commas join the seeds of one side."
 
-Tokenizer = Annotated[Path | None, of_model("Folder of the model's tokenizer (default: --checkpoint).")]
-Handler = Annotated[str, of_model("A model of the official tool that writes calls in the same way.")]
-UserBaseUrl = Annotated[str | None, of_user("Its OpenAI-compatible endpoint.")]
-UserModel = Annotated[str | None, of_user("Its name there.")]
-UserKey = Annotated[str, of_user("The environment variable that holds its key.", "NAME")]
+Tokenizer = Annotated[Path | None, shared.of_model("Folder of the model's tokenizer (default: --checkpoint).")]
+Handler = Annotated[str, shared.of_model("A model of the official tool that writes calls in the same way.")]
+UserBaseUrl = Annotated[str | None, shared.of_user("Its OpenAI-compatible endpoint.")]
+UserModel = Annotated[str | None, shared.of_user("Its name there.")]
+UserKey = Annotated[str, shared.of_user("The environment variable that holds its key.", "NAME")]
 JsonFile = Annotated[Path | None, option("The figures as JSON.", "FILE")]
 
 app = typer.Typer(add_completion=False)
@@ -53,22 +33,22 @@ app = typer.Typer(add_completion=False)
 
 @app.command("bfcl-v4", cls=ListCommand)
 def bfcl_v4(
-    base_url: BaseUrl = None,
-    model: Model = None,
-    checkpoint: Checkpoint = None,
-    serve_args: ServeArgs = "",
+    base_url: shared.BaseUrl = None,
+    model: shared.Model = None,
+    checkpoint: shared.Checkpoint = None,
+    serve_args: shared.ServeArgs = "",
     tokenizer: Tokenizer = None,
     handler: Handler = HANDLER,
-    categories: Annotated[list[str] | None, of_tasks("Only these categories or groups (default: all).")] = None,
-    limit: Limit = None,
-    temperature: Annotated[float, of_how("The tool's default is 0.001.")] = 0.001,
-    concurrency: Concurrency = 32,
-    attempts: Rounds = 3,
-    wait: Wait = 120.0,
-    stall: Stall = 1800.0,
-    deadline: Deadline = 86400.0,
-    envs: Envs = None,
-    out: Out = None,
+    categories: Annotated[list[str] | None, shared.of_tasks("Only these categories or groups (default: all).")] = None,
+    limit: shared.Limit = None,
+    temperature: Annotated[float, shared.of_how("The tool's default is 0.001.")] = 0.001,
+    concurrency: shared.Concurrency = 32,
+    attempts: shared.Rounds = 3,
+    wait: shared.Wait = 120.0,
+    stall: shared.Stall = 1800.0,
+    deadline: shared.Deadline = 86400.0,
+    envs: shared.Envs = None,
+    out: shared.Out = None,
 ) -> None:
     """Evaluate a model on BFCL V4 with the official tool.
 
@@ -88,30 +68,30 @@ def bfcl_v4(
 
 @app.command("tau2", cls=ListCommand)
 def tau2(
-    base_url: BaseUrl = None,
-    model: Model = None,
-    checkpoint: Checkpoint = None,
-    serve_args: ServeArgs = "",
+    base_url: shared.BaseUrl = None,
+    model: shared.Model = None,
+    checkpoint: shared.Checkpoint = None,
+    serve_args: shared.ServeArgs = "",
     user_base_url: UserBaseUrl = None,
     user_model: UserModel = None,
     user_key: UserKey = "OPENAI_API_KEY",
-    solo: Annotated[bool, of_tasks("Only telecom without a user.")] = False,
+    solo: Annotated[bool, shared.of_tasks("Only telecom without a user.")] = False,
     domains: Annotated[
-        list[str] | None, of_tasks("Of airline, retail, telecom, telecom_solo (default: the first 3).")
+        list[str] | None, shared.of_tasks("Of airline, retail, telecom, telecom_solo (default: the first 3).")
     ] = None,
-    limit: Limit = None,
-    trials: Annotated[int, of_tasks("Attempts at each task (pass^k).", least=1)] = 1,
-    temperature: Annotated[float, of_how("Of the agent.")] = 0.0,
-    user_temperature: Annotated[float, of_how("Of the simulated user.")] = 0.0,
-    seed: Annotated[int, of_how("Seed of the first trial; later trials count up.")] = 0,
-    concurrency: Concurrency = 8,
-    timeout: Annotated[float, of_how("Seconds for one request.")] = 600.0,
-    attempts: Rounds = 3,
-    wait: Wait = 120.0,
-    stall: Stall = 3600.0,
-    deadline: Deadline = 86400.0,
-    envs: Envs = None,
-    out: Out = None,
+    limit: shared.Limit = None,
+    trials: Annotated[int, shared.of_tasks("Attempts at each task (pass^k).", least=1)] = 1,
+    temperature: Annotated[float, shared.of_how("Of the agent.")] = 0.0,
+    user_temperature: Annotated[float, shared.of_how("Of the simulated user.")] = 0.0,
+    seed: Annotated[int, shared.of_how("Seed of the first trial; later trials count up.")] = 0,
+    concurrency: shared.Concurrency = 8,
+    timeout: Annotated[float, shared.of_how("Seconds for one request.")] = 600.0,
+    attempts: shared.Rounds = 3,
+    wait: shared.Wait = 120.0,
+    stall: shared.Stall = 3600.0,
+    deadline: shared.Deadline = 86400.0,
+    envs: shared.Envs = None,
+    out: shared.Out = None,
 ) -> None:
     """Evaluate a model on tau2-bench with the official tool. The endpoint must read tool calls itself.
 
@@ -166,7 +146,7 @@ def _evaluate(
     how: dict[str, Any],
 ) -> None:
     """Run a suite under a progress bar and show its results; exits with 1 if attempts have no verdict."""
-    with one_sentence(f"seal evaluate {name}"):
+    with shared.one_sentence(f"seal evaluate {name}"):
         from seal.statistics.tables import console as wide_console
         from shelf.suites.endpoint import Model as Evaluated
         from shelf.suites.endpoint import Served
@@ -175,7 +155,7 @@ def _evaluate(
         from shelf.suites.runner import Plan, evaluate
 
         chosen, console = Evaluated.named(*model), wide_console()
-        folder = out or default_folder(name, chosen.name)
+        folder = out or shared.default_folder(name, chosen.name)
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with (
             chosen.served(folder / "vllm.log") as url,
@@ -189,7 +169,7 @@ def _evaluate(
         failed = sum(item.infra is not None for item in read_results(folder).items)
         if failed:
             console.print(f"The same command plays the {failed} attempts without a verdict again.", style="bold red")
-    raise typer.Exit(FAILED if failed else 0)
+    raise typer.Exit(shared.FAILED if failed else 0)
 
 
 def _print(report: Report, json: Path | None) -> None:
