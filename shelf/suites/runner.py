@@ -63,6 +63,8 @@ class Suite(ABC):
     name: ClassVar[str]
     package: ClassVar[str]
     locks: ClassVar[tuple[str, ...]]
+    total: int
+    """How many items there are, finished or not; `begin` counts them."""
 
     def __init__(self, plan: Plan, parts: Sequence[str]):
         self.plan = plan
@@ -96,10 +98,6 @@ class Suite(ABC):
     @abstractmethod
     def missing(self) -> Sequence[Any]:
         """What is not finished, in order."""
-
-    @abstractmethod
-    def wanted(self) -> int:
-        """How many there are, finished or not."""
 
     @abstractmethod
     def jobs(self) -> Iterator[Job]:
@@ -151,7 +149,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
 
 def _play(suite: Suite, on_progress: Progress) -> None:
     """Run the tool until nothing is missing, at most as often as is allowed."""
-    total = suite.wanted()
+    total = suite.total
     deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
 
     def watching(job: Job) -> int:

@@ -22,8 +22,8 @@ class Generated:
     """The answers of one evaluation.
 
     results: the tool's folder of results. items: all that are wanted; chains: the memory
-    dialogues that some of them depend on. entries: answers by id. errors: the technical
-    failures since the last `prepare`; failures: the last one of each id.
+    dialogues that some of them depend on. wanted: the ids of both, in order. entries: answers by
+    id. errors: the technical failures since the last `prepare`; failures: the last one of each id.
     """
 
     def __init__(self, out: Path, results: Path, items: Sequence[Item], chains: Sequence[Chain]):
@@ -32,6 +32,7 @@ class Generated:
         self._results = results
         self._items = tuple(items)
         self._chains = tuple(chains)
+        self.wanted = [identity for chain in chains for identity in chain.ids] + [item.id for item in items]
         self._seen: dict[Path, tuple[int, int]] = {}
         self.errors: dict[str, Error] = {}
         self.failures: dict[str, Error] = {}
@@ -40,15 +41,9 @@ class Generated:
         self.collect()
 
     @property
-    def wanted(self) -> set[str]:
-        """The ids of all items and of the dialogues before them."""
-        return {identity for chain in self._chains for identity in chain.ids} | {item.id for item in self._items}
-
-    @property
     def missing(self) -> list[str]:
         """The ids that are wanted and have no answer, in order."""
-        order = [each for chain in self._chains for each in chain.ids] + [item.id for item in self._items]
-        return [identity for identity in order if identity not in self.entries]
+        return [identity for identity in self.wanted if identity not in self.entries]
 
     def collect(self) -> int:
         """Copy what the tool has written since the last call; returns the number of answers."""

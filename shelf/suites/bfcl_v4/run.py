@@ -90,13 +90,11 @@ class BfclV4(Suite):
                 chains += chains_for(read_chains(data, name), [item for item in self._items if item.category == name])
         self._generated = Generated(self.plan.out, self._root / "result", self._items, chains)
         self._generated.prepare()
+        self.total = len(self._generated.wanted)
         self._link_tokenizer()
 
     def missing(self) -> Sequence[str]:
         return self._generated.missing
-
-    def wanted(self) -> int:
-        return len(self._generated.wanted)
 
     def jobs(self) -> Iterator[Job]:
         which = ["--test-category", ",".join(self.parts)]

@@ -88,13 +88,11 @@ class Tau2(Suite):
             for trial in range(self._trials)
             for task in read_task_ids(_data(tool), name, self.plan.limit)
         ]
+        self.total = len(self._keys)
         self._kept = Simulations(self.plan.out)
 
     def missing(self) -> Sequence[Key]:
         return [key for key in self._keys if key not in self._kept.records]
-
-    def wanted(self) -> int:
-        return len(self._keys)
 
     def jobs(self) -> Iterator[Job]:
         missing = self.missing()
