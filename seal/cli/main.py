@@ -58,11 +58,33 @@ MARKS = {"service": "fastapi", "train": "omegaconf"}
 """A module of each extra, by which a missing extra is told from one missing package."""
 
 
+REINSTALL = "run `bash install.sh` again, or `pip install --no-deps -e .` in the environment of this checkout"
+
+
+@cache
+def _added() -> tuple[dict[str, Entry], tuple[str, ...]]:
+    """The commands of installed packages, and the entry points whose package is no longer there."""
+    added, stale = {}, []
+    for point in entry_points(group=GROUP):
+        try:
+            added |= point.load()
+        except (ImportError, AttributeError):
+            stale.append(point.value)
+    return added, tuple(stale)
+
+
 @cache
 def commands() -> Mapping[str, Entry]:
     """The commands of the core and of installed packages, by section; none replaces one of the core."""
-    added = {name: entry for point in entry_points(group=GROUP) for name, entry in point.load().items()}
-    return dict(sorted((added | CORE).items(), key=lambda item: SECTIONS.index(item[1].section)))
+    return dict(sorted((_added()[0] | CORE).items(), key=lambda item: SECTIONS.index(item[1].section)))
+
+
+def unregistered() -> str | None:
+    """Why commands of the shelf may be missing, and what to do; None if every registered package is there."""
+    added, stale = _added()
+    if stale:
+        return f"this environment was installed from another version (it registers {', '.join(stale)}): {REINSTALL}"
+    return None if added else f"only the core's commands are registered in this environment: {REINSTALL}"
 
 
 class LazyGroup(TyperGroup):
@@ -77,6 +99,8 @@ class LazyGroup(TyperGroup):
         return entry and TyperCommand(cmd_name, help=entry.summary, rich_help_panel=entry.section)
 
     def resolve_command(self, ctx, args):
+        if args and args[0] not in commands() and (reason := unregistered()):
+            ctx.fail(f"No such command {args[0]!r}: {reason}.")
         self.commands = dict.fromkeys(commands())  # what a misspelt name is compared with
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if command else None, rest

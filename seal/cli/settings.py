@@ -17,7 +17,7 @@ def settings(
 
     `seal settings --out docs/settings.md` renews the page of the documentation.
     """
-    from seal.settings.page import settings_page
+    from seal.cli.settings_page import settings_page
 
     try:
         page = settings_page(block)

@@ -44,7 +44,7 @@ DOCUMENTED: dict[str, Any] = {
 }
 """Keys of blocks for which verl has no dataclass."""
 
-_TRACE = "it belongs to verl's traces, which SEAL does not record (`seal trace` exports whole episodes)"
+_TRACE = "it belongs to verl's traces, which SEAL does not record (seal_log/trajectories holds whole episodes)"
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "algorithm.filter_groups.enable": (
@@ -54,8 +54,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "actor_rollout_ref.rollout.trace.backend": (
         None,
-        "verl would record each request to the engine by itself, without its episode, labels and reward; `seal trace` "
-        "exports whole episodes",
+        "verl would record each request to the engine by itself, without its episode, labels and reward; "
+        "seal_log/trajectories holds whole episodes",
     ),
     "actor_rollout_ref.rollout.trace.token2text": (False, _TRACE),
     "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker": (None, _TRACE),

@@ -1,12 +1,10 @@
 """`seal.reweighting`: how labels become weights on advantages (paper, section 3.4)."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from annotated_types import Ge
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from seal import labels
 from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, Share
 
 
@@ -32,12 +30,3 @@ class ReweightSettings(Settings):
     renormalise: Literal["none", "all", "signs"] = "none"
     """Scales the weights of a batch to a mean of 1: over all trajectories, or by the sign of the advantage, so that the
     sums of positive and of negative advantages stay what they are."""
-
-    @field_validator("rho")
-    @classmethod
-    def _labels_are_declared(cls, rho: Mapping[str, float]) -> Mapping[str, float]:
-        for label in rho:
-            labels.get(label)
-            if label in labels.EXCLUDED:
-                raise ValueError(f"{label} is never weighted; remove it")
-        return rho

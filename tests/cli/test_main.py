@@ -1,5 +1,6 @@
 """The command `seal`: what it lists, what it loads, and how it refuses."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -63,6 +64,22 @@ def test_a_wrong_command_line_is_one_sentence(arguments, named):
     done = seal(*arguments)
     assert done.returncode == exits.USAGE and done.stdout == ""
     assert named in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_command_of_a_package_that_left_says_to_install_again(tmp_path):
+    metadata = tmp_path / "stale-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stale\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[seal.commands]\ngone = shelf.gone:COMMANDS\n")
+    paths = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{HOME}"}
+    command = [sys.executable, "-m", "seal.cli"]
+    gone = subprocess.run([*command, "gone"], env=paths, capture_output=True, text=True, timeout=120, check=False)
+    assert gone.returncode == exits.USAGE and len(gone.stderr.splitlines()) == 1
+    assert "shelf.gone:COMMANDS" in gone.stderr and "install.sh" in gone.stderr
+    plan = subprocess.run(
+        [*command, "plan", "--help"], env=paths, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert plan.returncode == 0
 
 
 def test_train_and_the_launcher_are_the_same_command():

@@ -234,9 +234,9 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("trainer.total_epochs=true", "must be a whole number of at least 1"),
         ("trainer.total_training_steps=abc", "must be a whole number of at least 1, or null"),
         ("algorithm.filter_groups.enable=true", "before their labels reach C_t"),
-        ("actor_rollout_ref.rollout.trace.backend=mlflow", "seal trace"),
-        ("actor_rollout_ref.rollout.trace.token2text=true", "seal trace"),
-        ("actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=2", "seal trace"),
+        ("actor_rollout_ref.rollout.trace.backend=mlflow", "seal_log/trajectories"),
+        ("actor_rollout_ref.rollout.trace.token2text=true", "seal_log/trajectories"),
+        ("actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=2", "seal_log/trajectories"),
     ],
 )
 def test_a_value_that_nothing_could_use_is_refused(override, wanted):

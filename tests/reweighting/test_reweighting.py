@@ -222,13 +222,17 @@ def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
     ("config", "message"),
     [
         ({"renormalise": "mean"}, "seal.reweighting.renormalise is 'mean'"),
-        ({"rho": {"odd": 1.0}}, "seal.reweighting.rho: unknown label 'odd'"),
         ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be a number above 0"),
         ({"rho": {"pass": float("inf")}}, "seal.reweighting.rho.pass is inf"),
-        ({"rho": {"gt_error": 2}}, "gt_error is never weighted"),
         ({"per_turn": True}, "seal.reweighting.per_turn is not a setting"),
     ],
 )
 def test_bad_settings_are_named(config, message):
     with pytest.raises(ValueError, match=message):
         ReweightSettings.read(config, "seal.reweighting")
+
+
+@pytest.mark.parametrize("label", ["odd", "gt_error", "empty_turn_model_response"])
+def test_a_utility_for_a_label_that_the_taxonomy_never_weighs_is_named(label):
+    with pytest.raises(ValueError, match=f"the paper taxonomy has no {label}"):
+        initial_rho(settings(rho={label: 1.0}))

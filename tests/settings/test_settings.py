@@ -7,13 +7,11 @@ import pytest
 from annotated_types import Ge, Gt, Le
 
 from env_service.environments.bfcl.splits import SPLITS
-from seal import labels
+from seal.cli.settings_page import settings_page
 from seal.diagnosis.categories import CATEGORIES, SCENARIO_COUNT
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
-from seal.settings.page import settings_page
-from seal.settings.reweighting import ReweightSettings
 from seal.settings.sentences import is_block, kind
 from seal.system.paths import HOME
 
@@ -143,16 +141,6 @@ def test_bounds_are_where_they_should_be():
 )
 def test_the_sentence_says_what_the_value_is_and_may_be(key, value, sentence):
     assert refused(key, value) == sentence
-
-
-def test_rho_takes_labels_that_are_declared_at_run_time():
-    with pytest.raises(SettingsError, match="unknown label 'repeated_call'"):
-        ReweightSettings.read({"rho": {"repeated_call": 1.2}}, "seal.reweighting")
-    labels.declare("repeated_call", 1.4)
-    try:
-        assert ReweightSettings.read({"rho": {"repeated_call": 1.2}}).rho == {"repeated_call": 1.2}
-    finally:
-        labels.retract("repeated_call")
 
 
 def test_numbers_in_the_environment_of_processes_are_texts():
