@@ -1,16 +1,24 @@
-"""A client of the environment service for other programs: adapters, notebooks, evaluation harnesses.
+"""The client of the environment service, typed by `protocol.py`: asynchronous, with a blocking face.
 
-Rollouts of this project use `seal.rollout.env_client`, which retries and rebuilds
-episodes. This one needs only the base package, blocks, and may be shared by threads.
+A request that the service may already have carried out is safe to send again: /create
+names its instance, /step carries a step id, /evaluate changes nothing. Faults of the
+service or the connection are therefore retried within a budget; a wrong request is our
+own mistake and is raised at once. The library is aiohttp: at 128 concurrent episodes
+httpx costs about twenty times the processor time per request.
 """
 
+import asyncio
+import functools
+import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeVar
+import uuid
+import weakref
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import httpx
-from pydantic import BaseModel, ValidationError
+import aiohttp
+from pydantic import BaseModel, ValidationError, field_validator
 
 from env_service import answers, protocol
 
@@ -19,19 +27,30 @@ DEFAULT_URL = "http://127.0.0.1:8082"
 URL_VARIABLE = "SEAL_URL"
 """The environment variable that names another address."""
 DEADLINE_S = 60.0
-
-_CONNECTIONS = 256
-_RECONNECTS = 2
+HEALTH_TIMEOUT_S = 3.0
+CLOSE_S = 5.0
+RETRY_PAUSE_S = 0.25
+MAX_CONNECTIONS = 256
+SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
+"""Causes that concern the service, not the request: another attempt, or another service, may help."""
+CODES = {protocol.NO_EPISODE: "lost", protocol.EPISODE_BROKEN: "broken", protocol.ENVIRONMENT_FAILED: "failed"}
+"""The cause for each code with which the service marks a refusal."""
+EVALUATED = ("valid", "labels", "diagnosis", "evidence", "progress", "turns", "calls", "errors", "stop")
+"""Keys that every evaluation has, beside its turn counts."""
 
 Answer = TypeVar("Answer", bound=BaseModel)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ServiceError(RuntimeError):
     """The service did not do what it was asked; the message says why and what to change.
 
-    cause: unreachable (nothing answers in time), foreign (something else answers),
-    version (another protocol), refused (the request is wrong), lost (the episode is not
-    open), busy (no room for another episode), failed (an error of the service).
+    cause: unreachable (nothing answers); timeout; server_error (5xx); busy (429); protocol
+    (an unreadable answer); foreign (something else answers); version (another protocol);
+    lost (the episode is not open, for example after a restart); broken (the episode exceeds
+    the service's limits); failed (the environment raised an exception, which the message
+    names); replay (a rebuilt episode got different answers); refused (the request is wrong).
     """
 
     def __init__(self, cause: str, message: str) -> None:
@@ -39,20 +58,21 @@ class ServiceError(RuntimeError):
         self.cause = cause
 
 
-class ServiceClient:
-    """The verbs of one service; every call ends within the deadline.
+class AsyncServiceClient:
+    """The verbs of one service for one event loop, over pooled connections.
 
     url: the service's address; by default SEAL_URL, else where `seal serve` listens.
     env_type: the environment to play. token: by default BFCL_TOKEN. deadline_s: seconds
-    for one request.
+    for one attempt. attempts: of a request whose fault is the service's (SICK).
     """
 
     def __init__(
         self,
         url: str | None = None,
-        env_type: str = "bfcl",
+        env_type: str = protocol.DEFAULT_ENVIRONMENT,
         token: str | None = None,
         deadline_s: float = DEADLINE_S,
+        attempts: int = 2,
     ) -> None:
         """Connect with the first request; ValueError if `url` is not an HTTP address."""
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
@@ -60,18 +80,172 @@ class ServiceClient:
             raise ValueError(f"{self.url!r} is not the address of a service: write http://HOST:PORT.")
         self.env_type = env_type
         token = token or os.environ.get("BFCL_TOKEN")
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._deadline_s = deadline_s
-        self._http = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=deadline_s,
-            trust_env=False,
-            transport=httpx.HTTPTransport(
-                retries=_RECONNECTS, limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=30.0)
-            ),
+        self._attempts = attempts
+        self._session: aiohttp.ClientSession | None = None
+
+    async def version(self, env_type: str | None = None) -> protocol.VersionAnswer:
+        """What results of the service, or of an environment, depend on; ServiceError if no service answers."""
+        query = f"?env_type={env_type}" if env_type else ""
+        try:
+            return await self._ask("GET", f"version{query}", None, protocol.VersionAnswer)
+        except ServiceError as error:
+            raise _foreign(self.url) if error.cause == "protocol" else error from error
+
+    async def healthy(self) -> bool:
+        """Whether the service reports that it is healthy, within a few seconds."""
+        try:
+            timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)
+            async with self._connected().get(f"{self.url}/healthz", timeout=timeout) as response:
+                return response.status == 200
+        except (TimeoutError, aiohttp.ClientError):
+            return False
+
+    async def tasks(self, split: str) -> list[str]:
+        """The ids of a split's tasks, in the service's order; ServiceError lists the splits if it is unknown."""
+        request = protocol.ProfileRequest
+        answer = protocol.ProfileAnswer
+        return (
+            await self._post("get_env_profile", request, answer, env_type=self.env_type, params={"split": split})
+        ).data
+
+    async def add_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        """Serve synthesised tasks too, as the lines of a task file hold them."""
+        await self._post("tasks", protocol.TasksRequest, protocol.TasksAnswer, tasks=list(tasks))
+
+    async def create(
+        self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None, **others: Any
+    ) -> answers.Opening:
+        """Open an episode under a name of the caller's; others: further fields of the request, as `env_type`."""
+        fields = {"env_type": self.env_type, "create_id": instance_id, "params": dict(params or {}), **others}
+        request, answer = protocol.CreateRequest, protocol.CreateAnswer
+        return (await self._post("create", request, answer, task_id=task_id, instance_id=instance_id, **fields)).data
+
+    async def step(
+        self, instance_id: str, content: str, truncated: bool = False, step_id: str | None = None
+    ) -> answers.Step:
+        """Send one assistant message. truncated: a length limit cut it. A repeated step_id acts once."""
+        answer = await self._post(
+            "step",
+            protocol.StepRequest,
+            protocol.StepAnswer,
+            instance_id=instance_id,
+            messages={"role": "assistant", "content": content},
+            step_id=step_id or uuid.uuid4().hex,
+            truncated=truncated,
         )
+        return answer.data
+
+    async def evaluate(self, instance_id: str, stop: str | None = None, **params: Any) -> dict[str, Any]:
+        """The verdict, figures and labels of an episode, which stays as it is.
+
+        stop: `length` or `step_limit` if the caller ends an episode here that the service would continue.
+        """
+        params = {"sparse": False} | params | ({"stop": stop} if stop else {})
+        request = protocol.EvaluateRequest
+        return (await self._post("evaluate", request, _FullEvaluation, instance_id=instance_id, params=params)).data
+
+    async def tools(self, instance_id: str) -> str:
+        """The tools that are available now, as text."""
+        request, answer = protocol.InstanceRequest, protocol.InfoAnswer
+        return (await self._post("get_info", request, answer, instance_id=instance_id)).data
+
+    async def release(self, instance_id: str) -> bool:
+        """Close an episode; False if it was not open."""
+        request, answer = protocol.InstanceRequest, protocol.ReleaseAnswer
+        return (await self._post("release", request, answer, instance_id=instance_id)).success
+
+    async def close(self) -> None:
+        """Close the connections; open episodes stay open until the service expires them."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _post(self, verb: str, request: type[BaseModel], answer: type[Answer], **fields: Any) -> Answer:
+        try:
+            body = request(**fields).model_dump_json(exclude_unset=True).encode()
+        except ValidationError as error:
+            raise ServiceError("refused", f"the request is wrong: {_first(error)}") from error
+        return await self._ask("POST", verb, body, answer)
+
+    async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
+        """The answer to a request; the last fault if no attempt brought one."""
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return await self._ask_once(method, f"{self.url}/{path}", body, answer)
+            except ServiceError as error:
+                if error.cause not in SICK or attempt == self._attempts:
+                    raise
+            await asyncio.sleep(RETRY_PAUSE_S * 2**attempt)
+        raise ValueError("attempts must be at least 1.")
+
+    async def _ask_once(self, method: str, url: str, body: bytes | None, answer: type[Answer]) -> Answer:
+        try:
+            async with self._connected().request(method, url, data=body) as response:
+                content, status = await response.read(), response.status
+        except aiohttp.ConnectionTimeoutError as error:
+            raise self._unreachable(error) from error
+        except TimeoutError as error:
+            raise ServiceError(
+                "timeout",
+                f"The environment service at {self.url} did not answer within {self._deadline_s:g} s: see its log, or "
+                "raise the deadline (env_service.timeout_s in a recipe).",
+            ) from error
+        except aiohttp.ClientError as error:
+            raise self._unreachable(error) from error
+        if status >= 400:
+            raise _refusal(self.url, status, content)
+        try:
+            # Not model_validate_json: it refuses values nested deeper than about 200 levels, which a policy can write.
+            return answer.model_validate(json.loads(content))
+        except (ValueError, RecursionError) as error:
+            reason = _first(error) if isinstance(error, ValidationError) else error
+            raise ServiceError("protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}") from error
+
+    def _unreachable(self, error: Exception) -> ServiceError:
+        return ServiceError(
+            "unreachable",
+            f"No environment service answers at {self.url}: start one with `seal serve`, or name its address in "
+            f"{URL_VARIABLE} or env_service.env_url ({error}).",
+        )
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            # At most one connection per trajectory; the service bounds the number of open episodes.
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._deadline_s, sock_connect=self._deadline_s / 2),
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
+                headers=self._headers,
+            )
+        return self._session
+
+
+def _blocking(
+    verb: Callable[Concatenate[AsyncServiceClient, P], Coroutine[Any, Any, T]], checks: bool = True
+) -> "Callable[Concatenate[ServiceClient, P], T]":
+    @functools.wraps(verb)
+    def ask(self: "ServiceClient", *args: P.args, **fields: P.kwargs) -> T:
+        async def request() -> T:
+            return await verb(await self.checked() if checks else self.client, *args, **fields)
+
+        return asyncio.run_coroutine_threadsafe(request(), self.loop).result()
+
+    return ask
+
+
+class ServiceClient:
+    """The verbs of :class:`AsyncServiceClient`, blocking; threads may share it.
+
+    It asks for the version first, so that another server or protocol gives one sentence.
+    """
+
+    def __init__(self, url: str | None = None, env_type: str = protocol.DEFAULT_ENVIRONMENT, **options: Any) -> None:
+        """As :class:`AsyncServiceClient`."""
+        self.client = AsyncServiceClient(url, env_type, **options)
+        self.url, self.env_type = self.client.url, env_type
+        self.loop = _loop()
         self._checked = False
-        self._checking = threading.Lock()
+        self.close = weakref.finalize(self, _close, self.client, self.loop)
 
     def __enter__(self) -> Self:
         return self
@@ -79,113 +253,79 @@ class ServiceClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the connections; open episodes stay open until the service expires them."""
-        self._http.close()
+    version = _blocking(AsyncServiceClient.version, checks=False)
+    tasks = _blocking(AsyncServiceClient.tasks)
+    add_tasks = _blocking(AsyncServiceClient.add_tasks)
+    create = _blocking(AsyncServiceClient.create)
+    step = _blocking(AsyncServiceClient.step)
+    evaluate = _blocking(AsyncServiceClient.evaluate)
+    tools = _blocking(AsyncServiceClient.tools)
+    release = _blocking(AsyncServiceClient.release)
 
-    def version(self) -> protocol.VersionAnswer:
-        """What results depend on; ServiceError if no service of this protocol answers."""
-        answer = self._answer(protocol.VersionAnswer, self._send("GET", "/version"))
-        if answer.protocol != protocol.PROTOCOL:
-            raise ServiceError(
-                "version",
-                f"The environment service at {self.url} speaks protocol {answer.protocol}, and this package speaks "
-                f"{protocol.PROTOCOL}: install the same version of seal-rl on both sides.",
-            )
-        return answer
+    async def checked(self) -> AsyncServiceClient:
+        """The client, once its service has answered in this protocol."""
+        if not self._checked:
+            answer = await self.client.version()
+            if answer.protocol != protocol.PROTOCOL:
+                raise ServiceError(
+                    "version",
+                    f"The environment service at {self.url} speaks protocol {answer.protocol}, and this package speaks "
+                    f"{protocol.PROTOCOL}: install the same version of seal-rl on both sides.",
+                )
+            self._checked = True
+        return self.client
 
-    def tasks(self, split: str) -> list[str]:
-        """The ids of a split's tasks, in the service's order; ServiceError lists the splits if it is unknown."""
-        request = protocol.ProfileRequest(env_type=self.env_type, params={"split": split})
-        return self._post("get_env_profile", request, protocol.ProfileAnswer).data
 
-    def create(self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None) -> answers.Opening:
-        """Open an episode under a name of the caller's; its first messages."""
-        request = protocol.CreateRequest(
-            env_type=self.env_type, task_id=task_id, instance_id=instance_id, params=dict(params or {})
-        )
-        return self._post("create", request, protocol.CreateAnswer).data
+class _FullEvaluation(protocol.EvaluateAnswer):
+    data: dict[str, Any]
 
-    def step(self, instance_id: str, content: str, truncated: bool = False) -> answers.Step:
-        """Send one assistant message; truncated: a length limit cut it."""
-        message = protocol.AssistantMessage(role="assistant", content=content)
-        request = protocol.StepRequest(instance_id=instance_id, messages=message, truncated=truncated)
-        return self._post("step", request, protocol.StepAnswer).data
+    @field_validator("data")
+    @classmethod
+    def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:
+        missing = [key for key in EVALUATED if key not in data]
+        if missing or not isinstance(data.get("progress_info"), dict):
+            raise ValueError(f"{', '.join(missing) or 'progress_info'} missing")
+        return data
 
-    def evaluate(self, instance_id: str, stop: str | None = None) -> dict[str, Any]:
-        """The verdict, figures and labels of an episode, which stays as it is.
 
-        stop: `length` or `step_limit` if the caller ends an episode here that the service would continue.
-        """
-        params = {"sparse": False} | ({"stop": stop} if stop else {})
-        request = protocol.EvaluateRequest(instance_id=instance_id, params=params)
-        report = self._post("evaluate", request, protocol.EvaluateAnswer).data
-        return report if isinstance(report, dict) else {"valid": bool(report)}
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this process's blocking clients, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="seal-client", daemon=True).start()
+    return loop
 
-    def tools(self, instance_id: str) -> str:
-        """The tools that are available now, as text."""
-        return self._post("get_info", protocol.InstanceRequest(instance_id=instance_id), protocol.InfoAnswer).data
 
-    def release(self, instance_id: str) -> bool:
-        """Close an episode; False if it was not open."""
-        request = protocol.InstanceRequest(instance_id=instance_id)
-        return self._post("release", request, protocol.ReleaseAnswer).success
+def _close(client: AsyncServiceClient, loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.run_coroutine_threadsafe(client.close(), loop).result(CLOSE_S)
 
-    def _post(self, verb: str, request: BaseModel, answer: type[Answer]) -> Answer:
-        self._check()
-        return self._answer(answer, self._send("POST", f"/{verb}", request.model_dump_json(exclude_unset=True)))
 
-    def _check(self) -> None:
-        """Ask for the version before the first request."""
-        with self._checking:
-            if not self._checked:
-                self.version()
-                self._checked = True
+def _refusal(url: str, status: int, content: bytes) -> ServiceError:
+    try:
+        problem = protocol.Problem.model_validate_json(content)
+    except ValidationError:
+        problem = None
+    detail = problem.detail if problem else "no reason given"
+    if status >= 500:
+        return ServiceError("server_error", f"The environment service at {url} failed ({status}): {detail}")
+    if status == 429:
+        return ServiceError("busy", f"The environment service at {url} has no room: {detail}")
+    if problem is None or status == 404:
+        return _foreign(url)
+    return ServiceError(CODES.get(problem.code, "refused"), detail)
 
-    def _send(self, method: str, path: str, body: str | None = None) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if body else {}
-        try:
-            return self._http.request(method, path, content=body, headers=headers)
-        except httpx.TimeoutException as error:
-            raise ServiceError(
-                "unreachable",
-                f"The environment service at {self.url} did not answer within {self._deadline_s:g} s: see its log, or "
-                "raise the deadline.",
-            ) from error
-        except httpx.TransportError as error:
-            raise ServiceError(
-                "unreachable",
-                f"No environment service answers at {self.url}: start one with `seal serve`, or name its address in "
-                f"{URL_VARIABLE}.",
-            ) from error
 
-    def _answer(self, model: type[Answer], response: httpx.Response) -> Answer:
-        if response.is_error:
-            raise self._refusal(response)
-        try:
-            # Not model_validate_json: it refuses values nested deeper than about 200 levels, which a policy can write.
-            return model.model_validate(response.json())
-        except (ValueError, RecursionError) as error:
-            raise self._foreign() from error
+def _foreign(url: str) -> ServiceError:
+    return ServiceError(
+        "foreign",
+        f"Something other than the environment service answers at {url}: name the service's address in "
+        f"{URL_VARIABLE} or env_service.env_url.",
+    )
 
-    def _refusal(self, response: httpx.Response) -> ServiceError:
-        try:
-            problem = protocol.Problem.model_validate_json(response.content)
-        except ValidationError:
-            return self._foreign()
-        if response.is_server_error:
-            return ServiceError("failed", f"The environment service at {self.url} failed: {problem.detail}")
-        if response.status_code == httpx.codes.NOT_FOUND:
-            return self._foreign()
-        cause = "lost" if problem.code == protocol.NO_EPISODE else "refused"
-        return ServiceError("busy" if response.status_code == 429 else cause, problem.detail)
 
-    def _foreign(self) -> ServiceError:
-        return ServiceError(
-            "foreign",
-            f"Something other than the environment service answers at {self.url}: name the service's address in "
-            f"{URL_VARIABLE}.",
-        )
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
 def choose(tasks: Sequence[str], split: str, index: int) -> str:

@@ -79,7 +79,8 @@ class Episodes:
         if len(self._open) >= limit:
             self._metrics.failures.labels("too_many_episodes").inc()
             raise RequestRefused(f"{limit} episodes are open: release some, or raise {variable('max_episodes')}.", 429)
-        history = EpisodeHistory(name, request.env_type, request.task_id, request.params)
+        broken = list(request.refused_calls)
+        history = EpisodeHistory(name, request.env_type, request.task_id, request.params, broken=broken)
         self._open[name] = entry = _OpenEpisode(history, request.create_id, time.monotonic())
         async with entry.lock:
             try:

@@ -1,4 +1,7 @@
-"""A service for programs that name none: one per process, started when it is first needed."""
+"""The service as a process that this one starts: waited for, watched, and ended with it.
+
+The launcher, evaluations, replays and adapters use the same starter.
+"""
 
 import atexit
 import os
@@ -7,18 +10,116 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from env_service.client import URL_VARIABLE, ServiceClient, ServiceError
 from seal.system.net import LOOPBACK, free_port
-from seal.system.text import last_line
+from seal.system.text import last_output
 
 START_DEADLINE_S = 120.0
 STOP_GRACE_S = 5.0
-_POLL_S = 0.1
+POLL_S = 0.1
+COMMAND = (sys.executable, "-m", "env_service")
 _STARTING = threading.Lock()
-_URLS: list[str] = []
+
+
+class LocalService:
+    """A process that serves at a port of the loopback, by default a free one.
+
+    variables: its settings (`env_service.settings`), by the names of their variables.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        port: int | None = None,
+        host: str = LOOPBACK,
+        command: Sequence[str] = COMMAND,
+        cwd: Path | None = None,
+        **variables: str,
+    ) -> None:
+        self.url = f"http://{host}:{port or free_port()}"
+        self._log = log
+        self._command = command
+        self._cwd = cwd or Path.cwd()
+        self._variables = {"BFCL_HOST": host, "BFCL_PORT": self.url.rsplit(":", 1)[1], **variables}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start the process and wait until it answers; ServiceError, in one sentence, if it does not."""
+        self._launch()
+        deadline = time.monotonic() + START_DEADLINE_S
+        with ServiceClient(self.url, deadline_s=POLL_S * 30, attempts=1) as client:
+            while time.monotonic() < deadline:
+                if ended := self.ended():
+                    raise ServiceError("unreachable", f"{ended} It was not ready yet (log: {self._log}).")
+                try:
+                    client.version()
+                except ServiceError:
+                    time.sleep(POLL_S)
+                else:
+                    return
+        self.stop()
+        raise ServiceError(
+            "unreachable", f"The environment service was not ready within {START_DEADLINE_S:g} s; see {self._log}."
+        )
+
+    def ended(self) -> str | None:
+        """How the process ended, in a sentence; None while it runs, and before the start."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        return f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
+
+    def stop(self) -> None:
+        """End the process and everything that it started."""
+        from seal.system.processes import stop_tree
+
+        if self._process is not None:
+            stop_tree(self._process, STOP_GRACE_S)
+            self._stopped.set()
+            self._process = None
+
+    def _launch(self) -> None:
+        """Start the process from a thread that lives until it is stopped.
+
+        The kernel ends a child that asked for it when the thread that started it ends, and
+        callers come from pools of threads.
+        """
+        from seal.system.processes import start
+
+        ready, self._stopped = threading.Event(), threading.Event()
+
+        def keep(stopped: threading.Event) -> None:
+            self._process = start(self._command, log=self._log, cwd=self._cwd, env=self._variables)
+            ready.set()
+            stopped.wait()
+
+        threading.Thread(target=keep, args=(self._stopped,), name="seal-service", daemon=True).start()
+        if not ready.wait(START_DEADLINE_S):
+            raise ServiceError("unreachable", "The environment service's process did not begin.")
+
+
+@contextmanager
+def local_service(**variables: str) -> Iterator[str]:
+    """The address of a service that runs within the block; ServiceError if it cannot be started."""
+    if find_spec("uvicorn") is None or find_spec("psutil") is None:
+        raise ServiceError(
+            "unreachable",
+            f"No environment service is named, and none is installed here: set {URL_VARIABLE} to one that runs, or "
+            "pip install 'seal-rl[service]'.",
+        )
+    with tempfile.TemporaryDirectory(prefix="seal_service_") as folder:
+        service = LocalService(Path(folder) / "service.log", **variables)
+        try:
+            service.start()
+            yield service.url
+        finally:
+            service.stop()
 
 
 def address(url: str | None = None) -> str:
@@ -26,60 +127,12 @@ def address(url: str | None = None) -> str:
 
     ServiceError if it must be started and cannot be: one sentence says why.
     """
-    return url or os.environ.get(URL_VARIABLE) or _local()
-
-
-def _local() -> str:
     with _STARTING:
-        if not _URLS:
-            _URLS.append(_start())
-        return _URLS[0]
+        return url or os.environ.get(URL_VARIABLE) or _started()
 
 
-def _start() -> str:
-    if find_spec("uvicorn") is None or find_spec("psutil") is None:
-        raise ServiceError(
-            "unreachable",
-            f"No environment service is named, and none is installed here: set {URL_VARIABLE} to one that runs, or "
-            "pip install 'seal-rl[service]'.",
-        )
-    folder = tempfile.TemporaryDirectory(prefix="seal_service_")
-    atexit.register(folder.cleanup)
-    log, url = Path(folder.name) / "service.log", f"http://{LOOPBACK}:{free_port()}"
-    process = _launched(url, log)
-    deadline = time.monotonic() + START_DEADLINE_S
-    with ServiceClient(url) as client:
-        while time.monotonic() < deadline:
-            if process.poll() is not None:
-                said = last_line(log.read_text(encoding="utf-8", errors="replace"), "it printed nothing.")
-                raise ServiceError("unreachable", f"The environment service could not start: {said}")
-            try:
-                client.version()
-            except ServiceError:
-                time.sleep(_POLL_S)
-            else:
-                return url
-    raise ServiceError("unreachable", f"The environment service was not ready within {START_DEADLINE_S:g} s.")
-
-
-def _launched(url: str, log: Path) -> subprocess.Popen[bytes]:
-    """Start the process from a thread that lives as long as this process.
-
-    The kernel ends a child that asked for it when the thread that started it ends, and
-    callers come from pools of threads.
-    """
-    from seal.system.processes import start, stop_tree
-
-    ready, started = threading.Event(), []
-
-    def keep() -> None:
-        env = {"BFCL_HOST": LOOPBACK, "BFCL_PORT": url.rsplit(":", 1)[1]}
-        started.append(start([sys.executable, "-m", "env_service"], log=log, cwd=Path.cwd(), env=env))
-        ready.set()
-        threading.Event().wait()
-
-    threading.Thread(target=keep, name="seal-service", daemon=True).start()
-    if not ready.wait(START_DEADLINE_S):
-        raise ServiceError("unreachable", "The environment service could not be started: its process did not begin.")
-    atexit.register(stop_tree, started[0], STOP_GRACE_S)
-    return started[0]
+@cache
+def _started() -> str:
+    service = local_service()
+    atexit.register(service.__exit__, None, None, None)
+    return service.__enter__()

@@ -36,7 +36,8 @@ class CreateRequest(BaseModel):
     """/create: params belong to the environment; without an instance_id the service picks one.
 
     Repeating a request with the same instance_id and create_id opens one episode and
-    gets the same answer.
+    gets the same answer. refused_calls: of a replay, the calls that exceeded a limit when
+    the episode was first played and are not run again: (message, call of it, reason), from 0.
     """
 
     env_type: str = DEFAULT_ENVIRONMENT
@@ -44,6 +45,7 @@ class CreateRequest(BaseModel):
     instance_id: Identifier | None = None
     create_id: Identifier | None = None
     params: dict[str, Any] = {}
+    refused_calls: list[tuple[int, int, str]] = []
 
 
 class AssistantMessage(BaseModel):

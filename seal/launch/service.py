@@ -2,33 +2,27 @@
 
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from omegaconf import DictConfig
-from pydantic import ValidationError
 
+from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import DEFAULT, get_environment
-from env_service.protocol import PROTOCOL, Problem
-from seal.rollout.service_probe import environment_version, served_tasks
-from seal.rollout.service_probe import service_version as probe
+from env_service.local_service import COMMAND, LocalService
+from env_service.protocol import PROTOCOL
 from seal.rollout.services import addresses
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK, is_loopback
 from seal.system.paths import HOME
-from seal.system.processes import start, stop_tree
-from seal.system.text import last_line
 
-START_DEADLINE_S = 120.0
-STOP_GRACE_S = 5.0
+PROBE_TIMEOUT_S = 3.0
+IMPORT_TIMEOUT_S = 60.0
+"""For a question that makes a worker import an environment."""
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
 
@@ -70,6 +64,23 @@ def require_services(urls: Sequence[str]) -> dict:
                     "same version of both, or remove one from env_service.env_url."
                 )
     return version
+
+
+def probe(url: str) -> dict[str, Any] | None:
+    """The version answer of the service at `url`: {} if something else answers there, None if nothing does.
+
+    LaunchError if the service does not accept BFCL_TOKEN of this process.
+    """
+    try:
+        with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
+            return client.version().model_dump()
+    except ServiceError as error:
+        if error.cause == "refused":
+            raise LaunchError(
+                f"The environment service at {url} asks for its token: set BFCL_TOKEN here, or in .env, to the one "
+                "that it was started with."
+            ) from error
+        return None if error.cause == "unreachable" else {}
 
 
 def require_service(url: str) -> dict:
@@ -115,27 +126,19 @@ def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: s
         own = get_environment(name).version()
         for url in urls:
             try:
-                found = environment_version(url, name)
-            except httpx.HTTPError as error:
+                with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
+                    there = client.version(name).model_dump()
+            except ServiceError as error:
+                reason = str(error).rstrip(".")
                 raise LaunchError(
-                    f"The environment service at {url} cannot play {name} ({_reason(error)}): {otherwise}."
+                    f"The environment service at {url} cannot play {name} ({reason}): {otherwise}."
                 ) from error
             for key, value in own.items():
-                if found.get(key) != value:
+                if there.get(key) != value:
                     raise LaunchError(
-                        f"The environment service at {url} plays {name} with {key} {str(found.get(key))[:12]}, and "
+                        f"The environment service at {url} plays {name} with {key} {str(there.get(key))[:12]}, and "
                         f"here it is {str(value)[:12]}: {otherwise} with the same package."
                     )
-
-
-def _reason(error: httpx.HTTPError) -> str:
-    """The service's own sentence about a refusal; what the client says if there is none."""
-    if not isinstance(error, httpx.HTTPStatusError):
-        return str(error)
-    try:
-        return Problem.model_validate_json(error.response.content).detail.rstrip(".")
-    except ValidationError:
-        return str(error)
 
 
 def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:
@@ -147,8 +150,9 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
         wanted = {task.id for task in read_task_file(file)}
         for url in urls:
             try:
-                missing = wanted - served_tasks(url)
-            except httpx.HTTPError as error:
+                with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
+                    missing = wanted - set(client.tasks("synth"))
+            except ServiceError as error:
                 raise LaunchError(
                     f"The environment service at {url} does not list its tasks ({error}): {FIX}."
                 ) from error
@@ -169,9 +173,16 @@ class Service:
     def __init__(self, url: str, log: Path, task_files: Sequence[str] = (), delay_seconds: float = 0):
         self.url = url.rstrip("/")
         self._log = log
-        self._task_files = tuple(task_files)
-        self._delay_seconds = delay_seconds
-        self._process: subprocess.Popen | None = None
+        parts, variables = urlsplit(self.url), {}
+        if task_files:
+            # The script of BFCL_SCRIPT starts in another folder.
+            variables["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in task_files)
+        if delay_seconds:
+            variables["BFCL_DELAY_SECONDS"] = str(delay_seconds)
+        command, cwd = COMMAND, HOME
+        if script := os.environ.get("BFCL_SCRIPT"):
+            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
+        self._local = LocalService(log, parts.port or 80, parts.hostname or LOOPBACK, command, cwd, **variables)
         self._restarts = 0
 
     def start(self) -> bool:
@@ -184,61 +195,31 @@ class Service:
                 f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
                 "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
             )
-        self._launch()
+        self._launch(exits.REFUSED)
         return True
 
-    def _launch(self) -> None:
-        """Start the process and wait until it is healthy."""
-        address = urlsplit(self.url)
-        env = {"BFCL_HOST": address.hostname or LOOPBACK, "BFCL_PORT": str(address.port or 80)}
-        if self._task_files:
-            # The script of BFCL_SCRIPT starts in another folder.
-            env["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in self._task_files)
-        if self._delay_seconds:
-            env["BFCL_DELAY_SECONDS"] = str(self._delay_seconds)
-        command, cwd = [sys.executable, "-m", "env_service"], HOME
-        if script := os.environ.get("BFCL_SCRIPT"):
-            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
-        self._process = start(command, log=self._log, cwd=cwd, env=env)
-        deadline = time.monotonic() + START_DEADLINE_S
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise LaunchError(
-                    f"The environment service ended with code {self._process.returncode} before it was ready: "
-                    f"{last_output(self._log)} (log: {self._log})"
-                )
-            if probe(self.url):
-                return
-            time.sleep(0.3)
-        self.stop()
-        raise LaunchError(f"The environment service was not ready within {START_DEADLINE_S:.0f} s; see {self._log}.")
+    def _launch(self, code: int) -> None:
+        try:
+            self._local.start()
+        except ServiceError as error:
+            raise LaunchError(str(error), code) from error
 
     def ensure_running(self) -> str | None:
         """Restart our service if it has ended; returns a sentence about it, None while it runs.
 
         The rollouts rebuild their episodes. LaunchError (infrastructure) if it has ended too often.
         """
-        if self._process is None or self._process.poll() is None:
+        ended = self._local.ended()
+        if ended is None:
             return None
-        ended = f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
         if self._restarts == MAX_RESTARTS:
             again = f"It was started again {MAX_RESTARTS} times already"
             raise LaunchError(f"{ended} {again} (log: {self._log})", exits.INFRASTRUCTURE)
         self._restarts += 1
         self.stop()
-        try:
-            self._launch()
-        except LaunchError as error:
-            raise LaunchError(str(error), exits.INFRASTRUCTURE) from error
+        self._launch(exits.INFRASTRUCTURE)
         return f"{ended} Started again ({self._restarts} of {MAX_RESTARTS} times); its episodes are rebuilt."
 
     def stop(self) -> None:
         """Stop what start() started, and nothing else."""
-        if self._process is not None:
-            stop_tree(self._process, STOP_GRACE_S)
-            self._process = None
-
-
-def last_output(log: Path) -> str:
-    """The last line of a process's log."""
-    return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")
+        self._local.stop()

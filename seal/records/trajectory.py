@@ -45,7 +45,7 @@ NO_CUE = "-"
 """The same, if there was no cue that it could have gone without."""
 
 WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
-"""The agent loops of a withdrawal: with Omega, without one of its cues, without an interface."""
+"""The agents of a withdrawal (seal/rollout/agent_loops.yaml): with Omega, without one of its cues, without any."""
 
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 

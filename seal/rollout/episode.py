@@ -9,22 +9,39 @@ counted twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from seal.rollout.env_client import SICK, EnvironmentClient, EnvironmentFault, Observation
+from env_service.answers import Message
+from env_service.client import SICK, AsyncServiceClient, ServiceError
+from seal.interface.cues import Omega
 from seal.rollout.services import Services
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Instance = tuple[EnvironmentClient, str]
+Instance = tuple[AsyncServiceClient, str]
 """A service, and the id of an episode's instance on it."""
 
 MAX_REBUILDS = 3
 """Per episode: after more, the episode itself is what ends its services."""
 RELEASE_S = 10.0
+ROLES = {"ipython": "tool"}
+"""Roles that verl's token builder knows by another name; the policy's chat template writes its own."""
+
+
+class Observation(NamedTuple):
+    """The service's answer to one assistant message.
+
+    messages: what to append to the dialogue; done: the episode is over; turn:
+    index of the current user turn.
+    """
+
+    messages: tuple[dict[str, str], ...]
+    done: bool
+    turn: int
 
 
 @dataclass(frozen=True)
@@ -38,20 +55,25 @@ class Action:
 
 
 class Episode:
-    """The verbs of one episode, each of which survives restarts of its service; EnvironmentFault if it cannot.
+    """The verbs of one episode, each of which survives restarts of its service; ServiceError if it cannot.
 
-    key: names the episode; it selects the service and begins each instance id.
-    environment: the one that plays the task; that of the services' clients by default.
+    params: those of /create. environment: the one that plays the task; that of the services'
+    clients by default. others: further fields of /create, as `refused_calls`.
     """
 
     def __init__(
-        self, services: Services, task_id: str, key: str, params: Mapping[str, Any], environment: str | None = None
+        self,
+        services: Services,
+        task_id: str,
+        params: Mapping[str, Any],
+        environment: str | None = None,
+        **others: Any,
     ):
+        self.task_id = task_id
         self._services = services
-        self._task_id = task_id
-        self._key = key
+        self._key = uuid.uuid4().hex  # selects the service and begins each instance id
         self._params = params
-        self._environment = environment
+        self._fields = ({"env_type": environment} if environment else {}) | others
         self._start: tuple[list[dict[str, str]], dict[str, Any]] | None = None
         self._actions: list[Action] = []
         self._openings: list[Instance] = []
@@ -65,19 +87,18 @@ class Episode:
     async def create(self) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """Open the episode; return its first messages and the service's information about it."""
         await self._through(_only_open)
+        _require_wording(self._params.get("omega"), self._start[1])
         return self._start
 
     async def step(self, step_id: str, content: str, truncated: bool) -> Observation:
         """Send one assistant message and record it for a rebuild."""
-        observation = await self._through(
-            lambda client, instance_id: client.step(instance_id, step_id, content, truncated)
-        )
+        observation = await self._through(lambda *at: _step(at, step_id, content, truncated))
         self._actions.append(Action(step_id, content, truncated, observation))
         return observation
 
     async def evaluate(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return verdict, labels and evidence; changes nothing."""
-        return await self._through(lambda client, instance_id: client.evaluate(instance_id, params))
+        return await self._through(lambda client, instance_id: client.evaluate(instance_id, **params))
 
     async def release(self) -> None:
         """Close every instance within a few seconds; one that stays open expires."""
@@ -86,18 +107,18 @@ class Episode:
                 for client, instance_id in reversed(self._openings):
                     try:
                         await client.release(instance_id)
-                    except EnvironmentFault as fault:
+                    except ServiceError as fault:
                         logger.warning("episode %s could not be released: %s", instance_id, fault)
         except TimeoutError:
             logger.warning("episode %s could not be released within %.0f s", self._key, RELEASE_S)
 
-    async def _through(self, ask: Callable[[EnvironmentClient, str], Awaitable[Result]]) -> Result:
+    async def _through(self, ask: Callable[[AsyncServiceClient, str], Awaitable[Result]]) -> Result:
         """Return what `ask` returns; opens or rebuilds the episode first if needed."""
         while True:
             client = self._at[0] if self._at else await self._services.choose(self._key)
             try:
                 return await ask(*(self._at or await self._open(client)))
-            except EnvironmentFault as fault:
+            except ServiceError as fault:
                 if fault.cause in SICK:
                     self._services.failed(client, fault)
                 elif fault.cause != "lost":
@@ -106,11 +127,12 @@ class Episode:
                     raise
                 self._at = None
 
-    async def _open(self, client: EnvironmentClient) -> Instance:
+    async def _open(self, client: AsyncServiceClient) -> Instance:
         """Open the episode under a new instance id and send the recorded messages again."""
         instance = (client, f"{self._key}.{len(self._openings)}")
         self._openings.append(instance)
-        messages, info = await client.create(self._task_id, instance[1], self._params, self._environment)
+        opening = await client.create(self.task_id, instance[1], self._params, **self._fields)
+        messages, info = _messages(opening["state"]), opening["info"]
         info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
             self._start = messages, info
@@ -118,19 +140,40 @@ class Episode:
             info["day"] = self._start[1]["day"]
         self._compare("its opening", self._start, (messages, info), client)
         for number, action in enumerate(self._actions, start=1):
-            observation = await client.step(instance[1], action.step_id, action.content, action.truncated)
+            observation = await _step(instance, action.step_id, action.content, action.truncated)
             self._compare(f"message {number}", action.observed, observation, client)
         self._at = instance
         return instance
 
-    def _compare(self, what: str, before: Any, now: Any, client: EnvironmentClient) -> None:
+    def _compare(self, what: str, before: Any, now: Any, client: AsyncServiceClient) -> None:
         if now != before:
-            raise EnvironmentFault(
+            raise ServiceError(
                 "replay",
-                f"rebuilt at {client.url}, {what} of {self._task_id} was answered differently than before: the "
+                f"rebuilt at {client.url}, {what} of {self.task_id} was answered differently than before: the "
                 "services of one run must have the same code, data and limits",
             )
 
 
-async def _only_open(client: EnvironmentClient, instance_id: str) -> None:
+async def _only_open(client: AsyncServiceClient, instance_id: str) -> None:
     del client, instance_id
+
+
+async def _step(instance: Instance, step_id: str, content: str, truncated: bool) -> Observation:
+    client, instance_id = instance
+    step = await client.step(instance_id, content, truncated, step_id)
+    return Observation(tuple(_messages(step["state"])), step["is_terminated"], step["info"].get("turn", 0))
+
+
+def _messages(state: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": ROLES.get(each["role"], each["role"]), "content": each["content"]} for each in state]
+
+
+def _require_wording(omega: Mapping[str, Any] | None, info: Mapping[str, Any]) -> None:
+    """Raise ServiceError if the service words the cues differently from this SEAL or leaves them out."""
+    sent = Omega.from_json(omega).digest if omega is not None else None
+    used = (info.get("omega") or {}).get("digest")
+    if used != sent:
+        raise ServiceError(
+            "refused",
+            f"the service's cues have the wording {used} and this SEAL's {sent}: start the service from this version",
+        )

@@ -3,13 +3,25 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from seal.diagnosis.categories import environment_of
+from seal.interface.cues import Omega
+from seal.records.trajectory import EVERY_CUE, NO_CUE, WITHDRAWAL_AGENTS
 from seal.settings.rollout import RolloutSettings
 
 _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
+
+OMEGA = "withdrawal_omega"
+"""The key under which rows of a validation carry Omega_t; only those of a withdrawal read it."""
+
+Shown = Literal["all", "without_one", "none"]
+"""What a row of a withdrawal sees: Omega, Omega without one of its cues, or the plain benchmark.
+
+The difference says what a cue still gives the policy, and whether a skill survives without it.
+Each validation plays the tasks of `seal.data.withdrawal` in all three ways.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,9 +46,17 @@ class Row:
     withdrawn: str | None
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Self:
+    def read(cls, row: Mapping[str, Any], shown: Shown | None = None) -> Self:
         """From the columns of the data set and, in training, those that the trainer adds."""
         extra = row["extra_info"]
+        training, omega, withdrawn = bool(row.get("training")), row.get("omega"), None
+        if shown == "none":
+            withdrawn = EVERY_CUE
+        elif shown is not None:  # played as in training
+            training, omega, withdrawn = True, row[OMEGA], ""
+        if shown == "without_one":
+            cue = withdrawn_cue(Omega.from_json(omega), extra["category"], row)
+            omega, withdrawn = Omega.from_json(omega).without(cue, extra["category"]).to_json(), cue or NO_CUE
         return cls(
             task_id=extra["task_id"],
             category=extra["category"],
@@ -46,9 +66,9 @@ class Row:
             sample=int(row["session_id"]),
             step=int(row["global_steps"]),
             index=str(row["index"]),
-            training=bool(row.get("training")),
-            omega=row.get("omega"),
-            withdrawn=row.get("withdrawn"),
+            training=training,
+            omega=omega,
+            withdrawn=withdrawn,
         )
 
     @property
@@ -69,6 +89,11 @@ class Row:
         """The row without Omega."""
         return replace(self, omega=None)
 
+    def identity(self) -> dict[str, Any]:
+        """The fields of the record that the row decides."""
+        names = ("task_id", "data_source", "category", "split", "sample", "withdrawn")
+        return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.training else None}
+
     def create_params(self, settings: RolloutSettings, prompt_mode: str) -> dict[str, Any]:
         """The parameters of the service's /create."""
         # Validation is judged as officially, also on tasks of the training side.
@@ -83,6 +108,13 @@ class Row:
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = draw < settings.leak_guard_share
         return params
+
+
+def withdrawn_cue(omega: Omega, category: str, row: Mapping[str, Any]) -> str:
+    """The cue that this row goes without: the cues of its category in turn, shifted by the step; "" without any."""
+    cues = omega.for_category(category)
+    number = int(row["index"]) // len(WITHDRAWAL_AGENTS)
+    return cues[(number + int(row["global_steps"])) % len(cues)] if cues else ""
 
 
 def sees_omega(sample: int, share: float) -> bool:

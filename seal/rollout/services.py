@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 
-from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from env_service.client import AsyncServiceClient, ServiceError
 from seal.settings import EnvServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -39,12 +39,12 @@ class Services:
     restart_wait_s: how long to wait while none is up before raising a fault.
     """
 
-    def __init__(self, clients: Sequence[EnvironmentClient], restart_wait_s: float):
+    def __init__(self, clients: Sequence[AsyncServiceClient], restart_wait_s: float):
         self._clients = {client.url: client for client in clients}
         self._down: dict[str, float] = {}  # address to the time of the last failure or probe
         self._restart_wait_s = restart_wait_s
 
-    async def choose(self, key: str) -> EnvironmentClient:
+    async def choose(self, key: str) -> AsyncServiceClient:
         """The first service in the key's order that is up; waits for one if all are down."""
         order = ranked(key, self._clients)
         deadline = time.monotonic() + self._restart_wait_s
@@ -53,14 +53,14 @@ class Services:
                 if url not in self._down or await self._is_back(url):
                     return self._clients[url]
             if time.monotonic() > deadline:
-                raise EnvironmentFault(
+                raise ServiceError(
                     "unreachable",
                     f"no environment service ({', '.join(self._clients)}) was healthy again within "
                     f"env_service.restart_wait_s={self._restart_wait_s:g}",
                 )
             await asyncio.sleep(PROBE_EVERY_S)
 
-    def failed(self, client: EnvironmentClient, fault: EnvironmentFault) -> None:
+    def failed(self, client: AsyncServiceClient, fault: ServiceError) -> None:
         """Stop using a service until it answers again."""
         if client.url not in self._down:
             logger.warning("environment service not used until it answers again: %s", fault)
@@ -87,7 +87,7 @@ class Services:
 def shared_services(settings: EnvServiceSettings) -> Services:
     """The process's services; the agent loops of one worker share connections and their knowledge of failures."""
     clients = [
-        EnvironmentClient(url, settings.env_type, settings.timeout_s, settings.attempts)
+        AsyncServiceClient(url, settings.env_type, deadline_s=settings.timeout_s, attempts=settings.attempts)
         for url in addresses(settings.env_url)
     ]
     return Services(clients, settings.restart_wait_s)

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from seal.rollout.speaker import SpeakerFault
 
-class TokenPathError(RuntimeError):
+
+class TokenPathError(SpeakerFault):
     """A trajectory whose tokens are not the sampled ones; it must not be trained on."""
 
-    cause = "token_path"
+    def __init__(self, message: str):
+        super().__init__("token_path", message)
 
 
 @dataclass(frozen=True)

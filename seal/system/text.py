@@ -1,5 +1,7 @@
 """The line of a longer text that says what it is about."""
 
+from pathlib import Path
+
 
 def first_line(text: str, default: str = "") -> str:
     """The first line that is not blank, stripped; `default` if there is none."""
@@ -13,6 +15,11 @@ def last_line(text: str, default: str = "") -> str:
     as text, say what went wrong in their last line.
     """
     return next(iter(reversed(_lines(text))), default)
+
+
+def last_output(log: Path) -> str:
+    """The last line of a process's log."""
+    return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")
 
 
 def _lines(text: str) -> list[str]:

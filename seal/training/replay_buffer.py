@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
-from seal.rollout.withdrawal import OMEGA
+from seal.rollout.row import OMEGA
 from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
 
 POLL_INTERVAL_S = 0.05

@@ -21,6 +21,8 @@ from openai import (
 )
 from openai.types.chat import ChatCompletion
 
+from seal.rollout.speaker import SpeakerFault
+
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""
 
@@ -32,12 +34,8 @@ _BACKOFF_S = 10.0
 """The longest pause of the client between two attempts, with some time to spare."""
 
 
-class EndpointFault(RuntimeError):
+class EndpointFault(SpeakerFault):
     """The endpoint gave no usable answer to one request; cause names the kind."""
-
-    def __init__(self, cause: str, message: str):
-        super().__init__(message)
-        self.cause = cause
 
 
 class EndpointRefused(RuntimeError):

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from seal.rollout.service_probe import get
 from seal.system.net import is_loopback
 from shelf.suites.bfcl.serving import served_checkpoint
 from shelf.suites.chat import OPENAI_KEY, ChatClient, EndpointRefused
+from shelf.suites.probe import get
 
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 10.0

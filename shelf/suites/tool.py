@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from seal.launch.service import last_output
 from seal.system.files import text_sha256, write_text
 from seal.system.lock import Locked, lock
 from seal.system.processes import start, stop_tree
+from seal.system.text import last_output
 
 LOCKS = Path(__file__).with_name("locks")
 ROOT = "SEAL_ENVS"

@@ -199,7 +199,7 @@ def test_one_address_and_a_list_are_services(config):
 
 def test_services_must_answer_and_be_the_same():
     with service_that_answers(data_hash="a", protocol=1) as one, service_that_answers(data_hash="a", protocol=1) as two:
-        assert require_services([one, two]) == {"data_hash": "a", "protocol": 1}
+        assert require_services([one, two]) == {"service": "stub", "data_hash": "a", "protocol": 1}
         with service_that_answers(data_hash="b", protocol=1) as other, pytest.raises(LaunchError) as error:
             require_services([one, other])
         assert "data_hash" in str(error.value) and other in str(error.value)

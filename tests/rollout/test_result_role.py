@@ -5,7 +5,7 @@ from transformers import AutoTokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from seal.launch.recipe import compose_recipe
-from seal.rollout.env_client import _messages
+from seal.rollout.episode import _messages
 from seal.system.paths import HOME
 
 MARKS = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]

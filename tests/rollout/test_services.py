@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
+from env_service.client import AsyncServiceClient, ServiceError
 from seal.rollout.services import Services, addresses, ranked
 
 URLS = st.lists(st.from_regex(r"http://[a-z]{1,8}:80\d\d", fullmatch=True), min_size=1, max_size=6, unique=True)
@@ -40,14 +40,14 @@ def test_one_address_or_a_list(env_url):
 
 def test_a_service_that_failed_is_left_out_and_none_left_is_a_fault():
     async def scenario():
-        clients = [EnvironmentClient(f"http://127.0.0.1:{port}", "bfcl", 1.0, 1) for port in (9, 19)]
+        clients = [AsyncServiceClient(f"http://127.0.0.1:{port}", deadline_s=1.0, attempts=1) for port in (9, 19)]
         services = Services(clients, restart_wait_s=0.5)
         chosen = await services.choose("key")
-        services.failed(chosen, EnvironmentFault("unreachable", "nobody there"))
+        services.failed(chosen, ServiceError("unreachable", "nobody there"))
         other = await services.choose("key")
-        services.failed(other, EnvironmentFault("unreachable", "nobody there"))
+        services.failed(other, ServiceError("unreachable", "nobody there"))
         try:
-            with pytest.raises(EnvironmentFault) as fault:
+            with pytest.raises(ServiceError) as fault:
                 await services.choose("key")
         finally:
             await services.close()

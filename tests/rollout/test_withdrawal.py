@@ -4,7 +4,7 @@ import pytest
 
 from seal.interface.cues import Omega
 from seal.records.trajectory import EVERY_CUE
-from seal.rollout.withdrawal import OMEGA, PlainLoop, ShownLoop, WithdrawnLoop, withdrawn_cue
+from seal.rollout.row import OMEGA, withdrawn_cue
 from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
 
 CUES = ("schema_required", "feedback_error", "caution")
@@ -16,22 +16,22 @@ def url():
         yield service.url
 
 
-def played(url, loop_class, omega=None, **columns):
+def played(url, shown, omega=None, **columns):
     columns |= {OMEGA: omega.to_json()} if omega else {}
     extra = {"task_id": "multi_turn_base_0", "split": "train", "category": "base", "turns": -1}
     engine = ScriptedEngine(reference_texts())
-    ((_, record),) = roll_out([url], engine, training=False, loop_class=loop_class, extra_info=extra, **columns)
+    ((_, record),) = roll_out([url], engine, training=False, shown=shown, extra_info=extra, **columns)
     assert record.infra is None, record.infra_message
     return record
 
 
-def test_each_loop_shows_its_part_of_the_interface(url):
+def test_each_row_sees_its_part_of_the_interface(url):
     omega = Omega.of(CUES, version=3)
-    shown = played(url, ShownLoop, omega)
-    plain = played(url, PlainLoop, omega)
+    shown = played(url, "all", omega)
+    plain = played(url, "none", omega)
     assert (shown.withdrawn, shown.omega_version, plain.withdrawn, plain.omega_version) == ("", 3, EVERY_CUE, None)
     assert "Required: " in shown.messages[0]["content"] and "Required: " not in plain.messages[0]["content"]
-    without = [played(url, WithdrawnLoop, omega, index=index) for index in (1, 4, 7)]
+    without = [played(url, "without_one", omega, index=index) for index in (1, 4, 7)]
     assert {record.withdrawn for record in without} == set(CUES)
     for record in without:
         assert ("Required: " in record.messages[0]["content"]) == (record.withdrawn != "schema_required")

@@ -160,7 +160,7 @@ def roll_out(
     trajectories: int = 1,
     omega: dict[str, Any] | None = None,
     category: str = "base",
-    loop_class: type[SEALAgentLoop] = SEALAgentLoop,
+    shown: str | None = None,
     **columns: Any,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
     """Play a task several times at once; return the outputs in the order of their session ids.
@@ -170,7 +170,8 @@ def roll_out(
     config = configured(urls, *overrides)
 
     def make_loop() -> SEALAgentLoop:
-        return loop_class(
+        return SEALAgentLoop(
+            shown=shown,
             trainer_config=DictConfigWrap(config),
             server_manager=engine,
             tokenizer=tokenizer(),

@@ -11,13 +11,13 @@ from tests.support.loopback import Loopback
 
 
 @contextmanager
-def answering(answers: Mapping[str, Any], otherwise: str | None = None) -> Iterator[str]:
+def answering(answers: Mapping[str, Any], otherwise: str | None = None, status: int = 200) -> Iterator[str]:
     """The address of a server that gives these answers by path, as JSON; 404 or `otherwise` for other paths."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             known = self.path in answers or otherwise is not None
-            self.send_response(200 if known else 404)
+            self.send_response(status if known else 404)
             self.end_headers()
             body = json.dumps(answers[self.path]) if self.path in answers else otherwise or ""
             self.wfile.write(body.encode())
@@ -36,4 +36,4 @@ def answering(answers: Mapping[str, Any], otherwise: str | None = None) -> Itera
 
 def service_that_answers(**version: Any):
     """The address of something that says that it is a healthy environment service of this version."""
-    return answering({"/version": version}, otherwise="OK")
+    return answering({"/version": {"service": "stub", **version}}, otherwise="OK")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from env_service.environments.base import Call, Document, Split
-from env_service.environments.bfcl import splits
+from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
+from env_service.environments.bfcl import clock, splits
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
 from env_service.environments.bfcl.formats import Format, format_names, get_format
 from env_service.environments.bfcl.scene import BfclScene, task_secrets
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
 from env_service.environments.bfcl.verifier import reference
+from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
 from seal.diagnosis.categories import MADE_CATEGORIES
 from seal.interface.secrets import Secrets
@@ -71,6 +72,12 @@ class BfclEnvironment(ToolEnvironment):
         if split == MADE or split in MADE_CATEGORIES:
             return [task.id for task in self._made.values() if split in (MADE, task.category)]
         return super().task_ids(split)
+
+    def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
+        """Start an episode of a task or, with params["turns"], of its first turns; params["day"]: as on that day."""
+        scene = self.scene(task_id, params)
+        episode = ToolEpisode(scene, guard)
+        return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
 
     def scene(self, task_id: str, params: Mapping[str, Any]) -> BfclScene:
         """The task as an episode with these parameters plays it."""

@@ -8,6 +8,7 @@ type). Both are mapped onto the cues that do the same here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from pydantic import ConfigDict
@@ -37,6 +38,8 @@ class BfclSettings(Settings):
 
     terminate_on_parse_error: bool = False
     """An unreadable call ends the episode."""
+    day: date | None = None
+    """The date that the simulators see, for a replay; today's by default."""
     observation_lite: Block = None
     """The release's cues on the tools; a false switch named for required, types, enum or format leaves that one out."""
     tool_feedback_evolution: Block = None

@@ -9,7 +9,7 @@ from env_service.encoding import encode
 from env_service.environments.base import Guard, Result
 from env_service.environments.registry import get_environment
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.env_client import ROLES
+from seal.rollout.episode import ROLES
 
 _BROKEN = "Error during execution: "
 

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from env_service.client import AsyncServiceClient
 from seal.data.rows import TaskRow
 from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.env_client import EnvironmentClient
 from seal.rollout.services import Services
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites.bfcl.endpoint import ChatEndpoint
-from shelf.suites.bfcl.episode import STEP, EpisodeSettings, play
+from shelf.suites.bfcl.episode import STEP, EpisodeSettings, play_row
 from shelf.suites.bfcl.journal import Journal
 from shelf.suites.bfcl.serving import environment_service, keep_running, served_checkpoint
 from shelf.suites.chat import Sampling
@@ -103,7 +103,7 @@ def evaluate(
     """Start what is not running yet, play every row `samples` times, and write the log.
 
     on_start gets the journal of what is finished, on_rollout each rollout.
-    EndpointRefused, LaunchError and EnvironmentFault end the evaluation; the
+    EndpointRefused, LaunchError and ServiceError end the evaluation; the
     journal keeps what had finished.
     """
     out = evaluation.out
@@ -140,13 +140,15 @@ async def _play_all(
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
     endpoint = ChatEndpoint(base_url, evaluation.model, evaluation.sampling, evaluation.timeout_s)
-    client = EnvironmentClient(evaluation.env_url, evaluation.environment, evaluation.timeout_s, ATTEMPTS)
+    client = AsyncServiceClient(
+        evaluation.env_url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS
+    )
     services = Services([client], RESTART_WAIT_S)
     gate = asyncio.Semaphore(evaluation.concurrency)
 
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
-            record = await play(row, sample, endpoint, services, evaluation.episode)
+            record = await play_row(row, sample, endpoint, services, evaluation.episode)
         on_record(record)
 
     try:
@@ -163,7 +165,7 @@ async def _play_all(
         await services.close()
 
 
-async def _check_settings(client: EnvironmentClient, evaluation: Evaluation) -> None:
+async def _check_settings(client: AsyncServiceClient, evaluation: Evaluation) -> None:
     """Open and close one episode, so that a wrong setting gives one sentence and not a log of failures."""
     row, probe = evaluation.rows[0], "seal-evaluation-probe"
     await client.create(row.task_id, probe, evaluation.episode.create_params(row.turns))

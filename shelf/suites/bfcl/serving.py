@@ -12,10 +12,11 @@ from pathlib import Path
 
 from env_service.environments.registry import get_environment
 from seal.diagnosis.categories import BENCHMARK
-from seal.launch.service import Service, last_output, require_environments, require_service, require_tasks
-from seal.rollout.service_probe import is_healthy
+from seal.launch.service import Service, require_environments, require_service, require_tasks
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
+from seal.system.text import last_output
+from shelf.suites.probe import is_healthy
 
 logger = logging.getLogger(__name__)
 

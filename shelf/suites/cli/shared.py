@@ -48,12 +48,12 @@ def default_folder(suite: str, name: str) -> Path:
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
-    from seal.rollout.env_client import EnvironmentFault
+    from env_service.client import ServiceError
     from shelf.suites.chat import EndpointRefused
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     try:
-        with refusing(command, EndpointRefused, EnvironmentFault):
+        with refusing(command, EndpointRefused, ServiceError):
             yield
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command resumes.", err=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from env_service.client import AsyncServiceClient, ServiceError
 from seal.interface.cues import Omega
-from seal.rollout.env_client import EnvironmentClient, EnvironmentFault
 from seal.system.net import free_port
 from tests.support.loopback import Loopback
 
@@ -71,7 +71,7 @@ def failing_server():
 
 def call(url, play, timeout_s=10.0, attempts=2):
     async def run():
-        client = EnvironmentClient(url, "bfcl", timeout_s, attempts)
+        client = AsyncServiceClient(url, deadline_s=timeout_s, attempts=attempts)
         try:
             return await play(client)
         finally:
@@ -80,15 +80,15 @@ def call(url, play, timeout_s=10.0, attempts=2):
     return asyncio.run(run())
 
 
-def fault(url, play, **settings) -> EnvironmentFault:
-    with pytest.raises(EnvironmentFault) as error:
+def fault(url, play, **settings) -> ServiceError:
+    with pytest.raises(ServiceError) as error:
         call(url, play, **settings)
     return error.value
 
 
 def test_an_episode_from_create_to_release(service):
     async def play(client):
-        messages, info = await client.create(TASK, "episode", {"tool_prompt_mode": "compact", "turns": 1})
+        opening = await client.create(TASK, "episode", {"tool_prompt_mode": "compact", "turns": 1})
         answers = []
         for number, content in enumerate(
             (
@@ -98,23 +98,23 @@ def test_an_episode_from_create_to_release(service):
                 "Done.",
             )
         ):
-            answers.append(await client.step("episode", str(number), content, False))
-        evaluation = await client.evaluate("episode", {"taxonomy": "paper"})
+            answers.append(await client.step("episode", content, step_id=str(number)))
+        evaluation = await client.evaluate("episode", taxonomy="paper")
         await client.release("episode")
-        return messages, info, answers, evaluation
+        return opening, answers, evaluation
 
-    messages, info, answers, evaluation = call(service, play)
-    assert [m["role"] for m in messages] == ["system", "user"] and info["omega"] is None
-    assert [a.done for a in answers] == [False, False, False, True]
+    opening, answers, evaluation = call(service, play)
+    assert [m["role"] for m in opening["state"]] == ["system", "user"] and opening["info"]["omega"] is None
+    assert [a["is_terminated"] for a in answers] == [False, False, False, True]
     assert evaluation["valid"] and evaluation["labels"] == ["pass"] and evaluation["calls"] == 3
 
 
 def test_a_cut_turn_is_diagnosed_when_the_caller_says_so(service):
     async def play(client):
         await client.create(TASK, "cut", {"tool_prompt_mode": "compact"})
-        await client.step("cut", "0", '<tool_call>{"name":"cd","arguments":{"folder":"document"}}</tool_call>', False)
-        running = await client.evaluate("cut", {})
-        ended = await client.evaluate("cut", {"stop": "length"})
+        await client.step("cut", '<tool_call>{"name":"cd","arguments":{"folder":"document"}}</tool_call>')
+        running = await client.evaluate("cut")
+        ended = await client.evaluate("cut", stop="length")
         return running, ended
 
     running, ended = call(service, play)

@@ -1,4 +1,4 @@
-"""Synchronous questions to servers: nothing there, something else, the service."""
+"""The launcher's question to an address: nothing there, something else, the service."""
 
 import socket
 import threading
@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from seal.rollout.service_probe import TokenRequired, is_healthy, service_version
+from seal.launch.service import probe
+from seal.system.errors import LaunchError
 from tests.support.launches import free_url
 from tests.support.rollout_play import running_service
 from tests.support.stub_server import answering, service_that_answers
@@ -33,36 +34,30 @@ def raw_server(answer: bytes):
 
 
 def test_nothing_is_there():
-    url = free_url()
-    assert service_version(url) is None and not is_healthy(f"{url}/healthz")
+    assert probe(free_url()) is None
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-server\r\n"], ids=["closes at once", "no HTTP"])
 def test_a_server_without_http_is_not_a_service(answer):
     with raw_server(answer) as url:
-        assert service_version(url) is None and not is_healthy(f"{url}/healthz")
+        assert probe(url) is None
 
 
 @pytest.mark.parametrize("version", [["data_hash"], {"protocol": 1}, "OK"])
 def test_another_http_server_has_no_version(version):
     with answering({"/version": version}, otherwise="OK") as url:
-        assert service_version(url) == {} and is_healthy(f"{url}/healthz")
-
-
-def test_a_server_without_health_is_not_a_service():
-    with answering({"/version": {"data_hash": "a"}}) as url:
-        assert service_version(url) == {} and not is_healthy(f"{url}/healthz")
+        assert probe(url) == {}
 
 
 def test_a_service_tells_its_version():
     with service_that_answers(data_hash="a", protocol=1) as url:
-        assert service_version(url) == {"data_hash": "a", "protocol": 1}
+        assert probe(url) == {"service": "stub", "data_hash": "a", "protocol": 1}
 
 
 def test_a_guarded_service_needs_its_token(monkeypatch):
     monkeypatch.delenv("BFCL_TOKEN", raising=False)
     with running_service(BFCL_TOKEN="secret") as service:
-        with pytest.raises(TokenRequired, match="set BFCL_TOKEN"):
-            service_version(service.url)
+        with pytest.raises(LaunchError, match="set BFCL_TOKEN"):
+            probe(service.url)
         monkeypatch.setenv("BFCL_TOKEN", "secret")
-        assert service_version(service.url)["protocol"] == 1
+        assert probe(service.url)["protocol"] == 1

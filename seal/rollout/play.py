@@ -1,0 +1,129 @@
+"""One episode: a speaker and the environment take turns, and what happened becomes a TrajectoryRecord.
+
+This is the only driver of an episode on a service: of rollouts (`engine.EngineSpeaker`),
+evaluations (an endpoint), replays and scripts (`speaker.Recorded`, `speaker.Script`). A
+failure of the service or the speaker is recorded in the trajectory and not raised,
+because a bad rollout is data. Every wait has a deadline.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from env_service.client import ServiceError
+from seal.records.trajectory import CUTS, TrajectoryRecord
+from seal.rollout.dialogue import ENVIRONMENT, Dialogue
+from seal.rollout.episode import Episode
+from seal.rollout.rewards import terminal_reward
+from seal.rollout.speaker import Speaker, SpeakerFault
+from seal.settings.reward import RewardSettings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How an episode is played and judged."""
+
+    training: bool = False
+    """Whether a budget that cut the episode decides its reward (`RewardSettings.cut`)."""
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    """The terminal reward."""
+    taxonomy: str | None = None
+    """The rules of the labels; None for the environment's default."""
+    deadline_s: float = 1800.0
+    """Seconds for the whole episode."""
+    deadline: str = "deadline_s"
+    """The name under which a user sets the deadline."""
+
+
+async def play(
+    episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms | None = None
+) -> TrajectoryRecord:
+    """Open an episode, pass messages to and fro until it or the speaker ends, evaluate and release it.
+
+    known: the fields of the record that name the rollout (task_id, data_source, category,
+    split, sample, ...). A failure of the service or the speaker gives a record with its cause
+    (`infra`); the record of any other one has the evaluation, its reward and its labels.
+    """
+    terms = terms or Terms()
+    dialogue, evaluation, infra, message = Dialogue(), None, None, ""
+    try:
+        async with asyncio.timeout(terms.deadline_s):
+            evaluation = await _play(dialogue, episode, speaker, terms)
+    except ServiceError as fault:
+        infra, message = f"environment_{fault.cause}", str(fault)
+    except SpeakerFault as fault:
+        infra, message = fault.cause, str(fault)
+    except TimeoutError:
+        infra, message = (
+            "trajectory_deadline",
+            (
+                f"not finished after {terms.deadline}={terms.deadline_s:g}, waiting for {dialogue.waiting_for} after "
+                f"{len(dialogue.turns)} messages of the policy"
+            ),
+        )
+    if infra is not None:
+        logger.warning("trajectory of %s: %s", episode.task_id, message)
+    cut = terms.training and dialogue.stop in CUTS
+    played = {
+        "score": terminal_reward(evaluation, terms.reward, cut) if evaluation else 0.0,
+        "stop": dialogue.stop,
+        "excluded": cut and terms.reward.cut == "exclude",
+        "seconds": dialogue.seconds(),
+        "rebuilt": episode.rebuilt,
+        "infra": infra,
+        "infra_message": message,
+        "omega_version": (dialogue.info.get("omega") or {}).get("version"),
+        "data_hash": str(dialogue.info.get("data_hash", "")),
+        "messages": tuple(dialogue.messages),
+        "truncated": tuple(dialogue.truncated),
+        "day": str(dialogue.info.get("day", "")),
+        "began": round(dialogue.began, 3),
+        "times": tuple(dialogue.times),
+    }
+    return TrajectoryRecord.of(evaluation, **played | speaker.facts(dialogue) | dict(known))
+
+
+async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms) -> dict[str, Any]:
+    """The service's evaluation."""
+    try:
+        dialogue.waiting_for = ENVIRONMENT
+        messages, dialogue.info = await episode.create()
+        dialogue.messages = list(messages)
+        await _interact(dialogue, episode, speaker)
+        await speaker.ended(dialogue)
+        dialogue.waiting_for = ENVIRONMENT
+        params = {"taxonomy": terms.taxonomy, "stop": CUTS.get(dialogue.stop)}
+        evaluation = await episode.evaluate({name: value for name, value in params.items() if value})
+        if evaluation["stop"] == "answered":
+            dialogue.stop = "completed"  # in validation the last message may be cut and still count
+        elif dialogue.stop == "completed":
+            dialogue.stop = evaluation["stop"]  # the benchmark ended the episode early
+        return evaluation
+    finally:
+        await episode.release()
+
+
+async def _interact(dialogue: Dialogue, episode: Episode, speaker: Speaker) -> None:
+    """Alternate messages of the speaker and the environment until one of them ends the dialogue."""
+    while True:
+        dialogue.waiting_for, asked = speaker.name, dialogue.seconds()
+        said = await speaker.say(dialogue)
+        if said is None:
+            dialogue.stop = speaker.limit or "completed"
+            return
+        dialogue.waiting_for, received = ENVIRONMENT, dialogue.seconds()
+        dialogue.turns.append(dialogue.turn)
+        number = len(dialogue.turns)
+        observation = await episode.step(str(number), said.text, said.truncated)
+        if said.truncated:
+            dialogue.truncated.append(number - 1)
+        dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}, *observation.messages]
+        dialogue.turn = observation.turn
+        dialogue.times.append((asked, received, dialogue.seconds()))
+        if observation.done:
+            dialogue.stop = (speaker.limit if said.truncated else "") or "completed"
+            return
