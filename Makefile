@@ -40,15 +40,15 @@ test-core: setup
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
 
-# Every prompt mode and ablation, two steps each: docs/recipes.md.
+# Every prompt mode and ablation, two steps each.
 test-recipes: setup
 	$(PYTHON) -m pytest -q -m recipes
 
-# Kills, fills and corrupts the parts of a run: docs/reliability.md.
+# Kills, fills and corrupts the parts of a run: docs/operate.md.
 test-faults: setup
 	$(PYTHON) -m pytest -q tests/faults
 
-# Every page of the viewer in a headless Chromium; without one the browser's tests are skipped: docs/viewer.md.
+# Every page of the viewer in a headless Chromium; without one the browser's tests are skipped: shelf/view/README.md.
 test-viewer: setup
 	$(PYTHON) -m pytest -q shelf/view/tests/viewer
 

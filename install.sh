@@ -175,7 +175,7 @@ install_flash_attn() {
 if [ "$target" = cuda ]; then
   say "installing flash-attn"
   install_flash_attn ||
-    say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/install.md#flash-attn says what else to try."
+    say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/operate.md#flash-attn says what else to try."
 fi
 run "${python[@]}" -m seal.cli data prepare
 run "${python[@]}" -W ignore -m seal.launch.selfcheck

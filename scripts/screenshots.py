@@ -22,7 +22,7 @@ _FAILED = (
 
 
 def main() -> None:
-    """Write the pictures of docs/viewer.md, or with --all those of every page, theme and width."""
+    """Write the pictures of the viewer's page, or with --all those of every page, theme and width."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="the folder of a run")
     parser.add_argument("--out", type=Path, default=HOME / "docs" / "assets")
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 DOCS = {("cues", LARGE, False), ("trajectory", LARGE, True)}
-"""Page, size and theme of the pictures that docs/viewer.md shows."""
+"""Page, size and theme of the pictures that the pages show."""
 
 
 def _failed(run: ViewedRun) -> str:

@@ -1,6 +1,6 @@
 """The changes that SEAL makes to objects of other libraries at run time, so that they run on a CPU.
 
-docs/engines.md gives the reason for each, and lists every other private name
+internals.toml gives the reason for each, and lists every other private name
 that SEAL overrides, calls or relies on.
 """
 

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 GROUP = "seal.commands"
-"""The entry points of packages that add commands: each is a mapping of names to Entry (docs/extending.md)."""
+"""The entry points of packages that add commands: each is a mapping of names to Entry (docs/extend.md)."""
 
 TRAINING, RESULTS, PARTS = SECTIONS = "Training", "Results", "Parts"
 CORE = {

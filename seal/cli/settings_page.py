@@ -9,7 +9,6 @@ from typing import Any
 from seal.settings import BLOCKS
 from seal.settings.base import Settings, recipe_defaults
 from seal.settings.sentences import is_block, joined, kind
-from seal.system.paths import HOME
 
 HEAD = """\
 # Settings
@@ -50,12 +49,7 @@ def _tables(block: type[Settings], key: str) -> Iterator[tuple[str, str]]:
 
 def _text(docstring: str) -> str:
     """A docstring as one line, with links to the pages that it names."""
-    line = " ".join(inspect.cleandoc(docstring).split())
-    return re.sub(r"docs/([\w-]+\.md)", lambda page: _link(page[1]), line)
-
-
-def _link(page: str) -> str:
-    return f"[{page}]({page})" if (HOME / "docs" / page).is_file() else f"docs/{page}"
+    return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", " ".join(inspect.cleandoc(docstring).split()))
 
 
 def _default(value: Any) -> str:

@@ -75,7 +75,7 @@ def train(
     The recipe is composed, checked and recorded under launcher_record/. Then the environment service is started if
     asked for, Ray and verl's trainer are started, their progress is shown, and everything that was started is stopped
     again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first; the same command
-    resumes. Exit codes: docs/reliability.md.
+    resumes. Exit codes: docs/operate.md#exit-codes.
     """
     if replay and conf:
         raise typer.BadParameter("give either a recipe or --replay, not both")

@@ -2,8 +2,8 @@
 
 A rule reads one turn and returns the reason why it fires, or None. A taxonomy is
 a tuple of rules in order of priority: the first that fires gives the dominant
-label, all that fire are the signals. ``docs/diagnosis.md`` records the decisions
-for cases that the paper leaves open, ``docs/extending.md`` adds a rule.
+label, all that fire are the signals. ``docs/how-it-works.md`` records the
+decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 If a control helps as much as the diagnosis, the diagnosis is not what helps. A control
 replaces the labels of a step before they reach the profile, the interface and the
-weights; rewards and rollouts stay. ``docs/diagnosis.md`` says what each one preserves.
+weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one preserves.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _flash_attn() -> Finding:
     problem = flash_attn_problem()
     if problem is None:
         return Finding("flash-attn", str(installed("flash-attn")))
-    fix = f"{problem} Runs use {FALLBACK}; docs/install.md#flash-attn says how to install it."
+    fix = f"{problem} Runs use {FALLBACK}; docs/operate.md#flash-attn says how to install it."
     return Finding("flash-attn", installed("flash-attn") or "-", fix, needed=False)
 
 
@@ -245,7 +245,7 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
             fix = "" if answer["data_hash"] == recorded else other
             yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
-            fix = "Start it there (docs/service.md), or set env_service.env_url to where it runs, or to a free port of "
+            fix = "Start it there (docs/operate.md), or set env_service.env_url to where it runs, or to a free port of "
             fix += "this machine and pass --with-bfcl."
             yield Finding("service", f"{url}: no environment service", fix)
         else:

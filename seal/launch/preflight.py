@@ -54,13 +54,13 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     if parallel > 1:
         raise LaunchError(
             f"{problem} actor_rollout_ref.actor.ulysses_sequence_parallel_size={parallel} needs it: install it "
-            "(docs/install.md#flash-attn), or set that key to 1."
+            "(docs/operate.md#flash-attn), or set that key to 1."
         )
     fallen_back = config.copy()
     OmegaConf.update(fallen_back, ATTENTION, FALLBACK, force_add=True)
     return replace(recipe, config=fallen_back), (
         f"{problem} Training falls back to {FALLBACK}, which is slower on long packed batches; install flash-attn "
-        f"(docs/install.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
+        f"(docs/operate.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
     )
 
 

@@ -100,7 +100,7 @@ def _head(path: Path) -> str:
 
 
 def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says that a certificate of the run needs (docs/verification.md); service: its version.
+    """What a record says that a certificate of the run needs (shelf/lab); service: its version.
 
     Values of environment variables that look secret, and what an address holds before
     its host, are left out.

@@ -2,7 +2,7 @@
 
 `launcher.py` and `seal train` are this function. Results are written under
 `experiments/<name>/`, the record of the launch under `launcher_record/`.
-Exit codes: docs/reliability.md.
+Exit codes: docs/operate.md#exit-codes.
 """
 
 import os

@@ -9,7 +9,7 @@ from seal.settings import SealSettings
 
 @dataclass(frozen=True)
 class Budgets:
-    """Limits in tokens, and in messages of a training trajectory; docs/rollout.md names their keys.
+    """Limits in tokens, and in messages of a training trajectory; docs/how-it-works.md names their keys.
 
     message, validation_message: one assistant message. response: what follows the
     first prompt. model: prompt and response. actor: the same, in training. max_steps:

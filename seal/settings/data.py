@@ -45,7 +45,7 @@ class Source(Settings):
 
 
 class Selection(Settings):
-    """Filters over the tasks of one side of a split; an empty filter passes every task (docs/data.md)."""
+    """Filters over the tasks of one side of a split; an empty filter passes every task (docs/recipes.md)."""
 
     environment: str | None = None
     """The environment of the tasks (docs/environments.md); `env_service.env_type` without it."""
@@ -68,7 +68,7 @@ class Selection(Settings):
     prefix_turns: tuple[Count, ...] = ()
     """Keeps only the first k user turns, for each k given; shorter tasks are left out."""
     task_file: str | None = None
-    """A text file of ids, a JSON list of ids, or a band (docs/data.md)."""
+    """A text file of ids, a JSON list of ids, or a band (docs/recipes.md)."""
     labels_from: tuple[LabelFilter, ...] = ()
     """Tasks whose last rollout in a run had a label, as `[{run: DIR, label: LABEL}]`."""
     limit: Count | None = None
@@ -85,7 +85,7 @@ class Selection(Settings):
 
 
 class DataSettings(Settings):
-    """The tasks of a run (docs/data.md)."""
+    """The tasks of a run (docs/recipes.md)."""
 
     train: Selection = Selection()
     """The tasks to train on."""

@@ -10,7 +10,7 @@ Source = Literal["verifier", "random", "permuted"]
 
 
 class DiagnosisSettings(Settings):
-    """Labels and the window of the failure profile (docs/diagnosis.md)."""
+    """Labels and the window of the failure profile (docs/how-it-works.md)."""
 
     taxonomy: Taxonomy = "paper"
     """The set of labels: the paper's, or the smaller one of the public release."""

@@ -9,7 +9,7 @@ KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
 
 
 class EvolveSettings(Settings):
-    """When cues turn on and off (docs/interface.md). The thresholds are the paper's."""
+    """When cues turn on and off (docs/how-it-works.md). The thresholds are the paper's."""
 
     enabled: bool = True
     """`false` freezes Omega at its start."""
@@ -28,7 +28,7 @@ class EvolveSettings(Settings):
 
 
 class InterfaceSettings(Settings):
-    """The learning interface of training rollouts (docs/interface.md)."""
+    """The learning interface of training rollouts (docs/how-it-works.md)."""
 
     enabled: bool = True
     """`false` sends no Omega: training rollouts see the plain benchmark."""

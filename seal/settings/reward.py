@@ -9,7 +9,7 @@ Cut = Literal["verifier", "zero", "exclude"]
 
 
 class RewardSettings(Settings):
-    """The terminal reward (docs/rollout.md)."""
+    """The terminal reward (docs/how-it-works.md)."""
 
     mode: Mode = "binary"
     """The verdict itself (`binary`), or one of the public release's dense rewards for failed trajectories."""

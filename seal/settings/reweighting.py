@@ -9,7 +9,7 @@ from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Setti
 
 
 class ReweightSettings(Settings):
-    """How labels become weights (docs/reweighting.md)."""
+    """How labels become weights (docs/how-it-works.md)."""
 
     enabled: bool = True
     """`false` makes every weight 1."""

@@ -4,7 +4,7 @@ from seal.settings.base import Count, Positive, Settings, Share, follows
 
 
 class RolloutSettings(Settings):
-    """Budgets and deadlines of one trajectory (docs/rollout.md).
+    """Budgets and deadlines of one trajectory (docs/how-it-works.md).
 
     A whole trajectory also has `data.max_response_length`, and together with its prompt
     `actor_rollout_ref.rollout.max_model_len`.
@@ -29,6 +29,6 @@ class RolloutSettings(Settings):
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""
     log_tokens: bool = False
-    """`true` logs the text and the log-prob of each sampled token, about 20 bytes per token (docs/viewer.md)."""
+    """`true` logs the text and the log-prob of each sampled token, about 20 bytes per token (docs/logs.md)."""
     leak_guard_share: Share = 0.05
     """The share of the training trajectories with an Omega that the leak guard watches."""

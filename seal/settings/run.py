@@ -15,7 +15,7 @@ from seal.settings.rollout import RolloutSettings
 
 
 class CheckpointSettings(Settings):
-    """Which checkpoints stay, as whole folders (docs/reliability.md)."""
+    """Which checkpoints stay, as whole folders (docs/operate.md)."""
 
     keep_last: Count = 2
     """The number of newest checkpoints that stay."""
@@ -24,7 +24,7 @@ class CheckpointSettings(Settings):
 
 
 class SealSettings(Settings):
-    """The run as a whole (docs/recipes.md, docs/reliability.md)."""
+    """The run as a whole (docs/recipes.md, docs/operate.md)."""
 
     name: str
     """The name of the run; the recipe's file name if no recipe sets it."""

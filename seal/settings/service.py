@@ -16,14 +16,14 @@ class EnvironmentMode(Settings):
 
 
 class EnvServiceSettings(Settings):
-    """The environment service of a run (docs/service.md, docs/rollout.md)."""
+    """The environment service of a run (docs/operate.md)."""
 
     env_type: str = "bfcl"
     """The environment of tasks whose selection names none: `bfcl`, or another one (docs/environments.md)."""
     env_url: str | tuple[str, ...] = "http://127.0.0.1:8082"
     """The address of the service, or a list: an episode stays with one, and a dead one is left out."""
     prompt_mode: str = "bfcl_qwen_fc"
-    """The prompt and parser format (docs/service.md)."""
+    """The prompt and parser format (docs/operate.md)."""
     prompt_modes: tuple[EnvironmentMode, ...] = ()
     """Formats of single environments, as `[{environment: tau2_telecom, mode: hermes}]`; others use `prompt_mode`."""
     timeout_s: Positive = 30

@@ -1,4 +1,4 @@
-"""The exit codes of `launcher.py` and `seal train`; docs/reliability.md says what to do about each."""
+"""The exit codes of `launcher.py` and `seal train`; docs/operate.md#exit-codes says what to do about each."""
 
 FINISHED = 0
 REFUSED = 1

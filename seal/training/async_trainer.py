@@ -4,7 +4,7 @@ A prompt is drawn some steps before it is trained, and its trajectories may be s
 several steps. Each row therefore carries the Omega it was drawn with and the mark of training; verl keeps
 rows under way in the checkpoint, so both survive a resume. C_t counts a trajectory in the step whose Omega
 it was played with, and the advantages of stale trajectories are corrected by PPO's ratio to the log-probs
-of the engine, or by verl's `algorithm.rollout_correction` (docs/async.md).
+of the engine, or by verl's `algorithm.rollout_correction` (docs/operate.md#asynchronous-training).
 """
 
 import logging

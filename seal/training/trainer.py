@@ -8,8 +8,8 @@ checkpoint and logs the step. Paper, Algorithm 1.
 
 A resumed run equals the uninterrupted one: requests are seeded by step, row and
 sample, and a batch is trained in the order of its prompts, whichever rollout
-ended first (`SEALReplayBuffer`). docs/engines.md lists every private name of
-verl that is overridden here, and why.
+ended first (`SEALReplayBuffer`). `seal/backends/internals.toml` lists every
+private name of verl that is overridden here, and why.
 """
 
 import logging

@@ -14,6 +14,7 @@ from markdown_it.token import Token
 from seal.system.paths import HOME
 
 DOCS = HOME / "docs"
+SOURCES = {".py", ".toml", ".yaml", ".sh", ".txt"}
 PAGES = sorted(
     [*HOME.glob("*.md"), *HOME.glob("benchmarks/*.md"), *DOCS.rglob("*.md"), *HOME.glob("shelf/**/README.md")]
 )
@@ -95,3 +96,19 @@ def test_the_site_asks_nothing_of_the_network():
     outside = [page for page in PAGES if any(child.type == "image" and "://" in str(child.attrs["src"])
                for token in tokens(page) for child in token.children or ())]  # fmt: skip
     assert outside == []
+
+
+REFERENCE = re.compile(r"\b((?:docs|shelf/\w+)/[\w-]+\.md)(?:#([\w-]+))?")
+"""A page that a docstring, a message or a comment names, with its anchor."""
+
+
+def test_code_refers_to_pages_that_exist():
+    folders = ("seal", "env_service", "shelf", "exp", "scripts", "tests", "docker", "benchmarks")
+    sources = [path for folder in folders for path in (HOME / folder).rglob("*") if path.suffix in SOURCES]
+    broken = []
+    for path in sources:
+        for page, anchor in REFERENCE.findall(path.read_text(encoding="utf-8")):
+            place = HOME / page
+            if not place.is_file() or (anchor and anchor not in anchors(place)):
+                broken.append(f"{path.relative_to(HOME)}: {page}#{anchor}")
+    assert broken == []

@@ -1,4 +1,4 @@
-"""From a trained checkpoint to a model that is served and evaluated, by the commands of docs/data.md."""
+"""From a trained checkpoint to a model that is served and evaluated, by the commands of docs/evaluate.md."""
 
 import json
 import subprocess

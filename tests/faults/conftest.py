@@ -1,4 +1,4 @@
-"""Shared by the fault tests. The `fault` marker of a test says what a user sees: docs/reliability.md."""
+"""Shared by the fault tests. The `fault` marker of a test says what a user sees: `python -m tests.faults.table`."""
 
 import shutil
 import subprocess

@@ -168,7 +168,7 @@ def test_numbers_in_names_and_versions_are_not_numbers():
 
 
 def test_no_alarm_on_what_the_interface_adds_and_recall_on_what_leaks():
-    """docs/interface.md has the figures over more tasks: python -m tests.support.leak_cases."""
+    """Over more tasks: python -m tests.support.leak_cases."""
     clean, leaks = judged(step=20)
     assert clean.total() > 350 and clean["certain"] == clean["suspected"] == 0
     total = sum(verdicts.total() for verdicts in leaks.values())

@@ -28,7 +28,7 @@ def test_a_cuda_recipe_falls_back_and_says_why(problem):
     config = recipe.config
     assert OmegaConf.select(asked, ATTENTION) == FLASH
     assert OmegaConf.select(config, ATTENTION) == FALLBACK
-    assert problem in warning and "docs/install.md#flash-attn" in warning
+    assert problem in warning and "docs/operate.md#flash-attn" in warning
     # Packed batches stay: verl packs without flash-attn too.
     assert config.actor_rollout_ref.model.use_remove_padding
 

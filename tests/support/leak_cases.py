@@ -1,6 +1,6 @@
 """Generated augmentations that leak and that do not, and how the leak guard judges them.
 
-python -m tests.support.leak_cases      # the tables of docs/interface.md
+python -m tests.support.leak_cases      # the figures of docs/how-it-works.md
 """
 
 from __future__ import annotations

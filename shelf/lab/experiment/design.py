@@ -116,7 +116,7 @@ class Keep(Settings):
 
 
 class Design(Settings):
-    """An experiment (docs/experiments.md)."""
+    """An experiment (shelf/lab/README.md)."""
 
     name: str
     """Its name, and that of its folder."""

@@ -233,7 +233,7 @@ def forged(contents, path) -> Any:
 
 
 def only_hashed(kind: str, value: Any, path: Path) -> bool:
-    """Whether docs/verification.md says that a forger may change this leaf."""
+    """Whether the lab's page says that a forger may change this leaf."""
     if kind == "step":
         return path[0] == "steps" and path[1] in STEP_HASHED
     if kind == "figures":
