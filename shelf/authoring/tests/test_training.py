@@ -170,7 +170,7 @@ def service() -> Iterator[str]:
 
 def test_both_environments_are_rolled_out_on_one_service(service: str) -> None:
     written = get_format("compact").render_call
-    engine = ScriptedEngine([written(("say", {"word": "amber"})), written(("recall", {})), "Done."])
+    engine = ScriptedEngine([written("say", {"word": "amber"}), written("recall", {}), "Done."])
     [(output, found)] = roll_out([service], engine, task_id="amber", category="sound/say")
     assert (found.score, found.labels, found.stop) == (1.0, ("pass",), "completed")
     assert found.environment == "sound" and found.prompt_mode == "compact" and found.data_hash == "words-1"
