@@ -6,7 +6,7 @@ ignored. `instance_id` and `task_id` may be missing here because the protocol
 answers that with 400, and a wrong shape with 422.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -87,60 +87,32 @@ class TasksRequest(BaseModel):
     tasks: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
 
-class ProfileAnswer(BaseModel):
-    """Answer to /get_env_profile: the task ids of the split."""
+Data = TypeVar("Data")
+
+
+class Success(BaseModel, Generic[Data]):
+    """An answer to a request that succeeded."""
 
     success: bool = True
-    data: list[str]
+    data: Data
 
 
-class CreateAnswer(BaseModel):
-    """Answer to /create."""
-
-    success: bool = True
-    data: answers.Opening
-
-
-class StepAnswer(BaseModel):
-    """Answer to /step."""
-
-    success: bool = True
-    data: answers.Step
-
-
-class EvaluateAnswer(BaseModel):
-    """Answer to /evaluate: a float if sparse."""
-
-    success: bool = True
-    data: float | dict[str, Any]
-
-
-class InfoAnswer(BaseModel):
-    """Answer to /get_info."""
-
-    success: bool = True
-    data: str
-
-
-class ReleaseAnswer(BaseModel):
-    """Answer to /release: success is false for an unknown id."""
-
-    success: bool
-    data: None = None
-
-
-class TasksAnswer(BaseModel):
-    """Answer to /tasks: how many tasks were sent."""
-
-    success: bool = True
-    data: int
-
-
-class EnvironmentsAnswer(BaseModel):
-    """Answer to /environments: names for `env_type`; the package of one may still be missing."""
-
-    success: bool = True
-    data: list[str]
+ProfileAnswer = Success[list[str]]
+"""Answer to /get_env_profile: the task ids of the split."""
+CreateAnswer = Success[answers.Opening]
+"""Answer to /create."""
+StepAnswer = Success[answers.Step]
+"""Answer to /step."""
+EvaluateAnswer = Success[float | dict[str, Any]]
+"""Answer to /evaluate: a float if sparse."""
+InfoAnswer = Success[str]
+"""Answer to /get_info."""
+ReleaseAnswer = Success[None]
+"""Answer to /release: success is false for an unknown id."""
+TasksAnswer = Success[int]
+"""Answer to /tasks: how many tasks were sent."""
+EnvironmentsAnswer = Success[list[str]]
+"""Answer to /environments: names for `env_type`; the package of one may still be missing."""
 
 
 class Problem(BaseModel):

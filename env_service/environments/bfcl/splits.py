@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, parse_task_id, task_id
+from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
 
 Side = Literal["train", "eval"]
 
@@ -25,16 +25,6 @@ DEFAULT_SPLIT = "scenario"
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split())
 
-
-TRAIN_SCENARIOS: tuple[int, ...] = _numbers(
-    """
-    0 2 3 5 10 12 13 14 15 16 18 19 27 30 32 33 36 37 38 42 43 44 45 46 47 51 52 54 60 61 63 64 65 66 69 72 73 76
-    78 79 80 83 84 85 95 100 101 102 103 104 105 106 109 110 111 112 113 115 118 121 122 123 125 126 128 130 133
-    135 136 140 142 144 145 146 148 153 155 156 158 159 160 161 162 165 167 170 171 172 175 176 177 179 184 186
-    187 192 193 194 195 196
-    """
-)
-"""The 100 scenarios of the training side, ascending."""
 
 _EVAL_FIRST: tuple[int, ...] = _numbers(
     """
@@ -53,6 +43,9 @@ _EVAL_LAST: tuple[int, ...] = _numbers(
 
 EVAL_SCENARIOS: tuple[int, ...] = tuple(sorted(_EVAL_FIRST + _EVAL_LAST))
 """The 100 scenarios of the evaluation side, ascending."""
+
+TRAIN_SCENARIOS: tuple[int, ...] = tuple(sorted({*range(SCENARIO_COUNT)} - {*EVAL_SCENARIOS}))
+"""The 100 scenarios of the training side, ascending."""
 
 RELEASED_ORDER: tuple[int, ...] = TRAIN_SCENARIOS + _EVAL_FIRST + _EVAL_LAST
 """All 200 scenarios in the order from which the release's list of ids was shuffled."""

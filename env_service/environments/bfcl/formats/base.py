@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
 
+from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
+
 from env_service.environments.bfcl.catalog import CLASSES, Document, documents
 from env_service.environments.kit import formats, stray
 from env_service.environments.kit.calls import Parsed
@@ -18,9 +20,9 @@ class Format(formats.Format):
         """Return a user's message. tools: those visible at the start, given with the first message."""
         return text
 
-    @abstractmethod
     def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the announcement of tools that were withheld until now."""
+        """Return the announcement of tools that were withheld until now: here the package's, as Python prints them."""
+        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
 
     @abstractmethod
     def parse(self, text: str) -> Parsed:
@@ -32,6 +34,22 @@ class Format(formats.Format):
         The official pipeline then counts the whole task as wrong.
         """
         return None
+
+
+class PlainFormat(Format):
+    """What the package's modes without tags share: stripped messages, and a message in role ipython per result."""
+
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        """Return the message without blanks around it."""
+        return text.strip()
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """Return the package's announcement without blanks around it."""
+        return super().reveal(tools).strip()
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        """Return one message per result."""
+        return [{"role": "ipython", "content": text} for text in texts]
 
 
 @cache

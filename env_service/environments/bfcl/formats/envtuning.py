@@ -13,7 +13,7 @@ from typing import Any
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document
 from env_service.environments.bfcl.formats.base import Format, stray_call
-from env_service.environments.bfcl.formats.python_calls import read_calls
+from env_service.environments.bfcl.formats.python_calls import read_calls, write_call
 from env_service.environments.kit.calls import Parsed, blocks
 from seal.interface.wording import PromptWording
 
@@ -62,4 +62,4 @@ class EnvTuningFormat(Format):
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return a block of one call."""
-        return f"<tool_call>[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]</tool_call>"
+        return f"<tool_call>[{write_call(name, arguments)}]</tool_call>"

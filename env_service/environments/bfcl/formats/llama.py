@@ -12,11 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
-
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document
-from env_service.environments.bfcl.formats.base import Format, stray_call
+from env_service.environments.bfcl.formats.base import PlainFormat, stray_call
 from env_service.environments.bfcl.formats.qwen import with_hint
 from env_service.environments.kit.calls import Parsed, call_of
 from seal.interface.wording import PromptWording
@@ -32,7 +30,7 @@ _ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
 """How Python names a part of an expression: with an address, which differs from run to run."""
 
 
-class LlamaFormat(Format):
+class LlamaFormat(PlainFormat):
     """JSON calls without tags, tools in the first user message, results in role ipython."""
 
     name = "llama31_official_fc"
@@ -50,10 +48,6 @@ class LlamaFormat(Format):
         shown = (json.dumps(with_hint(tool), indent=4) + "\n\n" for tool in tools)
         return (_OPENING + "".join(shown) if tools else "") + text.strip()
 
-    def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the package's announcement."""
-        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
-
     def parse(self, text: str) -> Parsed:
         """JSON objects separated by ";", or one Python literal: an object or a list of them.
 
@@ -68,10 +62,6 @@ class LlamaFormat(Format):
             reason = _ADDRESS.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
             refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text)
             return Parsed((), refusals, text.strip())
-
-    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return one message per result."""
-        return [{"role": "ipython", "content": text} for text in texts]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """One call as a Python literal, which is JSON too unless it holds true, false or null."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from env_service.environments.base import Call
@@ -35,6 +36,11 @@ def read_calls(text: str) -> list[Call]:
         return [_call(node) for node in nodes]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def write_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the call as Python source."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _call(node: ast.expr) -> Call:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from bfcl_eval.constants.default_prompts import DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING
-
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import CLASSES, Document, documents
 from env_service.environments.bfcl.formats.base import Format, stray_call
@@ -51,10 +49,6 @@ class QwenFormat(Format):
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """Return the template's system text with one JSON document per line."""
         return _OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _CLOSING
-
-    def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the package's announcement: the documents as Python prints them, and a question."""
-        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
 
     def parse(self, text: str) -> Parsed:
         """Read the calls that the package's handler would run, and name what it would drop.

@@ -8,20 +8,19 @@ from typing import Any
 
 from bfcl_eval.constants.default_prompts import (
     _PLAINTEXT_SYSTEM_PROMPT_TEMPLATE,
-    DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING,
     OUTPUT_FORMAT_MAPPING,
     PROMPT_STYLE_TEMPLATES,
 )
 
 from env_service.environments.bfcl.catalog import Document
-from env_service.environments.bfcl.formats.base import Format, stray_call
-from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls
+from env_service.environments.bfcl.formats.base import PlainFormat, stray_call
+from env_service.environments.bfcl.formats.python_calls import looks_like_calls, read_calls, write_call
 from env_service.environments.bfcl.formats.qwen import with_hint
 from env_service.environments.kit.calls import Parsed
 from seal.interface.wording import PromptWording
 
 
-class ToolaceFormat(Format):
+class ToolaceFormat(PlainFormat):
     """Calls as a Python list, tools as one indented JSON list in the system message, results in role ipython."""
 
     name = "toolace_official_prompt"
@@ -43,14 +42,6 @@ class ToolaceFormat(Format):
             available_tools=style["available_tools"].format(format="json", functions=functions),
         ).strip()
 
-    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
-        """Return the message without blanks around it."""
-        return text.strip()
-
-    def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the package's announcement."""
-        return DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools)).strip()
-
     def parse(self, text: str) -> Parsed:
         """Read the whole message as a list of calls, or as an answer."""
         try:
@@ -60,9 +51,9 @@ class ToolaceFormat(Format):
             return Parsed((), refusals, text.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return one message per result."""
-        return [{"role": "ipython", "content": text.strip()} for text in texts]
+        """Return one message per result, without blanks around it."""
+        return super().results([text.strip() for text in texts])
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return a list of one call."""
-        return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
+        return f"[{write_call(name, arguments)}]"
