@@ -81,5 +81,5 @@ def read_blocks(text: str, tools: Collection[str]) -> Parsed:
 
 
 def clipped(text: str, characters: int) -> str:
-    """The text, cut after so many characters."""
+    """The first `characters` of the text, marked as cut if it has more."""
     return text if len(text) <= characters else text[:characters] + "..."

@@ -37,7 +37,7 @@ LAUNCHER = (sys.executable, str(HOME / "launcher.py"))
 STARTS = {exits.REFUSED: 1, exits.USAGE: 1, exits.CHECKPOINT: 1}
 """How often a run is started in a session if it ends with one of these codes; twice with any other."""
 FAILURES = 3
-"""After so many failed runs in a row no further run is started: they share a cause."""
+"""After this number of failed runs in a row no further run is started: they share a cause."""
 ENDING_S = 900
 """Seconds that the runs of an interrupted session have to end before a new session gives up."""
 STOP_S = 120
