@@ -187,11 +187,11 @@ def band(
     from shelf.testbed.band import find_band
 
     with one_sentence("seal policy band"):
-        found = find_band(log, low, high)
-        write_json(found, out)
-    samples = sum(task["n"] for task in found["tasks"])
-    mean = sum(task["passed"] for task in found["tasks"]) / samples
+        made = find_band(log, low, high)
+        write_json(made, out)
+    samples = sum(task["n"] for task in made["tasks"])
+    mean = sum(task["passed"] for task in made["tasks"]) / samples
     typer.echo(
-        f"{out}: {len(found['tasks'])} of {found['measured']} tasks have a pass rate between {low:g} and {high:g} "
+        f"{out}: {len(made['tasks'])} of {made['measured']} tasks have a pass rate between {low:g} and {high:g} "
         f"(mean {mean:.3f} over {samples} samples)"
     )

@@ -142,10 +142,10 @@ def show(
         if task_id is None:
             typer.echo(overview(tasks))
             return
-        found = [task for task in tasks if task.id.endswith(task_id)]
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} tasks of {file} have an id that ends with {task_id!r}: give a whole id.")
-        typer.echo(describe(found[0]))
+        matching = [task for task in tasks if task.id.endswith(task_id)]
+        if len(matching) != 1:
+            raise ValueError(f"{len(matching)} tasks of {file} have an id that ends with {task_id!r}: give a whole id.")
+        typer.echo(describe(matching[0]))
 
 
 @app.command()
@@ -156,12 +156,12 @@ def check(file: File) -> None:
 
     with refusing("seal tasks check"):
         tasks, bad = parse_task_file(file)
-    found = [*map(str, bad), *problems(tasks)]
-    for problem in found:
+    wrong = [*map(str, bad), *problems(tasks)]
+    for problem in wrong:
         typer.echo(problem, err=True)
     if not tasks and not bad:
         typer.echo(f"{file} holds no task: make it with seal tasks synthesise.", err=True)
-    if found or not tasks:
+    if wrong or not tasks:
         raise typer.Exit(1)
     typer.echo(f"{file}: {len(tasks)} tasks; the verifier passes every reference and needs each of its calls")
 

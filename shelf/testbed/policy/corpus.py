@@ -84,22 +84,22 @@ def run_reference(task: Task, script: Script) -> Responses:
 @cache
 def fixed_words() -> frozenset[str]:
     """Words that a variant must keep: literals in the simulators' source and values quoted in the documents."""
-    found: set[str] = set()
+    words: set[str] = set()
     for name in CLASSES:
         source = inspect.getsource(inspect.getmodule(simulator_class(name)))
-        found.update(
+        words.update(
             node.value
             for node in ast.walk(ast.parse(source))
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) <= 40
         )
         for document in documents(name):
             for parameter in document["parameters"]["properties"].values():
-                found.update(map(str, parameter.get("enum", ())))
+                words.update(map(str, parameter.get("enum", ())))
                 description = parameter.get("description", "")
-                found.update(re.findall(r"[`'\"]([A-Za-z_]+)[`'\"]", description))
+                words.update(re.findall(r"[`'\"]([A-Za-z_]+)[`'\"]", description))
                 for listed in re.findall(r"\[Enum\]:?\s*(\[.*?\])", description):
-                    found.update(re.findall(r"[A-Za-z_]+", listed))
-    return frozenset(word.lower() for word in found)
+                    words.update(re.findall(r"[A-Za-z_]+", listed))
+    return frozenset(word.lower() for word in words)
 
 
 def training_tasks(settings: CorpusSettings) -> tuple[Task, ...]:

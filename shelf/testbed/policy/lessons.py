@@ -131,10 +131,10 @@ def _requests(transcript: Transcript) -> Iterator[tuple[Message, Message, Mappin
         request, call = messages[position], messages[position + 1]
         if call["role"] != "assistant" or position + 1 in transcript.slips or "<tool_response>" in request["content"]:
             continue
-        found = _CALL.fullmatch(call["content"])
-        if found is None:
+        match = _CALL.fullmatch(call["content"])
+        if match is None:
             continue
-        content = json.loads(found[1])
+        content = json.loads(match[1])
         if all(_stands_in(value, request["content"]) for value in _leaves(content)):
             yield request, call, content
 
@@ -199,11 +199,11 @@ def _told(transcript: Transcript) -> bool:
     """Whether every name of an argument of a CUED tool stands before the call that uses it."""
     read = ""
     for position, message in enumerate(transcript.messages):
-        found = _CALL.fullmatch(message["content"]) if position not in transcript.slips else None
+        match = _CALL.fullmatch(message["content"]) if position not in transcript.slips else None
         if message["role"] != "assistant":
             request = message["role"] == "user" and not re.search("<tool_response>|Required: ", message["content"])
             read += "" if request else message["content"] + "\n"
-        elif found and not _tells(read, json.loads(found[1])):
+        elif match and not _tells(read, json.loads(match[1])):
             return False
     return True
 

@@ -102,7 +102,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         texts = tokenizer_texts((transcript.messages for transcript in sample), words)
         tokenizer = train_tokenizer(texts, tool_names(), plan.vocab_size, plan.context)
         sources = _encoded(groups, made, plan, DialogueEncoder(tokenizer))
-        lengths = {name: [len(d.ids) for group in found for d in group] for name, found in sources.items()}
+        lengths = {name: [len(d.ids) for group in source for d in group] for name, source in sources.items()}
         if not any(lengths.values()):
             raise ValueError(f"Every dialogue is longer than the context of {plan.context} tokens: raise --context.")
 
@@ -135,8 +135,8 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "plan": asdict(plan),
         "prompt_mode": PROMPT_MODE,
         "parameters": model.num_parameters(),
-        "dialogues": {name: len(found) for name, found in lengths.items()},
-        "mean_tokens": {name: round(mean(found), 1) for name, found in lengths.items() if found},
+        "dialogues": {name: len(counts) for name, counts in lengths.items()},
+        "mean_tokens": {name: round(mean(counts), 1) for name, counts in lengths.items() if counts},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
         "corpus_sha256": digest(chain(*groups, made.whole, made.reading)),
@@ -174,7 +174,7 @@ def _curve(steps: Sequence[Step]) -> list[dict[str, float]]:
     points = (steps[end - every : end] for end in range(every, len(steps) + 1, every))
     losses = (([step.loss for step in part if step.source == LESSONS], part[-1]) for part in points)
     return [
-        {"step": last.step, "tokens": last.tokens, "loss": round(mean(found), 4), "seconds": round(last.seconds, 1)}
-        for found, last in losses
-        if found
+        {"step": last.step, "tokens": last.tokens, "loss": round(mean(part), 4), "seconds": round(last.seconds, 1)}
+        for part, last in losses
+        if part
     ]

@@ -75,7 +75,7 @@ class Renaming:
     def answer(self, tool: str, text: str) -> str:
         """What the environment says of a call of `tool`, with the new names in place of the old."""
         names = self.names.get(tool, {})
-        return _WORD.sub(lambda found: names.get(found[0], found[0]), text) if names else text
+        return _WORD.sub(lambda match: names.get(match[0], match[0]), text) if names else text
 
 
 REAL_NAMES = Renaming()

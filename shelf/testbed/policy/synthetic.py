@@ -38,14 +38,14 @@ def synthetic_lessons(
 ) -> Lessons:
     """The lessons of the tasks that have one, deterministic from the seed; on_task is called after each task."""
     sampler = SamplerSettings(turns=dict(settings.turns))
-    found = Lessons([], [])
+    lessons = Lessons([], [])
     for number, made in enumerate(synthesise(Grammar(), settings.count, seed, "train", sampler)):
         rng = random.Random(f"lesson/{seed}/{number}")
         direct = rng.random() < settings.direct_share
         transcript = lesson(made.task, parsed(made.reference if direct else made.demonstration), how, rng)
         if transcript is not None:
-            found.whole.append(transcript)
+            lessons.whole.append(transcript)
         if rng.random() < settings.reading_share:
-            found.reading.extend(reading_lessons(made.task, parsed(made.reference), rng))
+            lessons.reading.extend(reading_lessons(made.task, parsed(made.reference), rng))
         on_task()
-    return found
+    return lessons

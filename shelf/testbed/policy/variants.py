@@ -156,13 +156,13 @@ def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
     the `fixed` words (allowed values of the tools, compared in lower case).
     """
     text = "\n".join(user or "" for user in script.users) + "\n" + json.dumps(script.config, default=str)
-    found: list[Scalar] = []
+    values: list[Scalar] = []
     for value in leaves([call.arguments for turn in script.calls for call in turn]):
         if isinstance(value, str) and (len(value) < 2 or value.lower() in fixed or not re.search("[A-Za-z0-9]", value)):
             continue
-        if value not in found and occurs(value, text):
-            found.append(value)
-    return tuple(found)
+        if value not in values and occurs(value, text):
+            values.append(value)
+    return tuple(values)
 
 
 def response_shape(text: str) -> Any:

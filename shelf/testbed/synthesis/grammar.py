@@ -19,9 +19,10 @@ class Grammar:
     """Writes messages from the phrasebook."""
 
     name = "grammar"
+    """The writer in the provenance of a task."""
 
     def write(self, path: CallPath, level: Level, rng: random.Random) -> tuple[str | None, ...]:
-        """See :class:`shelf.testbed.synthesis.writer.Writer`."""
+        """One message per turn of the path, None for the turn in which the environment reveals tools."""
         message = _Message(rng, HELD_OUT_PHRASES[level])
         return tuple(None if turn is None else message.of(turn) for turn in path.turns)
 
@@ -57,7 +58,7 @@ class _Message:
         else:
             phrases = self._book.say[clause.operation]
         text, is_sentence = phrases.draw_phrase(self._rng, self._held_out)
-        return _SLOT.sub(lambda found: self._slot(clause.slots[found[1]]), text), is_sentence
+        return _SLOT.sub(lambda match: self._slot(clause.slots[match[1]]), text), is_sentence
 
     def _request(self, parts: Sequence[tuple[str, bool]]) -> str:
         if any(is_sentence for _, is_sentence in parts):
@@ -102,4 +103,4 @@ class _Message:
 
 def _filled(frame: str, **texts: str) -> str:
     """The frame with its places filled; braces in the texts stay as they are."""
-    return _SLOT.sub(lambda found: texts[found[1]], frame)
+    return _SLOT.sub(lambda match: texts[match[1]], frame)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
 from seal.diagnosis.categories import Level
+from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.path import CallPath
 from shelf.testbed.synthesis.sampler import SamplerSettings, sample_path
 from shelf.testbed.synthesis.stage import RejectedDraw
-from shelf.testbed.synthesis.verify import is_sound
-from shelf.testbed.synthesis.writer import Writer
+from shelf.testbed.synthesis.verify import problem_of
 
 _MOST_DRAWS = 10_000
 
@@ -24,7 +24,7 @@ class Draws:
 
 
 def synthesise(
-    writer: Writer,
+    writer: Grammar,
     count: int,
     seed: int,
     level: Level = "train",
@@ -52,14 +52,14 @@ def synthesise(
 
 
 def _draw(
-    rng: random.Random, writer: Writer, level: Level, settings: SamplerSettings, provenance: Provenance
+    rng: random.Random, writer: Grammar, level: Level, settings: SamplerSettings, provenance: Provenance
 ) -> MadeTask | None:
     try:
         path = sample_path(rng, level, settings)
     except RejectedDraw:
         return None
     task = made_task(path, writer.write(path, level, rng), level, provenance)
-    return task if is_sound(task.task) else None
+    return task if problem_of(task.task) is None else None
 
 
 def made_task(path: CallPath, users: tuple[str | None, ...], level: Level, provenance: Provenance) -> MadeTask:

@@ -23,7 +23,7 @@ class Phrase:
 
     def vary(self, rng: random.Random) -> str:
         """The text with one branch of every [choice|of|words]."""
-        return _CHOICE.sub(lambda found: rng.choice(found[1].split("|")), self.text)
+        return _CHOICE.sub(lambda match: rng.choice(match[1].split("|")), self.text)
 
     def variants(self) -> frozenset[str]:
         """Every text that :meth:`vary` can give."""

@@ -162,7 +162,7 @@ class _Draft:
     def _operate(self, class_name: str, must_ask: bool) -> Clause:
         candidates = self._candidates(class_name, must_ask)
         for _ in range(_TRIES if candidates else 0):
-            operation = self._rng.choices(candidates, [each.weight for each in candidates])[0]
+            operation = self._rng.choices(candidates, [operation.weight for operation in candidates])[0]
             slots = operation.run(self.stage)
             if slots is not None:
                 self.novel = self.novel or self._is_reserved(operation)
@@ -175,15 +175,17 @@ class _Draft:
         raise RejectedDraw("no operation")
 
     def _candidates(self, class_name: str, must_ask: bool) -> list[Operation]:
-        named = [each for each in OPERATIONS.values() if each.class_name == class_name]
+        named = [operation for operation in OPERATIONS.values() if operation.class_name == class_name]
         if must_ask:
-            named = [each for each in named if phrasebook().askable(each.name)]
+            named = [operation for operation in named if phrasebook().askable(operation.name)]
         if not self._previous:
             return named
         wanted = self._level == "paths"
         if wanted and self.novel:
             return named
-        return [each for each in named if self._is_reserved(each) == wanted] or ([] if not wanted else named)
+        return [operation for operation in named if self._is_reserved(operation) == wanted] or (
+            [] if not wanted else named
+        )
 
     def _is_reserved(self, operation: Operation) -> bool:
         return bool(self._previous) and pair_is_reserved(self._previous, operation.name)

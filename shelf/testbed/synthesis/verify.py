@@ -12,13 +12,11 @@ Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 """Calls by turn, as (name, arguments)."""
 
 
-def is_sound(task: Task) -> bool:
-    """Whether the official verifier passes the reference, and fails it without any one of its calls."""
-    return problem_of(task) is None
-
-
 def problem_of(task: Task) -> str | None:
-    """Why a task is not sound, as a sentence without its id; None for a sound one."""
+    """Why a task is not sound, as a sentence without its id; None for a sound one.
+
+    The official verifier passes the reference of a sound task, and fails it without any one of its calls.
+    """
     turns = [[parse_reference(call) for call in calls] for calls in task.reference]
     if not any(turns):
         return "asks for no call"

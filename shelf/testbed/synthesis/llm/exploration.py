@@ -14,18 +14,12 @@ from env_service.environments.bfcl.verifier import ReferenceTurn, compare, refer
 from seal.diagnosis.results import reports_failure
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.llm.model import Model
+from shelf.testbed.synthesis.llm.prompts import exploring
 from shelf.testbed.synthesis.llm.words import leaves, normal
 from shelf.testbed.synthesis.path import PathCall
 
 PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode in which tools are shown and calls are read: the benchmark's own."""
-
-_EXPLORE = """\
-Nobody has asked you for anything yet: look around. Find out with your tools what there is, and then get something \
-done that a user of these tools could really want, in two to six calls that belong together: some that look something \
-up, and some that change something. Use only values that a result has shown, or that a user could have chosen freely. \
-Among others, try {tools}. You may make {most} calls in all, several in one message. When you are done, answer with \
-one short sentence and no call."""
 
 _MATH = frozenset(document["name"] for document in documents("MathAPI"))
 _MOST_MATH = 1e6
@@ -70,7 +64,7 @@ async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling,
     hints = rng.sample([tool["name"] for tool in shown], 2)
     messages = [
         {"role": "system", "content": form.system(shown)},
-        {"role": "user", "content": _EXPLORE.format(tools=" and ".join(hints), most=most_calls)},
+        {"role": "user", "content": exploring(hints, most_calls)},
     ]
     playground = Playground(task)
     for number in range(most_calls + _EXTRA_MESSAGES):
@@ -89,7 +83,7 @@ async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling,
 def results_again(task: Task, made: Sequence[CallResult]) -> bool:
     """Whether these calls, made alone from the task's initial state, all give what they gave."""
     playground = Playground(task)
-    again = [playground.make(each.call.name, dict(each.call.arguments)) for each in made]
+    again = [playground.make(one.call.name, dict(one.call.arguments)) for one in made]
     return all(one.call.succeeded and one.result == other.result for one, other in zip(again, made, strict=True))
 
 

@@ -65,17 +65,17 @@ class Explorer:
         sampling = Sampling(self.temperature, 1.0, self.max_tokens)
         walk = f"{NAME}/{number}/{draw // _DRAWS_PER_EXPLORATION}"
         made = await explore(self.model, seed_task, self.most_calls, sampling, walk)
-        worked = [each for each in made if each.call.succeeded]
+        worked = [one for one in made if one.call.succeeded]
         if len(worked) < self.least_calls:
             raise Rejected("too_few_calls")
         name = f"{NAME}/{number}/{draw}"
         proposal = await self._propose(worked, sampling, seed_task, f"{name}/propose")
         users = tuple(turn.message for turn in proposal.turns)
         calls = [[worked[number - 1] for number in turn.calls] for turn in proposal.turns]
-        self._require_sense([each for turn in calls for each in turn], seed_task)
-        intents = told_intents([[each.call for each in turn] for turn in calls], users, seed_task)
+        self._require_sense([one for turn in calls for one in turn], seed_task)
+        intents = told_intents([[one.call for one in turn] for turn in calls], users, seed_task)
         task = self._task(users, calls, intents, seed_task, number)
-        if does_nothing(task.task, [each for turn in calls for each in turn]):
+        if does_nothing(task.task, [one for turn in calls for one in turn]):
             raise Rejected("does_nothing")
         if problem_of(task.task) is not None:
             raise Rejected("unsound")
@@ -110,7 +110,7 @@ class Explorer:
     def _require_sense(self, chosen: Sequence[CallResult], seed_task: Task) -> None:
         if len(chosen) < self.least_calls:
             raise Rejected("too_few_calls")
-        if len({(str(each.call), each.result) for each in chosen}) < len(chosen):
+        if len({(str(one.call), one.result) for one in chosen}) < len(chosen):
             raise Rejected("repeats_a_call")
         if not results_again(seed_task, chosen):
             raise Rejected("needs_other_calls")
@@ -123,12 +123,12 @@ class Explorer:
         seed_task: Task,
         number: int,
     ) -> MadeTask:
-        reference = tuple(tuple(str(each.call) for each in turn) for turn in calls)
+        reference = tuple(tuple(str(one.call) for one in turn) for turn in calls)
         made_by = Provenance(writer=NAME, seed=self.seed, number=number, model=self.model.name, source=seed_task.id)
         return MadeTask(
             category="base",
             level="train",
-            kinds=("results",) if any(each.free for intent in intents for each in intent.expected) else (),
+            kinds=("results",) if any(expected.free for intent in intents for expected in intent.expected) else (),
             classes=seed_task.involved_classes,
             config=dict(seed_task.initial_config),
             users=users,

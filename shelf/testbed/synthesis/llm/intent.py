@@ -4,6 +4,7 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
@@ -56,28 +57,28 @@ class Intent:
     @property
     def loose(self) -> bool:
         """Whether a reader may think of look-ups and alternatives that the path has not."""
-        return self.unclear or any(each.free for each in self.expected)
+        return self.unclear or any(expected.free for expected in self.expected)
 
 
 def path_intents(path: CallPath, task: Task) -> tuple[Intent, ...]:
     """What each turn of a path intends; task: the path's, in whose state it starts."""
-    knowledge, found = _Knowledge(task), []
+    knowledge, intents = _Knowledge(task), []
     for number, (turn, calls) in enumerate(zip(path.turns, path.calls, strict=True)):
         if turn is None:
-            found.append(Intent(calls, _needed(knowledge.follow(calls), knowledge), asking=None))
+            intents.append(Intent(calls, _needed(knowledge.follow(calls), knowledge), asking=None))
         else:
             missing = turn.asking in ("without_tool", "without_value")
-            found.append(_intent(turn, calls, path.calls[number + 1] if missing else calls, knowledge))
-    return tuple(found)
+            intents.append(_intent(turn, calls, path.calls[number + 1] if missing else calls, knowledge))
+    return tuple(intents)
 
 
 def told_intents(turns: Sequence[Sequence[PathCall]], users: Sequence[str], task: Task) -> tuple[Intent, ...]:
     """What messages that are there already must let a reader recover of these successful calls."""
-    knowledge, found = _Knowledge(task), []
+    knowledge, intents = _Knowledge(task), []
     for calls, user in zip(turns, users, strict=True):
         knowledge.tell(leaf for call in calls for leaf in leaves(call.arguments) if says(user, leaf))
-        found.append(Intent(tuple(calls), tuple(knowledge.follow(calls))))
-    return tuple(found)
+        intents.append(Intent(tuple(calls), tuple(knowledge.follow(calls))))
+    return tuple(intents)
 
 
 class _Knowledge:
@@ -108,8 +109,8 @@ class _Knowledge:
                 ]
                 for name, value in call.arguments.items()
             }
-            free = frozenset(name for name, found in shown.items() if found)
-            followed.append(Expected(call, free, tuple(leaf for found in shown.values() for leaf in found)))
+            free = frozenset(name for name, leaves_shown in shown.items() if leaves_shown)
+            followed.append(Expected(call, free, tuple(chain.from_iterable(shown.values()))))
             # Two tools change the list that they receive.
             self._results += f"\n{self._box.call(call.name, copy.deepcopy(dict(call.arguments))).text}"
         return followed
@@ -141,7 +142,7 @@ def _intent(turn: PathTurn, calls: Sequence[PathCall], about: Sequence[PathCall]
     knowledge.tell(say)
     followed = knowledge.follow(calls, new)
     given_away = left_out if turn.asking == "without_value" else ()
-    shown = (leaf for each in followed for leaf in each.shown if leaf not in before)
+    shown = (leaf for expected in followed for leaf in expected.shown if leaf not in before)
     return Intent(
         about=tuple(about),
         expected=_needed(followed, knowledge),
@@ -156,14 +157,14 @@ def _intent(turn: PathTurn, calls: Sequence[PathCall], about: Sequence[PathCall]
 def _needed(followed: Sequence[Expected], knowledge: _Knowledge) -> tuple[Expected, ...]:
     """The calls that words give: each failed call once, and no step between it and its repetition but what is told."""
     skipped: set[int] = set()
-    for number, each in enumerate(followed):
-        if each.call.succeeded:
+    for number, expected in enumerate(followed):
+        if expected.call.succeeded:
             continue
-        repeated = [n for n in range(number + 1, len(followed)) if str(followed[n].call) == str(each.call)]
+        repeated = [n for n in range(number + 1, len(followed)) if str(followed[n].call) == str(expected.call)]
         if repeated:
             skipped |= {n for n in range(number + 1, repeated[-1]) if not _is_told(followed[n].call, knowledge)}
             skipped |= set(repeated)
-    return tuple(each for number, each in enumerate(followed) if number not in skipped)
+    return tuple(expected for number, expected in enumerate(followed) if number not in skipped)
 
 
 def _is_told(call: PathCall, knowledge: _Knowledge) -> bool:

@@ -46,8 +46,8 @@ def says(text: str, value: Any) -> bool:
 
 def without(text: str, values: Iterable[Any]) -> str:
     """The text with a blank in place of every leaf of the values, the longest first."""
-    found = {str(leaf): leaf for value in values for leaf in leaves(value) if not isinstance(leaf, bool) and leaf != ""}
-    for _, leaf in sorted(found.items(), key=lambda item: -len(item[0])):
+    texts = {str(leaf): leaf for value in values for leaf in leaves(value) if not isinstance(leaf, bool) and leaf != ""}
+    for _, leaf in sorted(texts.items(), key=lambda item: -len(item[0])):
         text = _pattern(leaf).sub(" ", text)
     return text
 

@@ -14,14 +14,14 @@ from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.intent import Intent, path_intents
 from shelf.testbed.synthesis.llm.json_answer import Message, read_answer
 from shelf.testbed.synthesis.llm.model import Model, Rejected
-from shelf.testbed.synthesis.llm.prompts import STYLES, writing
+from shelf.testbed.synthesis.llm.prompts import texts, writing
 from shelf.testbed.synthesis.llm.recovery import require_recovery
 from shelf.testbed.synthesis.llm.words import copied_from, pasted, says, without
 from shelf.testbed.synthesis.make import made_task
 from shelf.testbed.synthesis.path import CallPath
 from shelf.testbed.synthesis.sampler import SamplerSettings, sample_path
 from shelf.testbed.synthesis.stage import RejectedDraw
-from shelf.testbed.synthesis.verify import is_sound
+from shelf.testbed.synthesis.verify import problem_of
 
 NAME = "llm"
 _DRAWS_PER_PATH = 3
@@ -71,7 +71,7 @@ class LlmWriter:
                 path = sample_path(rng, self.level, self.settings)
             except RejectedDraw:
                 continue
-            if is_sound(_unsaid(path, self.level)):
+            if problem_of(_unsaid(path, self.level)) is None:
                 return path
         raise ValueError(f"None of {_MOST_PATHS} draws gave a path: widen the classes or the turns.")
 
@@ -79,7 +79,7 @@ class LlmWriter:
         rng = random.Random(f"{self.seed}/{name}")
         plain = Grammar().write(path, "train", rng)
         gists = [said if intent.unclear else None for intent, said in zip(intents, plain, strict=True)]
-        request = writing(intents, gists, task, rng.choice(STYLES))
+        request = writing(intents, gists, task, rng.choice(texts()["styles"]))
         answer = await self.model.ask(request, Sampling(self.temperature, 1.0, self.max_tokens), f"{name}/write")
         spoken = [intent for intent in intents if intent.asking is not None]
         read = read_answer(answer.text, _Messages)

@@ -1,7 +1,9 @@
 """The operations by name: what can be asked for, on which simulator, and how often."""
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from shelf.testbed.synthesis.path import Slot, Slots
@@ -9,6 +11,12 @@ from shelf.testbed.synthesis.stage import Stage
 
 Run = Callable[[Stage], Slots | None]
 """Draws arguments, makes the calls on the stage, and returns the slots of the phrases; None if a precondition fails."""
+
+
+FACTS: Mapping[str, Any] = tomllib.loads(
+    resources.files("shelf.testbed.synthesis.operations").joinpath("facts.toml").read_text("utf-8")
+)
+"""What the simulators know of the world."""
 
 
 @dataclass(frozen=True)

@@ -2,26 +2,11 @@
 
 from collections.abc import Collection
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
+from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TradingBot"
-COMPANIES = (
-    "Apple",
-    "Google",
-    "Tesla",
-    "Microsoft",
-    "Nvidia",
-    "Zeta Corp",
-    "Alpha Tech",
-    "Omega Industries",
-    "Quasar Ltd.",
-    "Neptune Systems",
-    "Synex Solutions",
-    "Amazon",
-    "Gorilla",
-)
 
 
 def _stock(stage: Stage) -> str:
@@ -224,7 +209,7 @@ def notify(stage: Stage) -> Slots:
 
 @operation(CLASS)
 def symbol(stage: Stage) -> Slots:
-    company = stage.values.pick(COMPANIES)
+    company = stage.values.pick(FACTS["companies"])
     stage.call("get_symbol_by_name", name=company)
     stage.drop_focus("stock")
     return {"n": Slot(company)}

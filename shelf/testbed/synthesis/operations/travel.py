@@ -2,44 +2,14 @@
 
 from collections.abc import Callable
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TravelAPI"
-AIRPORTS = {
-    "Rivermist": "RMS",
-    "Stonebrook": "SBK",
-    "Maplecrest": "MPC",
-    "Silverpine": "SVP",
-    "Shadowridge": "SHD",
-    "Sunset Valley": "SSV",
-    "Oakendale": "OKD",
-    "Willowbend": "WLB",
-    "Crescent Hollow": "CRH",
-    "Autumnville": "ATV",
-    "Pinehaven": "PHV",
-    "Greenfield": "GFD",
-    "San Francisco": "SFO",
-    "Los Angeles": "LAX",
-    "New York": "JFK",
-    "Chicago": "ORD",
-    "Boston": "BOS",
-    "London": "LHR",
-    "Paris": "CDG",
-    "Rome": "CIA",
-    "Tokyo": "HND",
-    "Beijing": "PEK",
-    "Hong Kong": "HKG",
-}
-_FARES = """
-    SFO-LAX SFO-JFK SFO-ORD SFO-BOS SFO-RMS LAX-SFO LAX-JFK LAX-RMS LAX-HND JFK-ORD JFK-BOS JFK-HND JFK-PEK
-    ORD-LAX ORD-BOS BOS-RMS RMS-BOS RMS-LAX RMS-GFD SBK-SVP MPC-OKD SVP-SHD SHD-ATV SSV-WLB OKD-PHV RMS-SBK
-"""
-ROUTES = tuple(tuple(route.split("-")) for route in _FARES.split())
-"""Pairs of airports whose fare the simulator knows."""
+ROUTES = tuple(fare.split("-") for fare in FACTS["fares"])
 CURRENCIES = ("RMB", "EUR", "JPY", "GBP", "CAD", "AUD")
-_CITIES = {code: city for city, code in AIRPORTS.items()}
+_CITIES = {code: city for city, code in FACTS["airports"].items()}
 
 
 def _trip(stage: Stage) -> dict[str, str]:
@@ -183,7 +153,7 @@ def verify(stage: Stage) -> Slots:
 
 @operation(CLASS)
 def airport(stage: Stage) -> Slots:
-    city = stage.values.pick(AIRPORTS)
+    city = stage.values.pick(FACTS["airports"])
     stage.call("get_nearest_airport_by_city", location=city)
     return {"c": Slot(city)}
 

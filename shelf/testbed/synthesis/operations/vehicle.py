@@ -2,38 +2,14 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 from shelf.testbed.synthesis.world import DOORS
 
 CLASS = "VehicleControlAPI"
 TANK_GALLONS = 50
-ZIP_CODES = {
-    "Rivermist": "83214",
-    "Stonebrook": "74532",
-    "Maplecrest": "56108",
-    "Silverpine": "62947",
-    "Shadowridge": "71354",
-    "Sunset Valley": "83462",
-    "Oakendale": "47329",
-    "Willowbend": "52013",
-    "Crescent Hollow": "69238",
-    "Autumnville": "51479",
-    "San Francisco": "94016",
-}
-ROADS = (
-    ("Rivermist", "Stonebrook"),
-    ("Maplecrest", "Silverpine"),
-    ("Shadowridge", "Sunset Valley"),
-    ("Oakendale", "Willowbend"),
-    ("Crescent Hollow", "Autumnville"),
-    ("San Francisco", "Rivermist"),
-    ("Silverpine", "Oakendale"),
-    ("San Francisco", "Silverpine"),
-    ("Stonebrook", "San Francisco"),
-)
-"""Pairs of cities whose distance the simulator knows."""
+ZIP_CODES, ROADS = FACTS["zip_codes"], FACTS["roads"]
 
 
 def _car(stage: Stage) -> Any:
