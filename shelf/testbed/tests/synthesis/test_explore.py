@@ -139,7 +139,7 @@ def test_the_explorer_sees_the_benchmarks_prompt_and_no_message_of_the_seed_task
     users = [user for task in seeds() for user in task.users]
     assert not any(user in asked.text for asked in endpoint.asked for user in users)
     first = next(asked for asked in endpoint.asked if asked.name == "explore/0/0/0")
-    shown = get_format(PROMPT_MODE).system(seeds()[0], available_tools(seeds()[0], 0))
+    shown = get_format(PROMPT_MODE).system(available_tools(seeds()[0], 0))
     assert first.messages[0]["content"] == shown
 
 
