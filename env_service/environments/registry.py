@@ -55,7 +55,8 @@ def get_environment(name: str) -> Environment:
         known = locations()
         if name not in known:
             raise ValueError(
-                f"env_type {name!r} is unknown; choose one of {', '.join(sorted(known))}, or install its package."
+                f"env_type {name!r} is unknown; choose one of {', '.join(sorted(known))}, or install its package "
+                "(pip install --no-deps -e . for an environment of this repository)."
             )
         _LOADED[name] = _imported(name, known[name])
     return _LOADED[name]
