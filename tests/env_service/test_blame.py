@@ -1,0 +1,82 @@
+"""Own and inherited faults mean the same in an environment of the kit as in the benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from env_service.environments.base import Document, Guard
+from env_service.environments.kit.environment import ToolEnvironment
+from env_service.environments.kit.tasks import Check, ToolTask
+from env_service.environments.kit.worlds import MethodWorld
+from seal.diagnosis.evidence import CallEvidence
+
+WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+NOTHING = {"type": "object", "properties": {}}
+
+
+class Words(MethodWorld):
+    """A list of words: the first turn asks for one of them, the second for the whole list."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def tool_say(self, word: str) -> str:
+        self.said.append(word)
+        return word
+
+    def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+        return Check(state_match="amber" in self.said if turn == 0 else self.said == ["amber", "birch"])
+
+
+class TwoTurns(ToolEnvironment):
+    name = "two_turns"
+    writes = frozenset({"say"})
+    rule = "There is one task."
+
+    def load(self) -> Sequence[ToolTask]:
+        calls = ((("say", {"word": "amber"}),), (("say", {"word": "birch"}),))
+        return [ToolTask("both", "say", "train", "both", ("Say amber.", "Say birch."), calls)]
+
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        say = {"name": "say", "description": "Say a word.", "parameters": WORD}
+        return (say, {"name": "done", "description": "End the turn.", "parameters": NOTHING})
+
+    def world(self, task: ToolTask) -> Words:
+        return Words()
+
+    def data_hash(self) -> str:
+        return "two turns"
+
+
+class EndedByTool(TwoTurns):
+    stop_tool = "done"
+
+
+def blames(environment: ToolEnvironment, *turns: Sequence[str], closings: Sequence[str] = ()) -> list[str | None]:
+    """Whose fault each turn is when these words are said in it; closings: what ends each turn."""
+    episode = environment.open("both", {"tool_prompt_mode": "compact"}, Guard())
+    for index, words in enumerate(turns):
+        for word in words:
+            episode.step(environment.render("compact", ("say", {"word": word})), False)
+        episode.step(closings[index] if closings else environment.closing("compact"), False)
+    return [turn.blame for turn in episode.evidence()]
+
+
+def test_a_turn_that_fails_from_the_references_state_too_is_to_blame() -> None:
+    assert blames(TwoTurns(), ["amber"], ["cedar"]) == [None, "own"]
+    assert blames(TwoTurns(), ["cedar"], ["cedar"]) == ["own", "own"]
+
+
+def test_a_turn_that_passes_from_the_references_state_inherited_its_failure() -> None:
+    assert blames(TwoTurns(), ["cedar"], ["birch"]) == ["own", "inherited"]
+
+
+def test_a_turn_that_passed_but_left_the_world_elsewhere_is_to_blame() -> None:
+    assert blames(TwoTurns(), ["amber", "cedar"], ["birch"]) == ["own", "inherited"]
+
+
+def test_a_turn_that_was_not_ended_with_the_stop_tool_fails_from_any_state() -> None:
+    done = EndedByTool().closing("compact")
+    assert blames(EndedByTool(), ["amber"], ["birch"]) == [None, None]
+    assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, "Done."]) == ["own", "own"]
+    assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, done]) == ["own", "inherited"]
