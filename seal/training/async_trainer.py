@@ -20,7 +20,6 @@ from verl.workers.rollout.replica import TokenOutput
 
 from seal.rollout.seeds import continued
 from seal.training.replay_buffer import TRAIN, SEALAsyncReplayBuffer
-from seal.training.stop import StopRequested
 from seal.training.trainer import SEALTraining
 
 logger = logging.getLogger(__name__)
@@ -57,14 +56,6 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
     def get_llm_client(self) -> LLMServerClient:
         """The engine as the agent loops call it."""
         return self.llm_server_manager.get_client(client_cls=SEALAsyncClient)
-
-    def step(self, metrics, timing_raw):
-        """One step of Algorithm 1; a stop while it waits saves the step before, unless it is saved already."""
-        try:
-            return super().step(metrics, timing_raw)
-        except StopRequested:
-            self.global_steps -= 1
-            self._save_and_stop()
 
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         """Mark rows as training and give them their Omega before verl stores them, so that a resume finds both."""

@@ -20,6 +20,14 @@ from seal.settings import SealSettings
 from seal.training.group import Group, mark_groups
 
 
+def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
+    """Make the engine's log-probs of sampled tokens PPO's old ones; returns the batch."""
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["rollout_log_probs"])
+    data["old_log_probs"] = data.pop("rollout_log_probs")
+    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=data)
+    return batch
+
+
 @dataclass(frozen=True)
 class StepBatch:
     """One step's n trajectories, without verl's padding.

@@ -130,7 +130,10 @@ def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
     folder = tmp_path / "checkpoints" / "global_step_4"
     verify(folder)
     assert load_state(folder)["step"] == 4 and last_step(folder.parent) == 4
-    assert trainer.config.trainer.default_local_dir == str(folder.parent)
+    assert sorted(path.name for path in folder.parent.iterdir()) == [
+        "global_step_4",
+        "latest_checkpointed_iteration.txt",
+    ]
     trainer.global_steps = 0
     trainer._load_checkpoint()
     assert trainer.global_steps == 4

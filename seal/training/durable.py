@@ -1,0 +1,186 @@
+"""A trainer of verl's that can be stopped, killed and resumed: the resumed run equals the uninterrupted one.
+
+A checkpoint exists whole or not at all (`checkpoints`), a stop on request saves the last finished step, logs
+continue where the checkpoint stands, and a validation leaves out what infrastructure lost. Nothing here knows
+the method: a subclass gives its own state.
+"""
+
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import compress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from omegaconf import DictConfig
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from seal.records.trajectory import FATAL, TrajectoryRecord
+from seal.records.validation import environment_averages, validation_averages
+from seal.settings import SealSettings
+from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, expected_size, last_step, load_state
+from seal.training.checkpoints import save_state as write_state
+from seal.training.log import RunLog
+from seal.training.stop import StopRequest, StopRequested, check_infrastructure
+
+logger = logging.getLogger(__name__)
+
+
+class Durable(PPOTrainer):
+    """Saves, stops, resumes and validates, whenever rollouts are played."""
+
+    def __init__(self, config: DictConfig):
+        self._settings = settings = SealSettings.of(config)
+        self._log = RunLog(Path(settings.run_dir))
+        self._stop = StopRequest(Path(settings.run_dir))
+        self._folder = Path(config.trainer.default_local_dir)
+        size = expected_size(Path(config.actor_rollout_ref.model.path))
+        self._checkpoints = Checkpoints(self._folder, settings.checkpoints, size)
+        self._saved_step = 0
+        self._validation_folder = config.trainer.validation_data_dir
+        config.trainer.default_local_dir = str(self._folder / SAVING)  # whence a whole checkpoint is moved
+        config.trainer.validation_data_dir = None  # SEAL writes a validation itself, with all that a record holds
+        super().__init__(config)
+        # verl would tell the recipe's callback before the checkpoint is in its final place.
+        self._recipe_callback, self.checkpoint_callback = self.checkpoint_callback, CheckpointCallback()
+
+    @abstractmethod
+    def save_state(self) -> dict[str, Any]:
+        """Return the trainer's own state as JSON values: `log` has the finished step's line of each log."""
+
+    @abstractmethod
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `save_state` returned."""
+
+    def fit(self, agent_loop_manager):
+        """Train to the last step; a stop on request leaves the last finished step saved."""
+        try:
+            super().fit(agent_loop_manager)
+        except StopRequested:
+            self._save_and_stop()
+
+    def step(self, metrics, timing_raw):
+        """One training step; a stop during its rollouts saves the step before, unless it is saved already."""
+        # Where prompts under way are part of the checkpoint, so is the data loader's place after them.
+        data = self.train_dataloader.state_dict() if self.trainer_mode == "sync" else None
+        try:
+            return super().step(metrics, timing_raw)
+        except StopRequested:
+            self.global_steps -= 1
+            self._save_and_stop(data)
+
+    # --------------------------------------------------------------- checkpoint
+
+    def _save_checkpoint(self, data: Mapping[str, Any] | None = None):
+        """Save the current step; `data` replaces the data loader's present state."""
+        step = self.global_steps
+        self._log.stage("save", step=step, of=self.total_training_steps)
+        with self._checkpoints.saving(step) as folder:
+            # Every draw follows from seed and step, so that no generator is kept.
+            write_state(folder, {"step": step, "seed": self._settings.seed, **self.save_state()})
+            super()._save_checkpoint()
+            if data is not None:
+                torch.save(data, folder / "data.pt")
+        self._saved_step = step
+        folder = str(self._folder / f"global_step_{step}")
+        self._recipe_callback.on_save(trainer=self, global_step=step, checkpoint_dir=folder, async_save=False)
+
+    def _load_checkpoint(self):
+        trainer = self.config.trainer
+        if trainer.resume_mode == "auto":
+            step = last_step(self._folder)
+            trainer.resume_mode = "disable" if step is None else "resume_path"
+            trainer.resume_from_path = str(self._folder / f"global_step_{step}")
+        super()._load_checkpoint()
+        self._saved_step = self.global_steps
+        if self.global_steps > 0:
+            self._continue_from(Path(trainer.resume_from_path))
+        else:
+            self._log.keep_through(0)
+        self._hide_later_points()
+
+    def _continue_from(self, folder: Path) -> None:
+        state = load_state(folder)
+        if state["step"] != self.global_steps:
+            raise CheckpointError(
+                f"{folder} holds step {state['step']}: rename the folder to global_step_{state['step']}."
+            )
+        if state["seed"] != self._settings.seed:
+            logger.warning(
+                "%s was trained with seal.seed=%s, not %s: from here on the run differs from the one it continues.",
+                folder,
+                state["seed"],
+                self._settings.seed,
+            )
+        self.restore_state(state)
+        self._checkpoints.continue_from(folder, self.global_steps)
+        self._log.keep_through(self.global_steps)
+        self._log.complete(state["log"])
+
+    def _hide_later_points(self) -> None:
+        """Tell TensorBoard that what an interrupted run drew after the present step does not count."""
+        folder = os.environ.get("TENSORBOARD_DIR")
+        if "tensorboard" in self.config.trainer.logger and folder and Path(folder).is_dir():
+            from torch.utils.tensorboard import SummaryWriter
+
+            SummaryWriter(folder, purge_step=self.global_steps + 1).close()
+
+    # --------------------------------------------------------------------- stop
+
+    def _save_and_stop(self, data: Mapping[str, Any] | None = None) -> NoReturn:
+        """Save the last finished step, `global_steps`, unless it is saved already, and end the run."""
+        if self._saved_step != self.global_steps:
+            self._save_checkpoint(data)
+        raise StopRequested(f"Stopped on request; step {self.global_steps} is saved.")
+
+    def on_step_begin(self):
+        if self._stop.made:
+            self.global_steps -= 1
+            self._save_and_stop()
+        self._log.stage("train", step=self.global_steps, of=self.total_training_steps)
+
+    def on_sample_end(self):
+        self._log.stage("update", step=self.global_steps, of=self.total_training_steps)
+        super().on_sample_end()
+
+    def on_step_end(self):
+        if self._stop.made:
+            # A run that ends needs no weight sync; the next hook ends it.
+            if self._saved_step != self.global_steps:
+                self._save_checkpoint()
+            return
+        self._log.stage("sync", step=self.global_steps, of=self.total_training_steps)
+        super().on_step_end()
+
+    # --------------------------------------------------------------- validation
+
+    def on_validate_begin(self):
+        if self._stop.made:
+            self._save_and_stop()
+        self._log.stage("validate", step=self.global_steps, of=len(self.val_dataset))
+
+    def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **rest):
+        """Log a validation and note its average; verl's figures leave out what infrastructure lost."""
+        everything = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
+        records = [record for record in everything if record.withdrawn is None]
+        # A task that the settings cannot hold costs only its own result, unless nothing else is there.
+        check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
+        if all(record.infra for record in records):
+            check_infrastructure(records, self._settings.infra_limit)
+        if self._validation_folder:
+            self._log.validation(Path(self._validation_folder), self.global_steps, records)
+            self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
+        kept = [record.infra is None and record.withdrawn is None for record in everything]
+        sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
+        infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}
+        figures = super()._val_metrics_update(sources, uids, infos, turns, **rest)
+        figures["seal/val/infra"] = sum(record.infra is not None for record in records)
+        averages = validation_averages(records)
+        if averages is not None:
+            self._checkpoints.validated(self.global_steps, *averages)
+            figures |= dict(zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True))
+        figures |= {f"seal/val/{name}/average": share for name, share in environment_averages(records).items()}
+        return figures
