@@ -12,7 +12,6 @@ app = typer.Typer(help="Make, check and select the benchmark's tasks.", no_args_
 OUT = Path("data")
 AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
 Siblings = Annotated[bool, typer.Option("--siblings", help="Name the evaluation tasks with a sibling in train.")]
-LabelsFrom = Annotated[tuple[str, str] | None, option("Tasks whose last label in RUN was LABEL.", "RUN LABEL")]
 
 
 @app.command()
@@ -61,13 +60,8 @@ def select(
     split: Annotated[str, option("Side of the split: train or eval.")] = "train",
     scheme: Annotated[str, option("The split: scenario or released_ids.")] = "scenario",
     categories: Annotated[list[str] | None, option("base, miss_func, miss_param, long_context.", "NAME...")] = None,
-    classes: Annotated[list[str] | None, option("Tasks that use one of these simulators.", "NAME...")] = None,
-    scenarios: Annotated[list[int] | None, option("Tasks of these scenarios.", "N...")] = None,
-    min_turns: Annotated[int | None, option("Tasks with at least N user turns.", "N")] = None,
-    max_turns: Annotated[int | None, option("Tasks with at most N user turns.", "N")] = None,
     prefix_turns: Annotated[list[int] | None, option("Only the first k user turns, for each k.", "K...")] = None,
     task_file: Annotated[str | None, option("A list of task ids, or a band.", "FILE")] = None,
-    labels_from: LabelsFrom = None,
     limit: Annotated[int | None, option("At most N rows per data source, evenly spread.", "N")] = None,
 ) -> None:
     """Write a parquet file of selected tasks, or of prefixes of tasks."""
@@ -75,7 +69,5 @@ def select(
     from seal.data.selection import Selection, write_parquet
 
     chosen = {name: value for name, value in chosen.items() if value not in (None, []) and name != "out"}
-    if labels_from:
-        chosen["labels_from"] = [{"run": labels_from[0], "label": labels_from[1]}]
     with refusing("seal data select"):
         typer.echo(f"{out}: {write_parquet(Selection.read(chosen), out)} rows")

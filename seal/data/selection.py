@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from env_service.environments.bfcl.catalog import CLASSES, Task, load_tasks
+from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.splits import side_of, task_ids
 from env_service.environments.bfcl.task_file import MadeTask
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
@@ -17,13 +18,8 @@ from env_service.environments.registry import get_environment
 from seal.data.mixture import mix
 from seal.data.rows import TaskRow, environment_rows, whole_rows
 from seal.diagnosis.categories import parse_task_id, variant
-from seal.labels import PASS
-from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
-from seal.records.trajectory import MET
-from seal.records.validation import read_log
 from seal.settings.data import BENCHMARK, Selection, Source
-from seal.system.jsonl import step_files
 
 
 def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:
@@ -46,15 +42,11 @@ def made_rows(file: Path | str, selection: Selection) -> tuple[TaskRow, ...]:
     return _filtered(file, read_made_tasks(file), selection)
 
 
-_BENCHMARK_FILTERS = ("categories", "classes", "scenarios")
-
-
 def _selected_elsewhere(name: str, selection: Selection) -> tuple[TaskRow, ...]:
     """The rows of another environment, with the filters that any environment has."""
-    given = [key for key in _BENCHMARK_FILTERS if getattr(selection, key)]
-    given += ["scheme"] if selection.scheme != Selection().scheme else []
-    if given:
-        raise ValueError(f"{given[0]} filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
+    given = "categories" if selection.categories else "scheme"
+    if selection.categories or selection.scheme != Selection().scheme:
+        raise ValueError(f"{given} filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
     rows = environment_rows(name, selection.split, selection.subset)
     known = get_environment(name).task
     return _filtered_further(list(rows), selection, {row.task_id: known(row.task_id).turns for row in rows}, known)
@@ -64,11 +56,15 @@ def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
     if source.prefix_turns is not None:
         selection = selection.model_copy(update={"prefix_turns": source.prefix_turns})
     if source.environment is not None:
-        own = {"mixture": (), "environment": source.environment, "subset": source.subset}
+        own: dict[str, Any] = {"mixture": (), "environment": source.environment, "subset": None}
         if source.environment != BENCHMARK:
             # The benchmark's filters, prefixes and lists of tasks are not meant for others.
-            own |= dict.fromkeys((*_BENCHMARK_FILTERS, "labels_from"), ())
-            own |= {"prefix_turns": source.prefix_turns or (), "task_file": None, "scheme": Selection().scheme}
+            own |= {
+                "categories": (),
+                "prefix_turns": source.prefix_turns or (),
+                "task_file": None,
+                "scheme": Selection().scheme,
+            }
         try:
             return selected_rows(selection.model_copy(update=own))
         except ValueError as error:
@@ -102,17 +98,8 @@ def select(
     """
     tasks = load_tasks() if tasks is None else tasks
     kept = list(rows)
-    for name in selection.classes:
-        if name not in CLASSES:
-            raise ValueError(f"classes has {name!r}: expected one of {', '.join(sorted(CLASSES))}.")
     if selection.categories:
         kept = _narrow("categories", (row for row in kept if variant(row.category) in selection.categories))
-    if selection.scenarios:
-        wanted = set(selection.scenarios)
-        kept = _narrow("scenarios", (row for row in kept if row.scenario in wanted))
-    if selection.classes:
-        classes = set(selection.classes)
-        kept = _narrow("classes", (row for row in kept if classes & set(tasks[row.task_id].involved_classes)))
     users = {row.task_id: len(tasks[row.task_id].users) for row in kept}
     return _filtered_further(kept, selection, users, parse_task_id)
 
@@ -121,12 +108,6 @@ def _filtered_further(
     kept: list[TaskRow], selection: Selection, users: Mapping[str, int], known: Callable[[str], object]
 ) -> tuple[TaskRow, ...]:
     """Apply the filters of every environment. users: user turns by task. known: ValueError for an unknown task."""
-    if selection.min_turns or selection.max_turns:
-        low, high = selection.min_turns or 0, selection.max_turns or float("inf")
-        kept = _narrow("min_turns/max_turns", (row for row in kept if low <= users[row.task_id] <= high))
-    if selection.labels_from:
-        wanted_tasks = set().union(*(tasks_with_last_label(each.run, each.label) for each in selection.labels_from))
-        kept = _narrow("labels_from", (row for row in kept if row.task_id in wanted_tasks))
     if selection.prefix_turns:
         prefixes = (replace(row, turns=turns) for turns in selection.prefix_turns for row in kept)
         kept = _narrow("prefix_turns", (row for row in prefixes if row.turns <= users[row.task_id]))
@@ -176,37 +157,6 @@ def read_task_file(
             raise ValueError(f"The task file {path} is wrong: {error}") from error
         listed.append((str(task), turns))
     return tuple(listed)
-
-
-def tasks_with_last_label(run: Path | str, label: str) -> frozenset[str]:
-    """The tasks whose most recent rollout in a run ended with this label.
-
-    A rollout's label is that of its first turn that missed the verifier, ``pass``
-    if none did. Training and validation both count; of several samples in the same
-    step any may carry the label; rollouts without labels (failures of
-    infrastructure) do not count. ValueError if the run has no such log or never
-    saw the label.
-    """
-    folder = RunFolder(Path(run))
-    logs = [
-        (step, order, path)
-        for order, logged in enumerate((folder.validations, folder.trajectories))
-        for step, path in step_files(logged)
-    ]
-    if not logs:
-        raise ValueError(f"{run} holds neither validation_log/*.jsonl nor seal_log/trajectories/*.jsonl: name a run.")
-    last: dict[str, set[str]] = {}
-    for _step, _order, path in sorted(logs):
-        seen: dict[str, set[str]] = {}
-        for line in read_log(path).without_bad():
-            if line.labels:
-                seen.setdefault(line.task_id, set()).add(next((each for each in line.labels if each not in MET), PASS))
-        last.update(seen)
-    found = frozenset(task for task, labels in last.items() if label in labels)
-    if not found:
-        known = sorted(set().union(*last.values()))
-        raise ValueError(f"No task's last label in {run} is {label!r}: the labels there are {', '.join(known)}.")
-    return found
 
 
 def _narrow(name: str, rows: Iterable[TaskRow]) -> list[TaskRow]:

@@ -75,8 +75,6 @@ def evolve(
     Each environment of a run with several is judged by its own figures and has its own cues.
     One with fewer than ``min_count`` labelled turns in the window keeps its cues.
     """
-    if not settings.enabled:
-        return omega, ()
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
     adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
     active = omega.by_scope()

@@ -114,7 +114,7 @@ def _environments(recipe: Recipe) -> None:
         if name != DEFAULT and (mode := service.mode(name)) not in formats:
             raise LaunchError(
                 f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "
-                f"{{environment: {name}, mode: {formats[0]}}} to env_service.prompt_modes."
+                f"{name}: {formats[0]} to env_service.prompt_modes."
             )
 
 

@@ -77,7 +77,7 @@ class Recipe:
     @property
     def task_files(self) -> tuple[str, ...]:
         """The files of synthesised tasks that it names."""
-        return tuple(dict.fromkeys((*self.service.task_files, *self.settings.data.task_files())))
+        return self.settings.data.task_files()
 
     @cached_property
     def rows(self) -> RunRows:

@@ -21,5 +21,4 @@ def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:
 
     Relative ones are below the checkout, where the launcher works.
     """
-    named = (*EnvServiceSettings.of(config).task_files, *SealSettings.of(config).data.task_files())
-    return tuple(dict.fromkeys(named))
+    return SealSettings.of(config).data.task_files()

@@ -1,24 +1,13 @@
 """`seal.data`: which tasks a run trains and validates on."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from annotated_types import Ge, Le
 from pydantic import field_validator
 
 from seal.settings.base import Count, Positive, Settings
 
 Category = Literal["base", "miss_func", "miss_param", "long_context"]
-Scenario = Annotated[int, Ge(0), Le(199)]
-
-
-class LabelFilter(Settings):
-    """Tasks by their last label in a run."""
-
-    run: str
-    """The folder of the run."""
-    label: str
-    """The last label of the tasks."""
 
 
 BENCHMARK = "bfcl"
@@ -35,8 +24,6 @@ class Source(Settings):
     """How much of the mixture comes from here, relative to the other weights."""
     prefix_turns: tuple[Count, ...] | None = None
     """The selection's `prefix_turns` for this source; `[]` keeps its tasks whole."""
-    subset: str | None = None
-    """The selection's `subset` for this source."""
 
     @property
     def environment(self) -> str | None:
@@ -57,26 +44,16 @@ class Selection(Settings):
     """The split: by scenario, or by the ids of the public release."""
     categories: tuple[Category, ...] = ()
     """Task categories; one may be given as a text."""
-    classes: tuple[str, ...] = ()
-    """Tasks that use at least one of these simulators."""
-    scenarios: tuple[Scenario, ...] = ()
-    """Scenario numbers."""
-    min_turns: Count | None = None
-    """The fewest user turns of the whole task."""
-    max_turns: Count | None = None
-    """The most user turns of the whole task."""
     prefix_turns: tuple[Count, ...] = ()
     """Keeps only the first k user turns, for each k given; shorter tasks are left out."""
     task_file: str | None = None
     """A text file of ids, a JSON list of ids, or a band (docs/recipes.md)."""
-    labels_from: tuple[LabelFilter, ...] = ()
-    """Tasks whose last rollout in a run had a label, as `[{run: DIR, label: LABEL}]`."""
     limit: Count | None = None
     """The most rows of each data source, evenly spread over it."""
     mixture: tuple[Source, ...] = ()
     """Sources and weights, as `[{tasks: bfcl, weight: 1}, {tasks: FILE, weight: 3}]`; one environment without it."""
 
-    @field_validator("categories", "classes", "scenarios", "prefix_turns", "labels_from", "mixture", mode="before")
+    @field_validator("categories", "prefix_turns", "mixture", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         if value is None:

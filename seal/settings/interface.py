@@ -11,12 +11,11 @@ KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
 class EvolveSettings(Settings):
     """When cues turn on and off (docs/how-it-works.md). The thresholds are the paper's."""
 
-    enabled: bool = True
-    """`false` freezes Omega at its start."""
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of cues in use."""
     adaptive: tuple[Kind, ...] = ("guideline",)
-    """The kinds that C_t switches; cues of the other kinds are on in every training observation."""
+    """The kinds that C_t switches; cues of the other kinds are on in every training observation. None of them
+    freezes Omega."""
     prevalence: NonZeroShare = 0.10
     """A label becomes a weakness at this share of the recent turns or above; it stays one down to 0.7 of it."""
     mean_reward: float = 0.6

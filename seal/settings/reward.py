@@ -1,8 +1,8 @@
 """`seal.reward`: the terminal reward of a training trajectory."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from seal.settings.base import Settings, Share
+from seal.settings.base import Settings
 
 Mode = Literal["binary", "capped", "t3rl"]
 Cut = Literal["verifier", "zero", "exclude"]
@@ -13,9 +13,10 @@ class RewardSettings(Settings):
 
     mode: Mode = "binary"
     """The verdict itself (`binary`), or one of the public release's dense rewards for failed trajectories."""
-    weight: Share = 0.5
-    """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""
-    cap: Share = 0.5
-    """The largest reward of a failed trajectory in mode `capped`."""
     cut: Cut = "verifier"
     """The reward of a trajectory that hit a budget: the verifier's, zero, or no part in training (`exclude`)."""
+
+    weight: ClassVar[float] = 0.5
+    """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""
+    cap: ClassVar[float] = 0.5
+    """The largest reward of a failed trajectory in mode `capped`."""

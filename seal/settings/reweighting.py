@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 from pydantic import Field
 
-from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, Share
+from seal.settings.base import NonNegative, NonZeroShare, Positive, Settings, Share
 
 
 class ReweightSettings(Settings):
@@ -25,8 +25,6 @@ class ReweightSettings(Settings):
     """How strongly a weakness raises its utility."""
     beta: Share = 0.25
     """The share of the target in rho of the next step; 1 follows it at once."""
-    confidence: Count = 32
-    """The sightings of a label in the window at which its figures count in full."""
     renormalise: Literal["none", "all", "signs"] = "none"
     """Scales the weights of a batch to a mean of 1: over all trajectories, or by the sign of the advantage, so that the
     sums of positive and of negative advantages stay what they are."""

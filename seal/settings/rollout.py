@@ -1,6 +1,8 @@
 """`seal.rollout`: budgets and deadlines of a trajectory."""
 
-from seal.settings.base import Count, Positive, Settings, Share, follows
+from typing import ClassVar
+
+from seal.settings.base import Count, Positive, Settings, follows
 
 
 class RolloutSettings(Settings):
@@ -24,11 +26,12 @@ class RolloutSettings(Settings):
     """How often a trajectory is started before an infrastructure failure counts as its result."""
     seed: int = follows("${seal.seed}", 0)
     """Seeds each request, together with step, row, sample and message."""
-    enforce_available_tools: bool = True
-    """`true` refuses calls of tools that a training task does not offer."""
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""
     log_tokens: bool = False
     """`true` logs the text and the log-prob of each sampled token, about 20 bytes per token (docs/logs.md)."""
-    leak_guard_share: Share = 0.05
+
+    enforce_available_tools: ClassVar[bool] = True
+    """In training, calls of tools that the task does not offer are refused."""
+    leak_guard_share: ClassVar[float] = 0.05
     """The share of the training trajectories with an Omega that the leak guard watches."""

@@ -3,16 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+from pydantic import Field
+
 from seal.settings.base import Count, NonNegative, Positive, Settings
-
-
-class EnvironmentMode(Settings):
-    """The prompt and parser format of one environment."""
-
-    environment: str
-    """The environment."""
-    mode: str
-    """Its format."""
 
 
 class EnvServiceSettings(Settings):
@@ -24,12 +17,10 @@ class EnvServiceSettings(Settings):
     """The address of the service, or a list: an episode stays with one, and a dead one is left out."""
     prompt_mode: str = "bfcl_qwen_fc"
     """The prompt and parser format (docs/operate.md)."""
-    prompt_modes: tuple[EnvironmentMode, ...] = ()
-    """Formats of single environments, as `[{environment: tau2_telecom, mode: hermes}]`; others use `prompt_mode`."""
+    prompt_modes: dict[str, str] = Field(default_factory=dict)
+    """Formats of single environments, as `{tau2_telecom: hermes}`; others use `prompt_mode`."""
     timeout_s: Positive = 30
     """Seconds for one answer."""
-    task_files: tuple[str, ...] = ()
-    """Files of synthesised tasks that a service started by the launcher serves, besides those of `seal.data`."""
     delay_seconds: NonNegative = 0
     """For benchmarks: the median time for which a service started by the launcher holds back each answer to a step."""
     attempts: Count = 4
@@ -39,7 +30,7 @@ class EnvServiceSettings(Settings):
 
     def mode(self, environment: str) -> str:
         """The prompt and parser format of an environment."""
-        return next((each.mode for each in self.prompt_modes if each.environment == environment), self.prompt_mode)
+        return self.prompt_modes.get(environment, self.prompt_mode)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:

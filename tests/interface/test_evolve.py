@@ -141,7 +141,7 @@ def test_a_cue_belongs_to_the_taxonomy_that_has_its_label():
 
 
 def test_a_frozen_interface_keeps_its_start():
-    settings = EvolveSettings(enabled=False, kinds=("schema",))
+    settings = EvolveSettings(kinds=("schema",), adaptive=())
     start = initial_omega(settings)
     assert start.cues and step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
 

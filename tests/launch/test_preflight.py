@@ -241,8 +241,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
     config.seal.data.train.mixture = [{"tasks": "bfcl"}, {"tasks": first}]
     config.seal.data.val = [{"split": "eval", "limit": 1}]
     config.seal.data.withdrawal = None
-    config.env_service.task_files = [second, first]
-    assert Recipe.of(config).task_files == (second, first)
+    assert Recipe.of(config).task_files == (first,)
     service = Service(free_url(), tmp_path / "service.log", [first])
     try:
         service.start()
@@ -251,8 +250,8 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
             require_tasks([service.url], [first, second])
     finally:
         service.stop()
-    config.env_service.task_files = ["nowhere.jsonl"]
-    with pytest.raises(LaunchError, match="The task file nowhere"):
+    config.seal.data.train.mixture = [{"tasks": "./nowhere.jsonl"}]
+    with pytest.raises(LaunchError, match="nowhere"):
         preflight.check(Recipe.of(config))
 
 

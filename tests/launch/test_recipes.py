@@ -134,7 +134,7 @@ def test_the_released_recipe_is_the_public_releases():
         "schema_values",
         "schema_format",
     )
-    assert not evolve.enabled and config.reweighting.dynamic and config.closed_loop
+    assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
     assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.scheme == "scenario"
 
 
@@ -264,6 +264,17 @@ def test_verls_types_are_those_of_its_own_dataclasses():
         found = field_types(cls.__name__)
         scalars = {bool, int, float, bool | None, int | None, float | None}
         assert set(found) == {field.name for field in fields(cls) if field.type in scalars}
+
+
+def test_the_main_recipe_writes_out_the_methods_defaults():
+    def leaves(value, key=()):
+        if isinstance(value, dict):
+            return {path: leaf for name, part in value.items() for path, leaf in leaves(part, (*key, name)).items()}
+        return {key: value}
+
+    written = leaves(OmegaConf.to_container(OmegaConf.load(EXP / "SEAL.yaml"))["seal"])
+    defaults = leaves(recipe_defaults(SealSettings))
+    assert len(written) == 11 and written.items() <= defaults.items()
 
 
 def test_one_clip_ratio_is_both():

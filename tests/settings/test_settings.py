@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le
 
 from env_service.environments.bfcl.splits import SPLITS
 from seal.cli.settings_page import settings_page
-from seal.diagnosis.categories import CATEGORIES, SCENARIO_COUNT
+from seal.diagnosis.categories import CATEGORIES
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
@@ -151,7 +151,6 @@ def test_numbers_in_the_environment_of_processes_are_texts():
 def test_the_selection_knows_the_tasks_of_the_environment():
     assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
     assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"
-    assert kind(Selection.model_fields["scenarios"].annotation).bounds == f"each from 0 to {SCENARIO_COUNT - 1}"
 
 
 def test_the_page_of_settings_is_current():

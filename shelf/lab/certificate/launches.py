@@ -97,7 +97,7 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
 
 
 def _self_contained(selection: Selection) -> bool:
-    return not (selection.task_file or selection.labels_from or selection.mixture)
+    return not (selection.task_file or selection.mixture)
 
 
 def launch_of_step(launches: Sequence[Launch], step: int) -> int:

@@ -30,8 +30,6 @@ def rescore(
     tasks: Annotated[list[str] | None, _read(TASKS, "FILE...")] = None,
     taxonomy: Annotated[Taxonomy | None, _judge("The set of labels.")] = None,
     reward_mode: Annotated[Mode | None, _judge("The terminal reward.")] = None,
-    reward_weight: Annotated[float | None, _judge("Its weight of solved turns or abstentions.", "SHARE")] = None,
-    reward_cap: Annotated[float | None, _judge("Its limit for failed rollouts.", "SHARE")] = None,
     reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
     json: Annotated[Path | None, option("Every change as JSON.", "FILE")] = None,
@@ -46,7 +44,7 @@ def rescore(
     from shelf.lab.rescoring.findings import rescored, tables, to_json
     from shelf.lab.rescoring.stored import find_logs
 
-    given = {"mode": reward_mode, "weight": reward_weight, "cap": reward_cap, "cut": reward_cut}
+    given = {"mode": reward_mode, "cut": reward_cut}
     reward = {name: value for name, value in given.items() if value is not None}
     out, findings = console(), []
     with refusing("seal rescore"):

@@ -10,7 +10,6 @@ from env_service.environments.bfcl.task_file import read_task_file
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
-from seal.settings import EnvServiceSettings
 from seal.settings.diagnosis import Taxonomy
 from seal.settings.reward import RewardSettings
 from seal.system.jsonl import BadLine, read_jsonl, step_files
@@ -60,7 +59,7 @@ class StoredLog:
             return []
         own: Sequence[str] = ()
         if self.launch:
-            own = (*EnvServiceSettings.of(self.launch.config).task_files, *self.launch.settings.data.task_files())
+            own = self.launch.settings.data.task_files()
         found = {task.id: task for file in (*files, *own) for task in read_task_file(file)}
         if missing := sorted(wanted - set(found)):
             raise ValueError(f"{missing[0]} of {self.path} is a synthesised task: name its file with --tasks.")

@@ -125,7 +125,6 @@ def test_a_task_that_is_gone_is_left_out_and_said(copy, tmp_path, capsys):
         ("none", (), "holds no <step>.jsonl"),
         ("", ("--step", "7"), "has no step 7: it has 0, 2"),
         ("seal_log/steps.jsonl", (), "is not a log"),
-        ("", ("--reward-weight", "2"), "reward.weight is 2.0; it must be"),
         ("validation_log/2.jsonl", (), "rollouts of format 1"),
         ("", ("--training", "--step", "1"), "launches.jsonl is missing"),
     ],
