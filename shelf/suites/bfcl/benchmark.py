@@ -20,11 +20,10 @@ from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.services import Services
 from seal.system.files import json_hash, write_jsonl
-from shelf.suites.bfcl.endpoint import ChatEndpoint
 from shelf.suites.bfcl.episode import STEP, EpisodeSettings, play_row
 from shelf.suites.bfcl.journal import Journal
 from shelf.suites.bfcl.serving import environment_service, keep_running, served_checkpoint
-from shelf.suites.chat import Sampling
+from shelf.suites.chat import ChatClient, Sampling
 
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
@@ -139,7 +138,7 @@ async def _play_all(
     service: Service,
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
-    endpoint = ChatEndpoint(base_url, evaluation.model, evaluation.sampling, evaluation.timeout_s)
+    endpoint = ChatClient(base_url, evaluation.model, evaluation.timeout_s)
     client = AsyncServiceClient(
         evaluation.env_url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS
     )
@@ -148,7 +147,7 @@ async def _play_all(
 
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
-            record = await play_row(row, sample, endpoint, services, evaluation.episode)
+            record = await play_row(row, sample, endpoint, evaluation.sampling, services, evaluation.episode)
         on_record(record)
 
     try:

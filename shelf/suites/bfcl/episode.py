@@ -13,8 +13,7 @@ from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import Said, Speaker
-from shelf.suites.bfcl.endpoint import ChatEndpoint
-from shelf.suites.chat import ContextExceeded
+from shelf.suites.chat import ChatClient, ContextExceeded, Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +41,13 @@ class EpisodeSettings:
 
 
 class EndpointSpeaker(Speaker):
-    """A model at a chat endpoint. name: of the rollout, from which seeds and request ids follow."""
+    """A model at a chat endpoint. name: of the rollout, from which seeds and request ids follow.
 
-    def __init__(self, endpoint: ChatEndpoint, name: str, seed: int):
-        self._endpoint = endpoint
+    The benchmark's own prompt travels as messages; tools are never passed as such.
+    """
+
+    def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int):
+        self._client, self._sampling = client, sampling
         self._rollout = name
         self._seed = seed
         self._tokens = self._tokens_in = 0
@@ -53,8 +55,9 @@ class EndpointSpeaker(Speaker):
     async def say(self, dialogue: Dialogue) -> Said:
         number = len(dialogue.turns)
         name = f"{self._rollout}/{number}"
+        seed = zlib.crc32(f"{self._seed}/{name}".encode())
         try:
-            reply = await self._endpoint.complete(dialogue.messages, zlib.crc32(f"{self._seed}/{name}".encode()), name)
+            reply = await self._client.complete(dialogue.messages, self._sampling, seed, name)
         except ContextExceeded:
             logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
             return Said("", truncated=True)
@@ -67,14 +70,14 @@ class EndpointSpeaker(Speaker):
 
 
 async def play_row(
-    row: TaskRow, sample: int, endpoint: ChatEndpoint, services: Services, settings: EpisodeSettings
+    row: TaskRow, sample: int, client: ChatClient, sampling: Sampling, services: Services, settings: EpisodeSettings
 ) -> TrajectoryRecord:
     """Play one task once, through restarts of its service; EndpointRefused passes."""
     names = ("task_id", "data_source", "category", "split")
     known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
     return await play(
         Episode(services, row.task_id, settings.create_params(row.turns)),
-        EndpointSpeaker(endpoint, f"{row.task_id}/{sample}", settings.seed),
+        EndpointSpeaker(client, sampling, f"{row.task_id}/{sample}", settings.seed),
         known | {"step": STEP, "sample": sample},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
     )

@@ -8,8 +8,7 @@ from threading import Thread
 
 import pytest
 
-from shelf.suites.bfcl.endpoint import ChatEndpoint
-from shelf.suites.chat import ContextExceeded, EndpointFault, EndpointRefused, Sampling
+from shelf.suites.chat import ChatClient, ContextExceeded, EndpointFault, EndpointRefused, Sampling
 from tests.support.loopback import Loopback
 
 
@@ -44,11 +43,11 @@ def answering(answers):
 
 
 async def ask(url, **options):
-    endpoint = ChatEndpoint(url, "m", Sampling(0.5, 0.9, 64), **options)
+    client = ChatClient(url, "m", **options)
     try:
-        return await endpoint.complete([{"role": "user", "content": "hi"}], 7, "task/0/1")
+        return await client.complete([{"role": "user", "content": "hi"}], Sampling(0.5, 0.9, 64), 7, "task/0/1")
     finally:
-        await endpoint.close()
+        await client.close()
 
 
 def reply_to(*answers, **options):

@@ -113,9 +113,9 @@ def measure(
         from seal.statistics.tables import console as wide_console
         from seal.system.net import free_port
         from shelf.suites.bfcl.benchmark import Evaluation
-        from shelf.suites.bfcl.endpoint import Sampling
         from shelf.suites.bfcl.episode import EpisodeSettings
         from shelf.suites.bfcl.serving import served_checkpoint
+        from shelf.suites.chat import Sampling
         from shelf.testbed.policy.dialogue import PROMPT_MODE
 
         console = wide_console()
