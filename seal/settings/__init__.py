@@ -7,6 +7,7 @@ To add a key, add a field with its docstring to the model of its block, and run
 from collections.abc import Mapping
 from typing import Any
 
+from seal.settings.data import names_environment
 from seal.settings.run import SealSettings
 from seal.settings.sentences import SettingsError
 from seal.settings.service import EnvServiceSettings
@@ -17,8 +18,14 @@ __all__ = ["BLOCKS", "EnvServiceSettings", "SealSettings", "SettingsError", "tas
 
 
 def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The files of synthesised tasks that a composed configuration names; SettingsError for a wrong one.
+    """The files of synthesised tasks that a run's configuration names, also one of an earlier version.
 
     Relative ones are below the checkout, where the launcher works.
     """
-    return SealSettings.of(config).data.task_files()
+    named = list(config["env_service"].get("task_files") or ())
+    data = config["seal"]["data"]
+    for selection in (data["train"], *data["val"], data.get("withdrawal")):
+        mixture = (selection or {}).get("mixture") or ()
+        sources = [mixture] if isinstance(mixture, Mapping) else mixture
+        named += [source["tasks"] for source in sources if not names_environment(source["tasks"])]
+    return tuple(dict.fromkeys(named))

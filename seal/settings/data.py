@@ -15,6 +15,11 @@ BENCHMARK = "bfcl"
 _ENVIRONMENT = re.compile(r"[a-z][a-z0-9_]*")
 
 
+def names_environment(tasks: str) -> bool:
+    """Whether a source of a mixture names an environment, and not a file."""
+    return _ENVIRONMENT.fullmatch(tasks) is not None
+
+
 class Source(Settings):
     """One source of a mixture."""
 
@@ -28,7 +33,7 @@ class Source(Settings):
     @property
     def environment(self) -> str | None:
         """The environment that it names; None for a file."""
-        return self.tasks if _ENVIRONMENT.fullmatch(self.tasks) else None
+        return self.tasks if names_environment(self.tasks) else None
 
 
 class Selection(Settings):
@@ -81,7 +86,7 @@ class DataSettings(Settings):
     def task_files(self) -> tuple[str, ...]:
         """The files of synthesised tasks that training and validation take tasks from."""
         sources = (source.tasks for selection in self.selections() for source in selection.mixture)
-        return tuple(dict.fromkeys(source for source in sources if not _ENVIRONMENT.fullmatch(source)))
+        return tuple(dict.fromkeys(source for source in sources if not names_environment(source)))
 
     def selections(self) -> tuple[Selection, ...]:
         """All selections: of training, validation and withdrawal."""

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le
 from env_service.environments.bfcl.splits import SPLITS
 from seal.cli.settings_page import settings_page
 from seal.diagnosis.categories import CATEGORIES
-from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
+from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError, task_files
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
 from seal.settings.sentences import is_block, kind
@@ -141,6 +141,20 @@ def test_bounds_are_where_they_should_be():
 )
 def test_the_sentence_says_what_the_value_is_and_may_be(key, value, sentence):
     assert refused(key, value) == sentence
+
+
+def test_the_task_files_of_an_earlier_versions_run_are_found():
+    mixture = [{"tasks": "bfcl", "subset": None}, {"tasks": "a.jsonl", "weight": 2}]
+    data = {
+        "train": {"mixture": mixture, "min_turns": 2},
+        "val": [{"mixture": {"tasks": "b.jsonl"}}],
+        "withdrawal": None,
+    }
+    assert task_files({"seal": {"data": data}, "env_service": {"task_files": ["c.jsonl"]}}) == (
+        "c.jsonl",
+        "a.jsonl",
+        "b.jsonl",
+    )
 
 
 def test_numbers_in_the_environment_of_processes_are_texts():
