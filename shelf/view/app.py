@@ -24,7 +24,7 @@ from seal import __version__
 from seal.system.net import is_loopback
 from shelf.view.index import Indexer
 from shelf.view.query import By, Filters, Log
-from shelf.view.replayer import Replayer
+from shelf.view.replay import Replayer
 from shelf.view.runs import ViewedRun
 from shelf.view.viewed import Viewed
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shelf.view.index import Index
+from shelf.view.replay import Replayer
 from shelf.view.runs import ViewedRun
 from shelf.view.trajectory import trajectory
 
@@ -19,17 +20,20 @@ def show_replay(runs: Sequence[ViewedRun], key: str, console: Console | None = N
 
     ValueError if several runs are named, the key names nothing or the task cannot be played.
     """
-    from shelf.view.replay import replay  # loads the benchmark
-
     if len(runs) != 1:
         raise ValueError("--replay plays a trajectory of one run: name one.")
     index = Index(runs[0].folder)
     index.update()
     shown = index.ask(trajectory, runs[0].folder, key)
     record = shown["record"]
-    played = replay(
-        record | {"input": shown["messages"], "output": []}, shown["figures"]["step"], runs[0].folder.launches
-    )
+    replayer = Replayer()
+    try:
+        line = record | {"input": shown["messages"], "output": []}
+        played = replayer.replay(line, shown["figures"]["step"], runs[0].folder.launches)
+    finally:
+        replayer.close()
+    if "why" in played:
+        raise ValueError(played["why"])
     console = console or Console(soft_wrap=True, highlight=False)
     turns = {turn["turn"]: turn for turn in played["turns"]}
     console.print(f"{record['task_id']} ({shown['figures']['source']}), reward {record['score']}", markup=False)

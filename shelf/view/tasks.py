@@ -1,27 +1,22 @@
-"""The task of a logged trajectory: the benchmark's, or a synthesised one from the files that its run names."""
+"""The synthesised task of a logged trajectory, from the files that its run names."""
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.task_file import MadeTask
 from seal.settings import task_files
 from seal.system.jsonl import Line, read_jsonl
 from seal.system.paths import HOME
 
 
-def task_of(task_id: str, launches: Path | None) -> Task:
-    """The task of this id; launches: the log that says which task files its run used.
+def task_line(task_id: str, launches: Path | None) -> dict[str, Any]:
+    """The line of a task file that holds this task; launches: the log that says which task files its run used.
 
-    ValueError for one that is not the benchmark's and that no file holds any more.
+    ValueError if no file holds it any more.
     """
-    task = load_tasks().get(task_id)
-    if task is not None:
-        return task
-    if not task_id.startswith("synth_"):
-        raise ValueError(f"{task_id} is not a task of the benchmark.")
     if launches is None or not launches.is_file():
         raise ValueError(f"{task_id} is synthesised, and the run has no launches.jsonl that names its task file.")
     files = _files(launches, launches.stat().st_mtime_ns)
@@ -44,8 +39,8 @@ def _files(launches: Path, _changed: int) -> tuple[Path, ...]:
 
 
 @lru_cache(maxsize=256)
-def _made(path: Path, _changed: int, task_id: str) -> Task | None:
-    """One task of a file, the same object each time, so that its reference runs once; None if it is not in there."""
+def _made(path: Path, _changed: int, task_id: str) -> dict[str, Any] | None:
+    """The line of one task of a file; None if it is not in there."""
     wanted = task_id.encode()
     with path.open("rb") as file:
         for raw in file:
@@ -56,5 +51,5 @@ def _made(path: Path, _changed: int, task_id: str) -> Task | None:
             except ValidationError:
                 continue  # another line may be whole
             if made.id == task_id == made.content_id():
-                return made.task
+                return made.model_dump(mode="json")
     return None

@@ -14,8 +14,7 @@ from seal.interface.cues import catalogue
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.view.cli.view import app
-from shelf.view.replay import replay
-from shelf.view.replayer import Replayer
+from shelf.view.replay import Replayer
 from shelf.view.state import compare, leaves
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run
@@ -27,7 +26,14 @@ def lines(played) -> list[dict]:
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
-def test_a_replay_gives_the_logged_results_and_the_verifiers_verdict_on_the_state(lines):
+@pytest.fixture(scope="module")
+def replay():
+    replayer = Replayer()
+    yield replayer.replay
+    replayer.close()
+
+
+def test_a_replay_gives_the_logged_results_and_the_verifiers_verdict_on_the_state(lines, replay):
     compared = 0
     for line in lines[::3]:
         if line["infra"]:
@@ -43,7 +49,7 @@ def test_a_replay_gives_the_logged_results_and_the_verifiers_verdict_on_the_stat
     assert compared > 50
 
 
-def test_marks_cover_exactly_what_the_cues_added(lines):
+def test_marks_cover_exactly_what_the_cues_added(lines, replay):
     marked = 0
     fixed = {cue.name: cue.compact for cue in catalogue().values() if cue.compact and "{" not in cue.compact}
     for line in lines:
@@ -64,12 +70,12 @@ def test_marks_cover_exactly_what_the_cues_added(lines):
     assert marked > 10
 
 
-def test_a_validation_has_no_marks(played):
+def test_a_validation_has_no_marks(played, replay):
     line = json.loads((played / "validation_log/0.jsonl").read_text().splitlines()[0])
     assert set(replay(line, 0)["plain"]) == {None}
 
 
-def test_a_result_that_differs_from_the_log_is_told(lines):
+def test_a_result_that_differs_from_the_log_is_told(lines, replay):
     line = copy.deepcopy(next(each for each in lines if each["calls"] > 2 and not each["infra"]))
     first = next(action["calls"] for turn in line["evidence"] for action in turn["actions"] if action["calls"])[0]
     first["result"] = "forged"
@@ -77,15 +83,11 @@ def test_a_result_that_differs_from_the_log_is_told(lines):
     assert sum(len(turn["other_results"]) for turn in found) == 1
 
 
-def test_what_cannot_be_replayed_says_so_and_the_next_line_can(lines):
-    replayer = Replayer()
-    try:
-        made = lines[3] | {"task_id": "made_base_1", "data_source": "base", "category": "base"}
-        assert "why" in replayer.replay(made, 1)
-        assert "why" in replayer.replay({"task_id": "multi_turn_base_0"}, 1)
-        assert replayer.replay(lines[3], 1)["turns"]
-    finally:
-        replayer.close()
+def test_what_cannot_be_replayed_says_so_and_the_next_line_can(lines, replay):
+    made = lines[3] | {"task_id": "made_base_1", "data_source": "base", "category": "base"}
+    assert "why" in replay(made, 1)
+    assert "why" in replay({"task_id": "multi_turn_base_0"}, 1)
+    assert replay(lines[3], 1)["turns"]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,7 @@ def synthesised(run: Path) -> tuple[str, dict]:
     raise AssertionError("no synthesised task was played")
 
 
-def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, monkeypatch, tmp_path):
+def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, monkeypatch, tmp_path, replay):
     monkeypatch.chdir(tmp_path)
     key, line = synthesised(mixed)
     found = replay(line, line["step"], mixed / "seal_log/launches.jsonl")
@@ -122,28 +124,26 @@ def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, 
     assert done.exit_code == 0 and "Every result is the logged one." in done.output
 
 
-def test_a_synthesised_task_whose_file_has_gone_or_changed_says_so(mixed):
+def test_a_synthesised_task_whose_file_has_gone_or_changed_says_so(mixed, replay):
     _, line = synthesised(mixed)
     launches, file = mixed / "seal_log/launches.jsonl", mixed.parent / "tasks.jsonl"
     kept = file.read_text()
-    replayer = Replayer()
     try:
-        assert "no launches.jsonl" in replayer.replay(line, 1)["why"]
+        assert "no launches.jsonl" in replay(line, 1)["why"]
         file.write_text(kept.replace(line["task_id"], "synth_train_base_000000000000"))
-        assert "is in none of the run's task files" in replayer.replay(line, 1, launches)["why"]
+        assert "is in none of the run's task files" in replay(line, 1, launches)["why"]
         file.unlink()
-        assert f"the task file {file} is gone" in replayer.replay(line, 1, launches)["why"]
+        assert f"the task file {file} is gone" in replay(line, 1, launches)["why"]
         file.write_text(kept)
-        assert replayer.replay(line, 1, launches)["turns"]
+        assert replay(line, 1, launches)["turns"]
     finally:
         file.write_text(kept)
-        replayer.close()
 
 
 def test_a_replay_that_does_not_end_is_ended(lines):
-    replayer = Replayer(deadline_s=0.0)
+    replayer = Replayer(deadline_s=0.001)
     try:
-        assert "did not finish" in replayer.replay(lines[3], 1)["why"]
+        assert "did not answer within" in replayer.replay(lines[3], 1)["why"]
     finally:
         replayer.close()
 
