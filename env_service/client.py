@@ -29,6 +29,7 @@ URL_VARIABLE = "SEAL_URL"
 DEADLINE_S = 60.0
 HEALTH_TIMEOUT_S = 3.0
 CLOSE_S = 5.0
+_THREAD = "seal-client"
 RETRY_PAUSE_S = 0.25
 MAX_CONNECTIONS = 256
 SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
@@ -292,12 +293,14 @@ class _FullEvaluation(protocol.EvaluateAnswer):
 def _loop() -> asyncio.AbstractEventLoop:
     """The event loop of this process's blocking clients, in a thread of its own."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="seal-client", daemon=True).start()
+    threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
     return loop
 
 
 def _close(client: AsyncServiceClient, loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.run_coroutine_threadsafe(client.close(), loop).result(CLOSE_S)
+    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+    if threading.current_thread().name != _THREAD:  # which would wait for itself if it collects a client
+        closing.result(CLOSE_S)
 
 
 def _refusal(url: str, status: int, content: bytes) -> ServiceError:
