@@ -41,7 +41,10 @@ class Recipe:
     @classmethod
     def of(cls, config: DictConfig) -> Self:
         """Read a composed configuration; SettingsError for the first setting, of ours or of verl's, that is wrong."""
-        settings, service = SealSettings.of(config), EnvServiceSettings.of(config)
+        written = OmegaConf.to_container(config, resolve=False)
+        OmegaConf.resolve(config)
+        resolved = OmegaConf.to_container(config, throw_on_missing=False)
+        settings, service = SealSettings.of(resolved), EnvServiceSettings.of(resolved)
         try:
             initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
         except ValueError as error:
@@ -49,9 +52,7 @@ class Recipe:
         defaults = _defaults()
         if added := sorted(set(config) - set(defaults)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
-        written, resolved = (OmegaConf.to_container(config, resolve=resolve) for resolve in (False, True))
         require_types(written, resolved, defaults)
-        OmegaConf.resolve(config)
         return cls(config, settings, service)
 
     @property

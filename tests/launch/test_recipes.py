@@ -220,7 +220,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("seal.diagnosis.taxonomy=papper", "must be one of paper, release"),
         ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
         ("+seal.reweighting.warmup_steps=3", "is not a setting"),
-        ("+seal.reweighting.rho.odd=2", "unknown label 'odd'"),
+        ("+seal.reweighting.rho.odd=2", "the paper taxonomy has no odd"),
         ("+seal.reweighting.alfa=2", "did you mean seal.reweighting.alpha?"),
         ("+reweighting.rho.pass=2", "is not a block"),
         ("actor_rollout_ref.actor.use_kl_loss=yes", "must be true or false"),
