@@ -28,6 +28,10 @@ class EnvServiceSettings(Settings):
     restart_wait_s: NonNegative = 120
     """Seconds that an episode waits while no service answers."""
 
+    def __hash__(self) -> int:
+        # A process keeps one set of clients for its settings, and `prompt_modes` has no hash of its own.
+        return hash(self.model_dump_json())
+
     def mode(self, environment: str) -> str:
         """The prompt and parser format of an environment."""
         return self.prompt_modes.get(environment, self.prompt_mode)

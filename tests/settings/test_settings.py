@@ -73,7 +73,7 @@ OUTSIDE = [(key, value) for key, field in KEYS.items() for value in outside(fiel
 def test_the_defaults_of_the_tree_are_accepted():
     settings, service = read("seal.seed", 7)
     assert settings.seed == 7 and settings.data.val == (Selection(split="eval"),)
-    assert service == EnvServiceSettings()
+    assert service == EnvServiceSettings() and hash(service) == hash(EnvServiceSettings())
 
 
 @pytest.mark.parametrize("key", FIELDS)
