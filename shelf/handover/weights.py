@@ -44,7 +44,8 @@ def write_model(actor: Path, out: Path, dtype: str | None, base: str, merge_adap
     wanted = DTYPES.get(dtype or "") or config.dtype or torch.bfloat16
     weights = merged_weights(actor, wanted)
     with torch.device("meta"):  # without memory of its own: loading is a check of every name and shape
-        model = AutoModelForCausalLM.from_config(config, dtype=wanted)
+        # The run's own attention (`seal.backends`) is not the reader's: transformers chooses again.
+        model = AutoModelForCausalLM.from_config(config, dtype=wanted, attn_implementation="eager")
         if any(".lora_A." in name for name in weights):
             model = _with_adapter(model, actor, weights, base)
     adapter_only = all(".lora_" in name for name in weights)
