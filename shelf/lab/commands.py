@@ -11,5 +11,5 @@ COMMANDS = {
     ),
     "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify"),
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify"),
-    "diagnose": Entry(RESULTS, "Label the turns of logged trajectories.", "shelf.lab.cli.diagnose"),
+    "diagnose": Entry(RESULTS, "Validate the labels of turns on injected faults.", "shelf.lab.cli.diagnose"),
 }

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.task_file import read_task_file
-from seal import __version__
 from seal.data.suspected import load_suspected
 from seal.diagnosis.categories import BENCHMARK, environment_of
 from seal.records.folder import STEP_LOGS, RunFolder
@@ -18,6 +17,7 @@ from seal.system.paths import HOME, movable
 from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import VERSION
 from shelf.lab.certificate.launches import Launch, launch_of_step
+from shelf.lab.certificate.version import version
 
 AGAIN = "train it again with this version to certify it"
 
@@ -33,12 +33,11 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
     if not trained and not validated:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
     _require_the_benchmark(launches)
-    _require_whole_groups(launches)
     yield (
         "head",
         {
             "certificate": VERSION,
-            "seal": __version__,
+            **version(),
             "run": run.resolve().name,
             "data_hash": facts[-1]["service"].get("data_hash"),
             "bfcl_eval": facts[-1]["service"].get("bfcl_eval"),
@@ -72,10 +71,6 @@ def _require_the_benchmark(launches: Sequence[Launch]) -> None:
         for source, _task, _side in (*launch.rows("training"), *launch.rows("validation")):
             if environment_of(source) != BENCHMARK:
                 raise ValueError(f"{source} is of another environment than bfcl: only runs on bfcl can be certified.")
-
-
-def _require_whole_groups(launches: Sequence[Launch]) -> None:
-    """ValueError for a run that pilots its prompts: a verifier of this version takes n rollouts of each for granted."""
 
 
 def _launches(folder: RunFolder) -> list[dict[str, Any]]:

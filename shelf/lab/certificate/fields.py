@@ -16,9 +16,6 @@ with the budgets, and `day` must be a date; otherwise they are taken as they are
 STEP_HASHED = frozenset({"seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean"})
 """Fields of a step's line that do not follow from its trajectories."""
 
-STEP_LATER = frozenset({"tokens", "environments", "staleness", "push", "lift"})
-"""Fields of a step's line that certificates of earlier versions lack."""
-
 LOST_HASHED = TRAJECTORY_HASHED | {"output", "tokens", "stop", "truncated"}
 """The same of a trajectory that was lost to infrastructure, whose dialogue nothing follows from: without evidence,
 nobody knows which of its calls exceeded a limit."""

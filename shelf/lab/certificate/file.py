@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from seal.system.files import replacing
 
-VERSION = 1
+VERSION = 2
 """The version of the format; a reader refuses others."""
 
 _LINE = re.compile(rb'\{"sha256":"([0-9a-f]{64})","record":(.*)\}\n', re.DOTALL)

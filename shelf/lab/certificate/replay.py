@@ -1,4 +1,4 @@
-"""One trajectory played again in the environment, from what the policy said.
+"""One trajectory played again on a service, from what the policy said.
 
 Everything else in its record is computed anew and compared: the environment's
 messages, evidence, labels, blame, verdict, reward and counts. Taken as they are
@@ -6,7 +6,6 @@ are only what no replay can know: token counts, which the budgets must allow,
 calls that exceeded a limit of the service, and losses to infrastructure.
 """
 
-import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +13,24 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from env_service.environments.bfcl import clock
 from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
-from seal.rollout.rewards import terminal_reward
+from seal.rollout.play import Terms
+from seal.rollout.replay import Again, refused_calls
 from seal.rollout.row import sees_omega
 from seal.settings import SealSettings
-from shelf.lab.certificate.episode import UNPLAYABLE, Again, RecordedLimits, ended_as, parameters
-from shelf.lab.certificate.fields import ASPECT_OF, LOST_HASHED, TRAJECTORY_HASHED
+from shelf.lab.certificate.fields import ASPECT_OF, LOST_HASHED
+from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.places import Disagreement, Place, difference, says, shown
 from shelf.lab.certificate.unordered import in_one_order
+
+WEIGHING = ("group", "advantage", "w")
+"""The fields that only the step as a whole decides."""
+UNPLAYABLE = frozenset({"environment_refused", "environment_failed", "environment_broken"})
+"""What a record that does not fit the environment makes of a replay; other faults are this machine's."""
+_PRINTED = ("output", "evidence")
+"""The fields that hold what tools have printed."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +54,25 @@ class Stage:
         """The kind of its records."""
         return "training" if self.training else "validation"
 
-    def place(self, line: Mapping[str, Any]) -> Place:
-        """Where one of its trajectories is."""
-        task, sample = line.get("task_id"), line.get("sample")
-        return Place(step=self.step, validation=not self.training, task=str(task), sample=sample)
+    @property
+    def terms(self) -> Terms:
+        """How its trajectories are judged."""
+        return Terms(self.training, self.settings.reward, self.settings.diagnosis.taxonomy)
+
+    def parameters(self, record: TrajectoryRecord) -> dict[str, Any]:
+        """The parameters of /create for one of its trajectories."""
+        sees = sees_omega(record.sample, self.settings.interface.share)
+        enforced = self.settings.rollout.enforce_available_tools
+        return parameters(record, self.prompt_mode, self.training, enforced, self.omega if sees else None)
 
 
 class Replayed(NamedTuple):
     """A trajectory that was played again.
 
     record: as recomputed, without messages and evidence; None if the line cannot be
-    played. problems: what does not hold, in the order of the fields. agree, of: by
-    aspect (see `fields`), whether all its fields agree. written: the fields that only
-    the step as a whole decides. overdue: calls that are taken to have exceeded a limit.
+    played. problems: what does not hold, in the order of the fields. disagreeing: the
+    aspects (see `fields`) of these. written: the fields that only the step as a whole
+    decides. overdue: calls that are taken to have exceeded a limit.
     """
 
     record: TrajectoryRecord | None
@@ -70,132 +82,144 @@ class Replayed(NamedTuple):
     overdue: int = 0
 
 
-WEIGHING = ("group", "advantage", "w")
-"""The fields that only the step as a whole decides."""
+def parameters(
+    record: TrajectoryRecord, prompt_mode: str, training: bool, enforce_available_tools: bool | None, omega: Any
+) -> dict[str, Any]:
+    """The parameters of /create, as the agent loop sends them (the leak guard changes no answer)."""
+    params: dict[str, Any] = {"split": record.split if training else "eval", "tool_prompt_mode": prompt_mode}
+    if record.prefix > 0:
+        params["turns"] = record.prefix
+    if training:
+        params["enforce_available_tools"] = enforce_available_tools
+        if omega is not None:
+            params["omega"] = omega
+    return params
 
 
-def replay(text: bytes, stage: Stage) -> Replayed:
-    """Play a record's trajectory again; never raises for what the record holds."""
-    place = Place(step=stage.step, validation=not stage.training)
-    try:
-        line = json.loads(text)[stage.kind]
-        place = stage.place(line)
-        record = TrajectoryRecord.from_line(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return _unreadable(
-            place._replace(field=str(first["loc"][0])), f"{shown(first['input'])}: {first['msg'].lower()}"
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return _unreadable(place, f"the trajectory cannot be read ({str(error).splitlines()[0]})")
-    faults = _Faults(stage.place(line))
-    try:
-        again, overdue = _played(record, stage, faults.add)
-    except UNPLAYABLE as error:
-        faults.add("task_id", f"the environment does not play it ({error})")
-        return Replayed(None, tuple(faults.problems), frozenset(faults.aspects), {})
-    found = json.loads(json.dumps(again.line()))
-    decided = frozenset(WEIGHING if stage.training else ())
-    for field in dict.fromkeys((*found, *line)):
-        if field not in decided:
-            sides = ({field: each[field]} if field in each else {} for each in (line, found))
-            same = in_one_order if field in _PRINTED else str
-            if (one := difference(*sides, same=same)) is not None:
-                faults.add(one.field, says(one), _turn_of(one.path, again))
-    written = {name: line.get(name) for name in (*WEIGHING, "sample", "task_id", "data_source")}
-    slim = replace(again, messages=(), evidence=())
-    return Replayed(slim, tuple(faults.problems), frozenset(faults.aspects), written, overdue)
+class Line:
+    """A trajectory of a certificate: what it says, the replay that it needs (again; None for none), and its faults."""
 
+    def __init__(self, written: Record, stage: Stage) -> None:
+        """Read the record; never raises for what it holds."""
+        self.written = written
+        self.again: Again | None = None
+        self._stage = stage
+        self._place = Place(step=stage.step, validation=not stage.training)
+        self._problems: list[Disagreement] = []
+        self._aspects: set[str] = set()
+        self._record: TrajectoryRecord | None = None
+        try:
+            self._line = json.loads(written.text)[stage.kind]
+            task, sample = self._line.get("task_id"), self._line.get("sample")
+            self._place = self._place._replace(task=str(task), sample=sample)
+            self._record = TrajectoryRecord.from_line(self._line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            self._fault(str(first["loc"][0]), f"{shown(first['input'])}: {first['msg'].lower()}")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            self._fault("", f"the trajectory cannot be read ({str(error).splitlines()[0]})")
+        else:
+            self.again = self._replay(self._record)
 
-def _unreadable(place: Place, problem: str) -> Replayed:
-    return Replayed(None, (Disagreement(place, problem),), frozenset({"identities"}), {})
+    def compared(self, new: TrajectoryRecord | None) -> Replayed:
+        """The findings; new: what the replay gave, None if there was none.
 
+        ValueError if this machine could not play it.
+        """
+        record = self._record
+        if record is None:
+            return Replayed(None, tuple(self._problems), frozenset({"identities"}), {})
+        if new is not None and new.infra is not None:
+            if new.infra not in UNPLAYABLE:
+                raise ValueError(f"Record {self.written.number} cannot be played again here: {new.infra_message}")
+            self._fault("task_id", f"the environment does not play it ({new.infra_message})")
+            return Replayed(None, tuple(self._problems), frozenset(self._aspects), {})
+        expected = self._expected(record, new)
+        line = json.loads(json.dumps(expected.line()))
+        decided = frozenset(WEIGHING if self._stage.training else ())
+        for field in dict.fromkeys((*line, *self._line)):
+            if field not in decided:
+                sides = ({field: each[field]} if field in each else {} for each in (self._line, line))
+                same = in_one_order if field in _PRINTED else str
+                if (one := difference(*sides, same=same)) is not None:
+                    self._fault(one.field, says(one), _turn_of(one.path, expected))
+        written = {name: self._line.get(name) for name in (*WEIGHING, "sample", "task_id", "data_source")}
+        slim = replace(expected, messages=(), evidence=())
+        lost = record.infra is not None
+        overdue = 0 if lost else len(refused_calls(record.evidence, self._enforced))
+        return Replayed(slim, tuple(self._problems), frozenset(self._aspects), written, overdue)
 
-class _Faults:
-    """What does not hold in one trajectory."""
+    @property
+    def _enforced(self) -> bool:
+        return self._stage.training and self._stage.settings.rollout.enforce_available_tools
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self.problems: list[Disagreement] = []
-        self.aspects: set[str] = set()
+    def _fault(self, field: str, problem: str, turn: int | None = None) -> None:
+        self._problems.append(Disagreement(self._place._replace(field=field or None, turn=turn), problem))
+        self._aspects.add(ASPECT_OF.get(field.partition("[")[0], "identities"))
 
-    def add(self, field: str, problem: str, turn: int | None = None) -> None:
-        self.problems.append(Disagreement(self._place._replace(field=field, turn=turn), problem))
-        self.aspects.add(ASPECT_OF.get(field.partition("[")[0], "identities"))
-
-
-Fault = Callable[[str, str], None]
-"""Notes a field that does not hold, and why."""
-
-
-def _played(record: TrajectoryRecord, stage: Stage, fault: Fault) -> tuple[TrajectoryRecord, int]:
-    """The record as the replay gives it, and how many calls are taken to have exceeded a limit."""
-    category, _ = parse_task_id(record.task_id)
-    known = {
-        "category": category,
-        "split": stage.sides.get((record.data_source, record.task_id), "in no row of this run"),
-        "step": stage.step,
-        "prompt_mode": stage.prompt_mode,
-    }
-    if not record.messages and record.infra is not None:
-        return _lost(record, stage, known | {"omega_version": None, "data_hash": "", "messages": ()}), 0
-    try:
-        day = datetime.date.fromisoformat(record.day)
-    except ValueError:
-        fault("day", f"{record.day!r} is not a date")
-        day = clock.today()
-    enforced = stage.settings.rollout.enforce_available_tools
-    omega = stage.omega if sees_omega(record.sample, stage.settings.interface.share) else None
-    limits = RecordedLimits(record.evidence, enforces=stage.training and enforced)
-    with clock.as_of(day):
-        again = Again(record.task_id, parameters(record, stage.prompt_mode, stage.training, enforced, omega), limits)
-        info = again.info
-        known |= {"omega_version": (info["omega"] or {}).get("version"), "data_hash": info["data_hash"]}
+    def _replay(self, record: TrajectoryRecord) -> Again | None:
+        """What is played: all that was said, or only the opening of what infrastructure lost."""
+        params = self._stage.parameters(record)
         if record.infra is not None:
-            messages = again.messages
-            return _lost(record, stage, known | {"messages": (*messages, *record.messages[len(messages) :])}), 0
-        again.play(record)  # what else was said appears as a difference of the dialogues
-        turns = again.turns
-        known["messages"] = tuple(again.messages)
-        stop = _stop(record, stage, len(turns), again.ended, fault)
-        cut = {"stop": CUTS[stop]} if stop in CUTS else {}
-        evaluation = again.evaluate({"taxonomy": stage.settings.diagnosis.taxonomy, **cut})
-    stop = ended_as(stop, evaluation)
-    spans = tuple((turn, start, end) for turn, (_, start, end) in zip(turns, record.spans, strict=False))
-    if len(record.spans) != len(turns):
-        fault("spans", f"{len(record.spans)} spans for {len(turns)} messages")
-    known |= {
-        "stop": stop,
-        "excluded": _excluded(stop, stage),
-        "score": terminal_reward(evaluation, stage.settings.reward, stage.training and stop in CUTS),
-        "spans": spans,
-        "tokens": sum(end - start for _, start, end in spans),
-    }
-    carried = {name: getattr(record, name) for name in _CARRIED}
-    return TrajectoryRecord.of(evaluation, **carried | known), limits.overdue
+            opening = replace(record, messages=(), evidence=(), stop="completed", spans=(), truncated=())
+            return Again(opening, params, self._stage.terms) if record.messages else None
+        self._limit, self._open = _limit(record, self._stage, self._fault)
+        messages = record.messages
+        if self._open:
+            # Unless the environment ends the episode, this shows that the dialogue would have gone on.
+            messages = (*messages, {"role": "assistant", "content": ""})
+        return Again(replace(record, stop=self._limit or "completed", messages=messages), params, self._stage.terms)
 
+    def _expected(self, record: TrajectoryRecord, new: TrajectoryRecord | None) -> TrajectoryRecord:
+        """The record that the log should hold."""
+        stage = self._stage
+        known = {
+            "category": parse_task_id(record.task_id)[0],
+            "split": stage.sides.get((record.data_source, record.task_id), "in no row of this run"),
+            "step": stage.step,
+            "prompt_mode": stage.prompt_mode,
+        }
+        if not stage.training:
+            known |= {"group": None, "advantage": None, "w": None}
+        if record.infra is not None:
+            return self._lost(record, new, known)
+        if self._open and _said(new) > _said(record):
+            self._fault("stop", "the dialogue breaks off, and no budget ended it")
+        kept = {name: getattr(record, name) for name in ("day", "rebuilt", "infra", "infra_message")}
+        return replace(new, **kept, **known, tokens=sum(end - start for _, start, end in new.spans))
 
-def _lost(record: TrajectoryRecord, stage: Stage, known: Mapping[str, Any]) -> TrajectoryRecord:
-    """A trajectory that infrastructure failed: nobody judged it."""
-    carried = {name: getattr(record, name) for name in (*_CARRIED, *LOST_HASHED - {"output"})}
-    return TrajectoryRecord.of(None, **carried | known, score=0.0, excluded=_excluded(record.stop, stage))
-
-
-_PRINTED = ("output", "evidence")
-"""The fields that hold what tools have printed."""
-
-_CARRIED = (*TRAJECTORY_HASHED, "task_id", "data_source", "sample", "truncated", *WEIGHING)
-"""The fields that no replay changes."""
+    def _lost(
+        self, record: TrajectoryRecord, new: TrajectoryRecord | None, known: Mapping[str, Any]
+    ) -> TrajectoryRecord:
+        """A trajectory that infrastructure failed: nobody judged it."""
+        opening = new.messages if new else ()
+        hashed = {name: getattr(record, name) for name in LOST_HASHED - {"output"}}
+        weighed = {name: getattr(record, name) for name in WEIGHING}
+        names = {name: getattr(record, name) for name in ("task_id", "data_source", "sample")}
+        seen = {
+            "omega_version": new.omega_version if new else None,
+            "data_hash": new.data_hash if new else "",
+            "messages": (*opening, *record.messages[len(opening) :]),
+            "score": 0.0,
+            "excluded": _excluded(record.stop, self._stage),
+        }
+        return TrajectoryRecord.of(None, **hashed | weighed | names | seen | dict(known))
 
 
 def _excluded(stop: str, stage: Stage) -> bool:
     return stage.training and stop in CUTS and stage.settings.reward.cut == "exclude"
 
 
-def _stop(record: TrajectoryRecord, stage: Stage, messages: int, ended: bool, fault: Fault) -> str:
-    """How the rollout ended, from its budgets; reports token counts that the budgets do not allow."""
-    limit, before = "", 0
-    for number, (_, start, end) in enumerate(record.spans[:messages]):
+def _said(record: TrajectoryRecord) -> int:
+    """How many messages the policy said."""
+    return sum(message["role"] == "assistant" for message in record.messages)
+
+
+def _limit(record: TrajectoryRecord, stage: Stage, fault: Callable[[str, str], None]) -> tuple[str, bool]:
+    """The budget that ended a rollout unless the environment did ("" for none), and whether only the environment can
+    have; reports token counts that the budgets do not allow."""
+    said, limit, before = _said(record), "", 0
+    for number, (_, start, end) in enumerate(record.spans):
         limit, room = stage.budgets.room(start, record.prompt_tokens + start, stage.training)
         cut = number in record.truncated
         if not before <= start < end:
@@ -203,19 +227,17 @@ def _stop(record: TrajectoryRecord, stage: Stage, messages: int, ended: bool, fa
         elif end - start > room or (cut and end - start < room):
             fault(f"spans[{number}]", f"{end - start} tokens{', cut,' if cut else ''} where {room} were left ({limit})")
         before = end
-    if any(not 0 <= number < messages for number in record.truncated):
-        fault("truncated", f"names a message that is not there ({shown(record.truncated)})")
+    if len(record.spans) != said:
+        fault("spans", f"{len(record.spans)} spans for {said} messages")
     if record.length < record.prompt_tokens + (record.spans[-1][1] if record.spans else 0):
         fault("length", f"{record.length} tokens are fewer than those of the messages")
-    if ended:
-        return limit if messages - 1 in record.truncated else "completed"
-    limit, room = stage.budgets.room(record.length - record.prompt_tokens, record.length, stage.training)
-    if room < 1:
-        return limit
-    if stage.training and messages >= stage.budgets.max_steps:
-        return "max_steps"
-    fault("stop", "the dialogue breaks off, and no budget ended it")
-    return record.stop
+    following, room = stage.budgets.room(record.length - record.prompt_tokens, record.length, stage.training)
+    if room >= 1:
+        following = "max_steps" if stage.training and said >= stage.budgets.max_steps else ""
+    if said - 1 not in record.truncated:
+        return following, False
+    # A cut message ends a dialogue by the environment's word; in validation the dialogue may go on to the next limit.
+    return (following if record.stop == following else limit), not following
 
 
 def _turn_of(path: Sequence[str | int], record: TrajectoryRecord) -> int | None:

@@ -8,7 +8,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import Group, mark_groups
 from shelf.lab.certificate.advantages import agrees, follow_from_rewards, group_advantages
-from shelf.lab.certificate.fields import STEP_HASHED, STEP_LATER
+from shelf.lab.certificate.fields import STEP_HASHED
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.findings import Findings
 from shelf.lab.certificate.launches import Launch
@@ -105,7 +105,6 @@ class Rounds:
             written = {}
         if name == "steps":
             expected |= {key: written[key] for key in STEP_HASHED if key in written}
-            expected = {key: value for key, value in expected.items() if key in written or key not in STEP_LATER}
         named = {key for keys in ASPECTS_OF_LINES[name].values() for key in keys}
         for what, keys in ASPECTS_OF_LINES[name].items():
             chosen = set(keys) or {*expected, *written} - named

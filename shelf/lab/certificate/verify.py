@@ -1,15 +1,13 @@
 """A certificate checked: every episode is played again, and the run is computed again from what the replays give."""
 
-import json
-import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import data_hash, package_version
 from seal.data.suspected import load_suspected
+from seal.rollout.replay import played_again
 from seal.system.files import json_hash
 from shelf.lab.certificate import file
 from shelf.lab.certificate.fields import ASPECTS
@@ -18,9 +16,10 @@ from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.findings import Findings, place_of
 from shelf.lab.certificate.launches import Launch, launch_of_step
 from shelf.lab.certificate.places import Difference, Place, difference, shown
-from shelf.lab.certificate.processes import Begun, Replayers, gathered, replayers
-from shelf.lab.certificate.replay import Replayed, Stage, replay
+from shelf.lab.certificate.replay import Line, Replayed, Stage
 from shelf.lab.certificate.rounds import Rounds
+from shelf.lab.certificate.version import require_own
+from shelf.lab.service import service
 
 
 class Block(NamedTuple):
@@ -35,32 +34,29 @@ class Block(NamedTuple):
         return self.lines[0] if self.lines else self.closing
 
 
-class Playing(NamedTuple):
-    """A block whose trajectories are being replayed."""
-
-    block: Block
-    stage: Stage
-    launch: Launch
-    replays: Begun[Record]
-
-
-def verify(path: Path | str, digest: str | None = None, processes: int | None = None) -> Findings:
+def verify(
+    path: Path | str, digest: str | None = None, processes: int | None = None, url: str | None = None
+) -> Findings:
     """Check a certificate; digest: what was published, if anything was.
 
-    processes: how many replay, one per core by default; 0: this one does, without limits.
+    processes: workers of the service that plays the episodes again, one per core by default.
+    url: a service that runs already, with this machine's data.
 
     ValueError for a file that is not a certificate, or that this machine cannot check:
     another version, or other benchmark data.
     """
-    return _Verification(path, (os.cpu_count() or 1) if processes is None else processes).run(digest)
+    findings = _Verification(path, processes, url).run()
+    if digest is not None and digest.removeprefix("sha256:").lower() != findings.digest:
+        findings.add(-1, Place(field="digest"), f"it is {findings.digest}, and the published one is {digest}")
+    return findings
 
 
 class _Verification:
     """The state of one verification."""
 
-    def __init__(self, path: Path | str, processes: int) -> None:
+    def __init__(self, path: Path | str, processes: int | None, url: str | None) -> None:
         self._path = path
-        self._processes = processes
+        self._processes, self._url = processes, url
         self._findings = Findings()
         self._rounds = Rounds(self._findings)
         self._launches: list[Launch] = []
@@ -68,25 +64,19 @@ class _Verification:
         self._suspected = load_suspected()
         self._end: Record | None = None
 
-    def run(self, digest: str | None) -> Findings:
+    def run(self) -> Findings:
         findings = self._findings
         records = self._checked(file.read(self._path))
         tasks, first = self._opening(records)
         blocks = self._blocks(chain([first] if first else [], records))
-        with replayers(self._processes, tasks) as pool:
-            block = next(blocks, None)
-            while block is not None:
-                playing = self._begin(block, pool)
-                following = next(blocks, None)  # read while the processes replay
-                if playing is None or not self._finish(playing):
+        with service(tasks, self._processes, self._url) as url:
+            for block in blocks:
+                if not self._play(block, url):
                     findings.add(block.first.number, place_of(block.first), "from here on nothing can be recomputed")
                     list(blocks)  # their hashes are still compared
                     break
-                block = following
             else:
                 self._compare_end()
-        if digest is not None and digest.removeprefix("sha256:").lower() != findings.digest:
-            findings.add(-1, Place(field="digest"), f"it is {findings.digest}, and the published one is {digest}")
         return findings
 
     # --- reading --------------------------------------------------------------------
@@ -100,8 +90,8 @@ class _Verification:
             self._findings.digest = record.sha256
             yield record
 
-    def _opening(self, records: Iterator[Record]) -> tuple[list[str], Record | None]:
-        """Read what comes before the trajectories: the synthesised tasks as lines, and the first record after it."""
+    def _opening(self, records: Iterator[Record]) -> tuple[list[dict[str, Any]], Record | None]:
+        """Read what comes before the trajectories: the synthesised tasks, and the first record after it."""
         head = next(records, None)
         if head is None or head.kind != "head":
             raise ValueError(f"{self._path} is not a certificate: it does not begin with a head (seal certify RUN).")
@@ -111,14 +101,16 @@ class _Verification:
             if record.kind == "launch":
                 self._launch(record)
             elif record.kind == "task":
-                tasks.append(json.dumps(record.value, ensure_ascii=False))
+                tasks.append(record.value)
             else:
                 return tasks, record
         return tasks, None
 
     def _head(self, record: Record) -> None:
         head = record.value if isinstance(record.value, dict) else {}
-        if head.get("certificate") != file.VERSION:
+        if head.get("certificate") in (1, file.VERSION):
+            require_own(self._path, head)
+        else:
             raise ValueError(
                 f"{self._path} has version {shown(head.get('certificate'))}, and this SEAL reads {file.VERSION}."
             )
@@ -180,18 +172,19 @@ class _Verification:
 
     # --- replaying ------------------------------------------------------------------
 
-    def _begin(self, block: Block, pool: Replayers) -> Playing | None:
-        """Start the replays of a block; None if it does not say how its trajectories were played."""
+    def _play(self, block: Block, url: str) -> bool:
+        """Play a block's trajectories again and compare it; whether what follows can be recomputed."""
+        findings = self._findings
         problem = self._problem(block)
         if problem:
-            self._findings.add(block.first.number, place_of(block.closing or block.first), problem)
-            return None
-        value, training = block.closing.value, block.closing.kind == "step"
-        launch = self._launches[value["launch"]]
+            findings.add(block.first.number, place_of(block.closing or block.first), problem)
+            return False
+        closing, training = block.closing, block.closing.kind == "step"
+        launch = self._launches[closing.value["launch"]]
         if training:
             self._rounds.enter(launch)
         stage = Stage(
-            step=value["step"],
+            step=closing.value["step"],
             training=training,
             settings=launch.settings,
             budgets=launch.budgets,
@@ -199,7 +192,23 @@ class _Verification:
             omega=self._rounds.omega if training else None,
             sides=launch.sides("training" if training else "validation"),
         )
-        return Playing(block, stage, launch, pool.begin(block.lines, partial(replay, stage=stage)))
+        lines = [Line(record, stage) for record in block.lines]
+        played = played_again([line.again for line in lines if line.again], url)
+        replays = [(line.written, line.compared(next(played) if line.again else None)) for line in lines]
+        for record, found in replays:
+            self._trajectory(record, found, training)
+        if any(found.record is None for _, found in replays):
+            return False
+        if training:
+            self._rounds.play(stage.step, replays, closing)
+            findings.steps = stage.step
+        else:
+            self._validation(launch, closing, replays)
+            self._validated = stage.step
+        unknown = sorted(set(closing.value) - _KEYS[closing.kind])
+        if unknown:
+            findings.add(closing.number, place_of(closing), f"the key {unknown[0]!r} is not expected")
+        return True
 
     def _problem(self, block: Block) -> str:
         """Why a block cannot be replayed; "" if it can."""
@@ -222,26 +231,6 @@ class _Verification:
             return f"it names launch {value['launch']}, and launch {found} ran this step"
         return ""
 
-    def _finish(self, playing: Playing) -> bool:
-        """Compare a block with its replays; whether what follows can be recomputed."""
-        findings, stage = self._findings, playing.stage
-        replays = list(gathered(playing.replays))
-        for record, found in replays:
-            self._trajectory(record, found, stage.training)
-        if any(found.record is None for _, found in replays):
-            return False
-        closing = playing.block.closing
-        if stage.training:
-            self._rounds.play(stage.step, replays, closing)
-            findings.steps = stage.step
-        else:
-            self._validation(playing, replays)
-            self._validated = stage.step
-        unknown = sorted(set(closing.value) - _KEYS[closing.kind])
-        if unknown:
-            findings.add(closing.number, place_of(closing), f"the key {unknown[0]!r} is not expected")
-        return True
-
     def _trajectory(self, record: Record, found: Replayed, training: bool) -> None:
         findings = self._findings
         findings.trajectories += 1
@@ -255,9 +244,9 @@ class _Verification:
             findings.taken["calls that exceeded a limit of the service"] += found.overdue
             findings.taken["trajectories lost to infrastructure"] += found.record.infra is not None
 
-    def _validation(self, playing: Playing, replays: Sequence[tuple[Record, Replayed]]) -> None:
+    def _validation(self, launch: Launch, closing: Record, replays: Sequence[tuple[Record, Replayed]]) -> None:
         """Compare which tasks were validated, and the figures."""
-        findings, launch, closing = self._findings, playing.launch, playing.block.closing
+        findings = self._findings
         rows, samples = launch.rows("validation"), range(launch.validation_samples)
         expected = sorted([source, task, sample] for source, task, _ in rows for sample in samples)
         written = [[found.written[name] for name in ("data_source", "task_id", "sample")] for _, found in replays]

@@ -1,4 +1,4 @@
-"""`seal diagnose`: redo a log's diagnosis, or validate the diagnosis on injected faults."""
+"""`seal diagnose`: validate the diagnosis on injected faults."""
 
 from __future__ import annotations
 
@@ -11,33 +11,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seal.cli.commands import refusing
-
 if TYPE_CHECKING:
     from shelf.authoring.confusion import Confusion, Judged
-    from shelf.lab.relabel import Relabelled
 
 REQUIRED = 0.97
 """The precision and recall that every label must reach."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Label the turns of logged trajectories.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Validate the labels of turns.")
 
 
-@app.command()
-def relabel(
-    log: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSONL: evidence and labels by episode.")],
-    taxonomy: Annotated[str, typer.Option(help="paper or release.")] = "paper",
-) -> None:
-    """Diagnose the evidence of a log again and print every label that changes.
-
-    Exits with 0 if no label changes, 1 if any does, 2 if the log cannot be read.
-    """
-    from shelf.lab.relabel import relabel_log
-
-    with refusing("seal diagnose relabel"), log.open(encoding="utf-8") as lines:
-        found = relabel_log(lines, taxonomy)
-    _show_changes(found, Console())
-    raise typer.Exit(int(bool(found.changes)))
+@app.callback()
+def diagnose() -> None:
+    """Validate the labels of turns."""
 
 
 @app.command()
@@ -108,17 +93,3 @@ def _draw(matrix: Confusion, labels: Sequence[str], path: Path) -> None:
     axes.set_xlabel("label found")
     axes.set_ylabel("label that the fault must get")
     figure.savefig(path, dpi=150)
-
-
-def _show_changes(found: Relabelled, console: Console) -> None:
-    if found.changes:
-        table = Table("line", "task", "turn", "was", "is", "because")
-        for change in found.changes:
-            place = (str(change.line), change.task_id, str(change.turn))
-            table.add_row(*place, change.before or "-", change.after or "-", change.reason)
-        console.print(table)
-    counts = ", ".join(f"{label} {count}" for label, count in sorted(found.counts.items()))
-    console.print(
-        f"{found.trajectories} episodes, {found.turns} turns, {len(found.changes)} labels change", soft_wrap=True
-    )
-    console.print(counts, soft_wrap=True)

@@ -1,6 +1,5 @@
 """`seal rescore`: judge stored episodes again."""
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +32,7 @@ def rescore(
     reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
     json: Annotated[Path | None, option("Every change as JSON.", "FILE")] = None,
-    processes: Annotated[int | None, option("Default: one per core.", "N", least=0)] = None,
+    processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
     """Play stored episodes again and judge them by the present checker, taxonomy and reward.
 
@@ -41,21 +40,24 @@ def rescore(
     """
     from seal.statistics.tables import console
     from seal.system.files import write_json
-    from shelf.lab.rescoring.findings import rescored, tables, to_json
-    from shelf.lab.rescoring.stored import find_logs
+    from shelf.lab.rescore import find_logs, rescored, tables, to_json
+    from shelf.lab.service import service
 
     given = {"mode": reward_mode, "cut": reward_cut}
     reward = {name: value for name, value in given.items() if value is not None}
     out, findings = console(), []
     with refusing("seal rescore"):
         logs = find_logs(log, step, training)
+        terms = [each.terms(taxonomy, reward) for each in logs]
+        made = {task["id"]: task for each in logs for task in each.tasks(tasks or ())}
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
-            bar = progress.add_task("replaying", total=sum(len(each.lines) for each in logs))
-            for each in logs:
-                conditions = each.conditions(taxonomy, reward)
-                workers = (os.cpu_count() or 1) if processes is None else processes
-                findings.append(rescored(each, conditions, workers, tasks or (), lambda _: progress.advance(bar)))
+        with (
+            service(list(made.values()), processes) as url,
+            Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress,
+        ):
+            bar = progress.add_task("replaying", total=sum(len(each.records) for each in logs))
+            for each, judged in zip(logs, terms, strict=True):
+                findings.append(rescored(each, judged, url, lambda _: progress.advance(bar)))
         for found in findings:
             out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
         if json:

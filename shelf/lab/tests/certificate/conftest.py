@@ -2,9 +2,16 @@
 
 import pytest
 
+from env_service.local_service import local_service
 from shelf.lab.certificate.collect import records
 from shelf.lab.certificate.file import read, write
 from tests.support.played_run import SMALL, write_run
+
+
+@pytest.fixture(scope="session")
+def url():
+    with local_service(BFCL_WORKERS="2") as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

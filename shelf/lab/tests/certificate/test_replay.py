@@ -1,4 +1,4 @@
-"""What the real agent loop records of an episode on the real service, a replay finds again in this process."""
+"""What the real agent loop records of an episode on the real service, a replay on the service finds again."""
 
 import json
 from dataclasses import replace
@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from seal.rollout.budgets import Budgets
+from seal.rollout.replay import played_again
 from seal.settings import SealSettings
+from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.places import difference
-from shelf.lab.certificate.replay import Stage, replay
+from shelf.lab.certificate.replay import Line, Stage
 from shelf.lab.certificate.unordered import in_one_order
 from tests.support.rollout_play import TASK, ScriptedEngine, configured, reference_texts, roll_out, running_service
 
@@ -54,8 +56,10 @@ def test_an_episode_of_the_agent_loop_is_found_again(url, texts, training, omega
         omega=omega,
         sides={("base", TASK): "train" if training else "val"},
     )
-    line = replace(record, step=1).line()
-    found = replay(json.dumps({stage.kind: line}).encode(), stage)
+    text = json.dumps({stage.kind: replace(record, step=1).line()}).encode()
+    line = Line(Record(0, stage.kind, text, "", True), stage)
+    (again,) = played_again([line.again], url)
+    found = line.compared(again)
     assert not found.problems, found.problems[0]
     assert found.record.labels == record.labels and len(record.times) == sum(
         m["role"] == "assistant" for m in record.messages

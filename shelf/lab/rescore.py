@@ -1,0 +1,377 @@
+"""Stored rollouts played and judged again: what changes by the present checker, labels and reward, and why."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+
+from env_service.environments.bfcl.task_file import read_task_file
+from seal.records.folder import RunFolder
+from seal.records.format import FORMAT
+from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.play import Terms
+from seal.rollout.replay import Again, played_again
+from seal.settings.diagnosis import Taxonomy
+from seal.settings.reward import RewardSettings
+from seal.statistics.comparison import Comparison, Side, compare
+from seal.statistics.intervals import PairedDifference, paired_difference
+from seal.statistics.tables import comparison_record, comparison_table, percent, table
+from seal.system.jsonl import BadLine, read_jsonl, step_files
+from seal.training.closed_loop import ClosedLoop
+from shelf.lab.certificate.launches import Launch, launch_of_step, read_launches
+from shelf.lab.certificate.places import difference, shown
+from shelf.lab.certificate.replay import UNPLAYABLE, parameters
+from shelf.suites.bfcl.journal import SETTINGS
+
+PARTS = {
+    "tools": "the simulators answer a call differently",
+    "checker": "the checker compares a turn differently",
+    "episode": "the episode takes another course",
+    "labels": "the diagnosis names the same evidence differently",
+    "reward": "the reward grades the same verdict differently",
+}
+STORED, NOW = "stored", "now"
+
+
+class Reason(NamedTuple):
+    """Why a rollout is judged differently: the part that changed (a key of PARTS), and where, as text."""
+
+    part: str
+    text: str
+
+
+class Rescored(NamedTuple):
+    """A rollout as stored and as judged now, both without messages and evidence.
+
+    now is None if infrastructure had lost it or it cannot be played, and `problem` says which.
+    reason is None if verdict, labels and reward are the same.
+    """
+
+    stored: TrajectoryRecord
+    now: TrajectoryRecord | None
+    reason: Reason | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """One `<step>.jsonl`: its rollouts, the run that it is of, and what ran it (None if no launch was recorded)."""
+
+    path: Path
+    step: int
+    training: bool
+    run: RunFolder
+    launch: Launch | None
+    records: tuple[TrajectoryRecord, ...]
+
+    def terms(self, taxonomy: Taxonomy | None, reward: Mapping[str, Any]) -> Terms:
+        """How the rollouts are judged, with these changes of the run's own taxonomy and reward."""
+        settings = self.launch.settings if self.launch else None
+        judged = (settings.reward if settings else RewardSettings()).model_dump() | dict(reward)
+        labels = taxonomy or (settings.diagnosis.taxonomy if settings else "paper")
+        return Terms(self.training, RewardSettings.read(judged, "reward"), labels)
+
+    def again(self, record: TrajectoryRecord, terms: Terms, omega: Mapping[str, Any] | None) -> Again:
+        """What plays a rollout again as it was played."""
+        mode = self.launch.prompt_mode if self.launch else record.prompt_mode
+        enforced = self.launch.settings.rollout.enforce_available_tools if self.launch else None
+        omega = omega if record.omega_version is not None else None
+        params = parameters(record, mode, self.training, enforced, omega)
+        limit = self._max_steps()
+        return Again(record, params | ({"max_steps": limit} if limit is not None else {}), terms)
+
+    def tasks(self, files: Iterable[str]) -> list[dict[str, Any]]:
+        """The synthesised tasks of the rollouts, from these files and those of the run."""
+        wanted = {record.task_id for record in self.records if record.task_id.startswith("synth_")}
+        if not wanted:
+            return []
+        own: Sequence[str] = ()
+        if self.launch:
+            own = self.launch.settings.data.task_files()
+        known = {task.id: task for file in (*files, *own) for task in read_task_file(file)}
+        if missing := sorted(wanted - set(known)):
+            raise ValueError(f"{missing[0]} of {self.path} is a synthesised task: name its file with --tasks.")
+        return [known[task].model_dump(mode="json") for task in sorted(wanted)]
+
+    def omega(self) -> Mapping[str, Any] | None:
+        """Omega_t of a training step: the one that the step before left, or the run's first."""
+        if not self.training:
+            return None
+        lines = read_jsonl(self.run.log("omega")) if self.run.log("omega").is_file() else ()
+        for line in lines:
+            if not isinstance(line, BadLine) and line.value.get("step") == self.step - 1:
+                return line.value.get("omega")
+        if self.step == 1 and self.launch:
+            return ClosedLoop(self.launch.settings, self.launch.interface).omega_to_send()
+        return None
+
+    def _max_steps(self) -> int | None:
+        """The limit of an evaluation on the calls of a turn, which its settings hold."""
+        path = self.run.path / SETTINGS
+        if self.launch or not path.is_file():
+            return None
+        return json.loads(path.read_text(encoding="utf-8")).get("max_steps")
+
+
+def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog, ...]:
+    """The logs of a run (its validations, or its training steps), or the one that is named.
+
+    ValueError, in one sentence, if there are none, or for lines that lack what a replay needs.
+    """
+    if named.is_file():
+        in_run = named.parent.name == "trajectories" and named.parent.parent.name == "seal_log"
+        run = RunFolder(named.parents[2] if in_run else named.parent.parent)
+        if not named.stem.isdigit():
+            raise ValueError(f"{named} is not a log: name a run, or one <step>.jsonl.")
+        files, training = [(int(named.stem), named)], in_run
+    else:
+        run = RunFolder(named)
+        where = run.trajectories if training else run.validations
+        files = step_files(where)
+        if not files:
+            raise ValueError(f"{where} holds no <step>.jsonl: name a run or one log.")
+    wanted = [(each, path) for each, path in files if step is None or each == step]
+    if not wanted:
+        raise ValueError(f"{named} has no step {step}: it has {', '.join(str(each) for each, _ in files)}.")
+    launches = read_launches(run)
+    return tuple(_read(path, each, training, run, launches) for each, path in wanted)
+
+
+def _read(path: Path, step: int, training: bool, run: RunFolder, launches: Sequence[Launch]) -> StoredLog:
+    if training and not launches:
+        raise ValueError(
+            f"{run.launches} is missing, so how {path} was played is unknown: only validations can be read."
+        )
+    records = []
+    for line in read_jsonl(path):
+        if isinstance(line, BadLine):
+            raise ValueError(str(line))
+        if line.value.get("format") != FORMAT:
+            was = line.value.get("format", "unknown")
+            raise ValueError(f"{path} has rollouts of format {was}, which lack what a replay needs: play them again.")
+        records.append(TrajectoryRecord.from_line(line.value))
+    launch = launches[launch_of_step(launches, max(step, 1))] if launches else None
+    return StoredLog(path, step, training, run, launch, tuple(records))
+
+
+def _judged(log: StoredLog, terms: Terms, url: str) -> Iterator[Rescored]:
+    """Every rollout of a log judged again; ValueError if this machine cannot play one."""
+    omega = log.omega()
+    problems = {number: text for number, record in enumerate(log.records) if (text := _lost(record, omega))}
+    playable = (log.again(r, terms, omega) for n, r in enumerate(log.records) if n not in problems)
+    played = played_again(playable, url)
+    for number, record in enumerate(log.records):
+        stored = _slim(record)
+        if number in problems:
+            yield Rescored(stored, None, problem=problems[number])
+            continue
+        now = next(played)
+        if now.infra is not None and now.infra not in UNPLAYABLE:
+            raise ValueError(f"Line {number + 1} of {log.path} cannot be played again here: {now.infra_message}")
+        if now.infra is not None:
+            yield Rescored(stored, None, problem=f"the environment does not play it ({now.infra_message})")
+        else:
+            yield Rescored(stored, _slim(now), _reason(record, now))
+
+
+def _slim(record: TrajectoryRecord) -> TrajectoryRecord:
+    return replace(record, messages=(), evidence=(), sampled=())
+
+
+def _lost(record: TrajectoryRecord, omega: Mapping[str, Any] | None) -> str:
+    """Why a rollout is not played again; "" if it is."""
+    if record.infra is not None:
+        return f"lost to infrastructure ({record.infra})"
+    missing = record.omega_version is not None and omega is None
+    return "the environment does not play it (its Omega is not in the run's log)" if missing else ""
+
+
+def _reason(stored: TrajectoryRecord, now: TrajectoryRecord) -> Reason | None:
+    """The first cause, in the order in which one follows from the other; None if nothing that counts differs."""
+    same_score = difference(stored.score, now.score) is None
+    if stored.passed == now.passed and same_score and tuple(stored.labels) == tuple(now.labels):
+        return None
+    written, found = (json.loads(json.dumps(list(each.evidence))) for each in (stored, now))
+    for turn, (was, is_now) in enumerate(zip(written, found, strict=False)):
+        if text := _calls(was["actions"], is_now["actions"]):
+            return Reason("tools", f"turn {turn}: {text}")
+        for name in ("state_match", "response_match", "instances_match", "reference_error", "checker_error"):
+            if was.get(name) != is_now.get(name):
+                return Reason("checker", f"turn {turn}: {name} was {was.get(name)} and is {is_now.get(name)}")
+        if was.get("stop") != is_now.get("stop"):
+            return Reason("episode", f"turn {turn}: stop was {was.get('stop')} and is {is_now.get('stop')}")
+    if len(written) != len(found):
+        return Reason("episode", f"{len(written)} turns were played, and the task has {len(found)}")
+    if now.stop == "open" or len(stored.messages) != len(now.messages):
+        return Reason("episode", "the environment ends it after another message")
+    if stored.passed != now.passed and not same_score and stored.turns_passed == now.turns_passed:
+        return Reason("reward", f"reward was {stored.score:g} and is {now.score:g}")
+    for turn, (was, is_now) in enumerate(zip(stored.labels, now.labels, strict=False)):
+        if was != is_now:
+            return Reason("labels", f"turn {turn}: {was} is {is_now} now")
+    return Reason("reward", f"reward was {stored.score:g} and is {now.score:g}")
+
+
+def _calls(written: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> str:
+    """The first call that is answered differently; "" if there is none."""
+    was, now = ([call for action in actions for call in action["calls"]] for actions in (written, found))
+    for one, other in zip(was, now, strict=False):
+        for name in ("name", "arguments", "available", "error", "result"):
+            if one.get(name) != other.get(name):
+                return f"{one['name']}: {name} was {shown(one.get(name))} and is {shown(other.get(name))}"
+    return "" if len(was) == len(now) else f"{len(was)} calls were read, and {len(now)} are now"
+
+
+class Rescoring(NamedTuple):
+    """One log judged again. reward: the paired difference of the mean reward, None if no reward changed."""
+
+    log: StoredLog
+    terms: Terms
+    rollouts: tuple[Rescored, ...]
+    comparisons: tuple[Comparison, ...]
+    reward: PairedDifference | None
+
+    @property
+    def replayed(self) -> tuple[Rescored, ...]:
+        """The rollouts that could be judged again."""
+        return tuple(each for each in self.rollouts if each.now is not None)
+
+    @property
+    def unplayable(self) -> tuple[Rescored, ...]:
+        """Those that the environment does not play."""
+        return tuple(each for each in self.rollouts if each.now is None and each.stored.infra is None)
+
+    @property
+    def changed(self) -> tuple[Rescored, ...]:
+        """Those whose verdict, labels or reward differ."""
+        return tuple(each for each in self.rollouts if each.reason is not None)
+
+
+def rescored(log: StoredLog, terms: Terms, url: str, on_rollout: Callable[[Rescored], None]) -> Rescoring:
+    """Judge every rollout of a log again on the service at `url`, which serves its synthesised tasks."""
+    rollouts = []
+    for each in _judged(log, terms, url):
+        rollouts.append(each)
+        on_rollout(each)
+    pairs = [(each.stored, each.now) for each in rollouts if each.now is not None]
+    sides = [Side(name, (tuple(side),)) for name, side in zip((STORED, NOW), zip(*pairs, strict=True), strict=False)]
+    verdicts = any(stored.passed != now.passed or stored.turns_passed != now.turns_passed for stored, now in pairs)
+    rewards = any(stored.score != now.score for stored, now in pairs)
+    comparisons = compare(*sides) if verdicts else ()
+    return Rescoring(log, terms, tuple(rollouts), comparisons, _reward(pairs) if rewards else None)
+
+
+def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> PairedDifference:
+    """The difference of the mean rewards, paired by task: over categories and prefixes as one mean."""
+    scores: tuple[dict, dict] = ({}, {})
+    scenarios = {}
+    for pair in pairs:
+        for side, record in zip(scores, pair, strict=True):
+            side.setdefault((record.task_id, record.data_source), []).append(record.score)
+            scenarios[record.task_id, record.data_source] = record.scenario
+    means = [{task: sum(found) / len(found) for task, found in side.items()} for side in scores]
+    return paired_difference(*means, scenarios, dict.fromkeys(scenarios, ""))
+
+
+def tables(found: Rescoring, most: int) -> list[RenderableType]:
+    """The findings for people; most: at most this many changed verdicts."""
+    kind = "training step" if found.log.training else "validation at step"
+    parts: list[RenderableType] = [
+        f"{found.log.path} ({kind} {found.log.step}): {len(found.replayed)} of {len(found.rollouts)} rollouts judged "
+        f"again, with taxonomy {found.terms.taxonomy} and reward mode {found.terms.reward.mode}"
+    ]
+    left_out = Counter(each.problem for each in found.rollouts if each.now is None)
+    parts += [f"left out ({count}): {problem}" for problem, count in sorted(left_out.items())]
+    was, now = ({side.data_hash[:16] for side in sides if side.data_hash} for sides in _sides(found.replayed))
+    if was and now and was != now:
+        parts.append(f"the benchmark's data differ: {', '.join(sorted(was))} then, {', '.join(now)} now")
+    if not found.changed:
+        return [*parts, "Every verdict, label and reward is the same."]
+    parts.append(_reasons(found.changed))
+    if moves := _moves(found.changed):
+        turns = sum(len(each.stored.labels) for each in found.replayed)
+        made = table("Labels that changed", ["label", "what", "turns", "% of turns"])
+        for (one, other), count in moves.most_common():
+            made.add_row(one, f"is {other} now", str(count), percent(count / turns))
+        parts.append(made)
+    if found.comparisons:
+        parts.append(comparison_table(found.comparisons, f"Verdicts {NOW} against those {STORED}"))
+    else:
+        parts.append("Every verdict is the same.")
+    if reward := found.reward:
+        parts.append(
+            f"Mean reward {reward.mean_a:.3f} {STORED} and {reward.mean_b:.3f} {NOW}, paired by task: "
+            f"{reward.difference:+.3f} [{reward.low:+.3f}, {reward.high:+.3f}]"
+        )
+    if verdicts := [each for each in found.changed if each.stored.passed != each.now.passed]:
+        parts.append(_verdicts(verdicts, most))
+    return parts
+
+
+def _sides(rollouts: Sequence[Rescored]) -> tuple[list[TrajectoryRecord], list[TrajectoryRecord]]:
+    return [each.stored for each in rollouts], [each.now for each in rollouts if each.now is not None]
+
+
+def _reasons(changed: Sequence[Rescored]) -> RenderableType:
+    made = table("What changed", ["what", "rollouts", "verdict won", "verdict lost", "reward", "labels"])
+    for part, said in PARTS.items():
+        if own := [each for each in changed if each.reason.part == part]:
+            made.add_row(said, *_counts(own))
+    made.add_row("all", *_counts(changed), style="bold")
+    return made
+
+
+def _counts(changed: Sequence[Rescored]) -> list[str]:
+    pairs = list(zip(*_sides(changed), strict=True))
+    won = sum(now.passed and not stored.passed for stored, now in pairs)
+    lost = sum(stored.passed and not now.passed for stored, now in pairs)
+    rewards = sum(stored.score != now.score for stored, now in pairs)
+    labels = sum(tuple(stored.labels) != tuple(now.labels) for stored, now in pairs)
+    return [str(count) for count in (len(pairs), won, lost, rewards, labels)]
+
+
+def _moves(changed: Sequence[Rescored]) -> Counter[tuple[str, str]]:
+    """How often a label became another one."""
+    pairs = (zip(each.stored.labels, each.now.labels, strict=False) for each in changed)
+    return Counter((was, now) for labels in pairs for was, now in labels if was != now)
+
+
+def _verdicts(changed: Sequence[Rescored], most: int) -> RenderableType:
+    made = table("Changed verdicts", ["category", "task", "sample", "was", "is", "what"])
+    for each in changed[:most]:
+        verdicts = ("passed" if side.passed else "failed" for side in (each.stored, each.now))
+        made.add_row(each.stored.data_source, each.stored.task_id, str(each.stored.sample), *verdicts, each.reason.text)
+    if len(changed) > most:
+        made.add_row("", f"and {len(changed) - most} more (--all, or --json)", "", "", "", "")
+    return made
+
+
+def to_json(found: Rescoring) -> dict[str, Any]:
+    """The findings for programs."""
+    return {
+        "log": str(found.log.path),
+        "step": found.log.step,
+        "training": found.log.training,
+        "taxonomy": found.terms.taxonomy,
+        "reward_settings": found.terms.reward.model_dump(),
+        "rollouts": len(found.rollouts),
+        "replayed": len(found.replayed),
+        "left_out": [{**_identity(each), "problem": each.problem} for each in found.rollouts if each.now is None],
+        "changed": [_change(each) for each in found.changed],
+        "comparisons": [comparison_record(row, "with") for row in found.comparisons],
+        "reward": asdict(found.reward) if found.reward else None,
+    }
+
+
+def _identity(each: Rescored) -> Mapping[str, Any]:
+    return {name: getattr(each.stored, name) for name in ("task_id", "data_source", "sample")}
+
+
+def _change(each: Rescored) -> dict[str, Any]:
+    names = ("passed", "score", "labels", "turns_passed", "stop")
+    pairs = {name: [getattr(each.stored, name), getattr(each.now, name)] for name in names}
+    return {**_identity(each), **pairs, "reason": each.reason._asdict()}

@@ -1,1 +1,0 @@
-"""Stored episodes, judged again by the present checker, taxonomy and reward."""

@@ -1,0 +1,26 @@
+"""The service of a replay: started for it, with the synthesised tasks that it needs."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from env_service.client import ServiceClient, ServiceError
+from env_service.local_service import local_service
+
+
+@contextmanager
+def service(tasks: Sequence[Mapping[str, Any]], workers: int | None, url: str | None = None) -> Iterator[str]:
+    """The address of a service with these tasks; ValueError if it cannot be started or refuses a task.
+
+    workers: processes that play, one per core by default. url: a service that runs already.
+    """
+    with ExitStack() as stack:
+        try:
+            url = url or stack.enter_context(local_service(BFCL_WORKERS=str(workers or os.cpu_count() or 1)))
+            if tasks:
+                with ServiceClient(url) as client:
+                    client.add_tasks(tasks)
+        except ServiceError as error:
+            raise ValueError(str(error)) from error
+        yield url
