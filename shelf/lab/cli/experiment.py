@@ -38,7 +38,7 @@ def plan(
     file: File,
     jobs: Jobs = 1,
     commands: Annotated[
-        bool, typer.Option("--commands", help="Print only the launcher's arguments of each missing run, a line each.")
+        bool, typer.Option("--commands", help="Register, and print each missing run as scripts/slurm.sh takes it.")
     ] = False,
 ) -> None:
     """Check every arm and print runs, hours, disk and power; start nothing.
@@ -51,17 +51,15 @@ def plan(
     from shelf.lab.experiment.arms import composed_arms, require_unchanged
     from shelf.lab.experiment.matrix import Experiment
     from shelf.lab.experiment.plan import plan_experiment, plan_parts
-    from shelf.lab.experiment.runner import command
+    from shelf.lab.experiment.runner import prepare
 
     with refusing("seal experiment plan"):
         experiment = Experiment.read(file)
         arms = composed_arms(experiment)
         require_unchanged(experiment, arms)
         if commands:
-            done = {cell for cell, _result in experiment.finished()}
-            for cell in experiment.cells:
-                if cell not in done:
-                    typer.echo(shlex.join(command(experiment, cell)))
+            for words in prepare(experiment, arms):
+                typer.echo(shlex.join(words))
             return
         console().print(*plan_parts(experiment, plan_experiment(experiment, arms, jobs)), sep="\n")
 

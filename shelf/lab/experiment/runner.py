@@ -113,10 +113,19 @@ def require_devices(arms: Mapping[str, ComposedArm], job: Job) -> None:
         )
 
 
-def command(experiment: Experiment, cell: Cell) -> list[str]:
-    """The arguments of the launcher for a run."""
-    overrides = (*experiment.overrides(cell.arm), *experiment.own_overrides(cell))
-    return ["--conf", str(experiment.design.recipe_of(cell.arm)), "--with-bfcl", "--", *overrides]
+def words_of(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
+    """The recipe and the overrides of a run, as scripts/slurm.sh takes them."""
+    recipe = experiment.design.recipe_of(cell.arm)
+    return str(recipe), *experiment.overrides(cell.arm), *experiment.own_overrides(cell)
+
+
+def prepare(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> list[tuple[str, ...]]:
+    """Register the experiment for runs that others start; the words of each missing run."""
+    Registration.ensure(experiment.folder, experiment.text)
+    for arm in arms.values():
+        record_configuration(experiment, arm)
+    done = {cell for cell, _result in experiment.finished()}
+    return [words_of(experiment, cell) for cell in experiment.cells if cell not in done]
 
 
 @dataclass
@@ -177,7 +186,8 @@ class _Runs:
         env = {"PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
         log = self.experiment.log(cell)
         before = log.stat().st_size if log.exists() else 0
-        words = [*self.job.launcher, *command(self.experiment, cell)]
+        recipe, *overrides = words_of(self.experiment, cell)
+        words = [*self.job.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
         if not any(word.lstrip("+").startswith("env_service.env_url=") for word in words):
             words.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
         process = start(words, log=log, cwd=HOME, env=env, keep=[self.descriptor])

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
-from shelf.lab.experiment.arms import composed_arms, record_configuration, require_unchanged
+from shelf.lab.experiment.arms import composed_arms, record_configuration, recorded_arm, require_unchanged
 from shelf.lab.experiment.design import parse_design
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import plan_experiment, plan_parts
@@ -118,14 +118,17 @@ def test_the_experiments_of_the_repository_can_be_planned(path):
     assert plan.hours_left == pytest.approx(sum((arm.runs - arm.done) * arm.minutes for arm in plan.arms) / 60)
 
 
-def test_a_plan_prints_the_launches_that_are_missing(make_bench, capsys):
-    path = HOME / "exp" / "experiments" / "one_gpu.yaml"
+def test_a_plan_prints_the_launches_that_are_missing_and_registers_them(tmp_path, capsys):
+    path = tmp_path / "x.yaml"
+    path.write_text(FILE.replace("name: x", f"name: x\nfolder: {tmp_path}"))
     assert run(app, ["plan", path, "--commands"]) == 0
     launches = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(launches) == len(Experiment.read(path).cells)
-    first = launches[0]
-    assert first[:4] == ["--conf", str(HOME / "exp" / "SEAL_1gpu.yaml"), "--with-bfcl", "--"]
-    assert {"ablation=vanilla", "seal.seed=0", "trainer.experiment_name=one_gpu-vanilla-0"} <= set(first)
+    experiment = Experiment.read(path)
+    assert len(launches) == len(experiment.cells) == 6
+    recipe, *overrides = launches[0]
+    assert recipe == str(HOME / "exp" / "quickstart_long.yaml")
+    assert {"ablation=vanilla", "seal.seed=0", "trainer.experiment_name=x-vanilla-0"} <= set(overrides)
+    assert recorded_arm(experiment, "seal").steps == 2, "so that finished runs can be taken in"
 
 
 def test_a_plan_tells_what_more_seeds_would_find(make_bench):
