@@ -95,12 +95,14 @@ class LocalService:
         ready, self._stopped = threading.Event(), threading.Event()
 
         def keep(stopped: threading.Event) -> None:
-            self._process = start(self._command, log=self._log, cwd=self._cwd, env=self._variables)
-            ready.set()
+            try:
+                self._process = start(self._command, log=self._log, cwd=self._cwd, env=self._variables)
+            finally:
+                ready.set()
             stopped.wait()
 
         threading.Thread(target=keep, args=(self._stopped,), name="seal-service", daemon=True).start()
-        if not ready.wait(START_DEADLINE_S):
+        if not ready.wait(START_DEADLINE_S) or self._process is None:
             raise ServiceError("unreachable", "The environment service's process did not begin.")
 
 

@@ -25,8 +25,6 @@ IMPORT_TIMEOUT_S = 60.0
 """For a question that makes a worker import an environment."""
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
-
-
 WITH_BFCL = "let the launcher start one with --with-bfcl"
 
 
@@ -74,6 +72,8 @@ def probe(url: str) -> dict[str, Any] | None:
     try:
         with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
             return client.version().model_dump()
+    except ValueError:  # no address
+        return {}
     except ServiceError as error:
         if error.cause == "refused":
             raise LaunchError(
