@@ -14,7 +14,7 @@ from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row, Shown
-from seal.rollout.services import Services, services_of
+from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
 
@@ -33,7 +33,7 @@ class SEALAgentLoop(AgentLoopBase):
         self.reward = settings.reward
         self.taxonomy = settings.diagnosis.taxonomy
         self.service = EnvServiceSettings.of(self.config)
-        self.services: Services = services_of(self.service)
+        self.services: Services = shared_services(self.service)
         self.budgets = Budgets.of(self.config)
         self.shown = shown
 

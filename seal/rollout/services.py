@@ -83,15 +83,11 @@ class Services:
         return True
 
 
-def services_of(settings: EnvServiceSettings) -> Services:
-    """The process's services; the agent loops of one worker share connections and their knowledge of failures."""
-    client = settings.env_type, settings.timeout_s, settings.attempts
-    return shared_services(addresses(settings.env_url), client, settings.restart_wait_s)
-
-
 @functools.cache
-def shared_services(urls: Sequence[str], client: tuple[str, float, int], restart_wait_s: float) -> Services:
-    """The services at these addresses. client: environment, deadline and attempts of a request."""
-    env_type, timeout_s, attempts = client
-    clients = [AsyncServiceClient(url, env_type, deadline_s=timeout_s, attempts=attempts) for url in urls]
-    return Services(clients, restart_wait_s)
+def shared_services(settings: EnvServiceSettings) -> Services:
+    """The process's services; the agent loops of one worker share connections and their knowledge of failures."""
+    clients = [
+        AsyncServiceClient(url, settings.env_type, deadline_s=settings.timeout_s, attempts=settings.attempts)
+        for url in addresses(settings.env_url)
+    ]
+    return Services(clients, settings.restart_wait_s)

@@ -254,7 +254,7 @@ def test_a_rebuilt_episode_must_answer_as_before(service, proxy):
             body = proxy.seen[-1][1]
             if verb == "step" and body["instance_id"].endswith(".0"):
                 return 400, b'{"detail": "instance_id is unknown", "code": "no_episode"}', 0
-            if verb == "step" and body["step_id"] == "0-2":
+            if verb == "step" and body["step_id"] == "2":
                 return 200, other, 0
             return None
 
