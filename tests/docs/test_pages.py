@@ -88,7 +88,7 @@ def test_the_navigation_has_every_page_once():
     }
     pages |= {f"benchmarks/{path.name}" for path in HOME.glob("benchmarks/*.md")}
     pages |= {f"shelf/{path.parent.name}.md" for path in HOME.glob("shelf/*/README.md")}
-    assert pages - set(found) == set()
+    assert set(found) == pages | {"index.md", "contributing.md", "changelog.md"}
 
 
 def test_the_site_asks_nothing_of_the_network():
