@@ -64,9 +64,7 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert len({line["withdrawn"] for line in withdrawn}) >= 3 and {"", "*"} < {
             line["withdrawn"] for line in withdrawn
         }
-    assert "before" in done.stdout and "after" in done.stdout
-    assert "Withdrawal: pass rate" in done.stdout and "the whole interface" in done.stdout
-    assert (run.folder / "report.png").stat().st_size > 10_000
+    assert "`seal report" in done.stdout
 
     best = json.loads((run.checkpoints / "best.json").read_text())
     assert best["step"] == 3 and (run.checkpoints / best["folder"]).is_dir()
