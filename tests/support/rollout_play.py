@@ -28,7 +28,7 @@ from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.services import shared_services
 from seal.system.net import free_port
 from seal.system.paths import HOME
-from shelf.testbed.policy.dialogue import play_reference
+from tests.support.references import play_reference
 
 TASK = "multi_turn_base_0"
 START_DEADLINE_S = 120

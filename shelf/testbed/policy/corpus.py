@@ -5,7 +5,6 @@ words that fill variants, nor the dialogues.
 """
 
 import ast
-import copy
 import hashlib
 import inspect
 import json
@@ -13,18 +12,16 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
 from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
-from env_service.environments.bfcl.tools import Toolbox, simulator_class
-from seal.diagnosis.categories import CATEGORIES
-from shelf.testbed.policy.dialogue import Transcript, parsed, reference_passes
+from env_service.environments.bfcl.tools import simulator_class
+from shelf.testbed.policy.dialogue import Transcript, parsed
 from shelf.testbed.policy.lessons import LessonSettings, few_tools, lesson
 from shelf.testbed.policy.renaming import CUED
-from shelf.testbed.policy.variants import Responses, Script, VariantMaker
-from shelf.testbed.synthesis.path import PathCall
+from shelf.testbed.policy.variants import VariantMaker
 
 
 @dataclass(frozen=True)
@@ -46,39 +43,6 @@ class CorpusSettings:
             raise ValueError(f"Scenarios {held_out} belong to the evaluation side: leave them out of the corpus.")
         if not 0 <= self.first_turn_share <= 1:
             raise ValueError(f"first_turn_share must be between 0 and 1, got {self.first_turn_share}.")
-
-
-def read_variants(text: str) -> tuple[tuple[str, int], ...]:
-    """The variants per task that a text like ``base=25,miss_func=8`` names; ValueError for another text."""
-    pairs = []
-    for item in text.split(","):
-        name, _, count = item.partition("=")
-        if name not in CATEGORIES or not count.isdigit():
-            raise ValueError(f"--variants: {item!r} is not CATEGORY=NUMBER with CATEGORY in {', '.join(CATEGORIES)}.")
-        pairs.append((name, int(count)))
-    return tuple(pairs)
-
-
-def script_of(task: Task) -> Script:
-    """The parts of a task that variants may change."""
-    calls = tuple(tuple(map(PathCall.read, turn)) for turn in task.reference)
-    return Script(task.users, task.initial_config, calls)
-
-
-def with_script(task: Task, script: Script) -> Task:
-    """The task with another script."""
-    reference = tuple(tuple(map(str, turn)) for turn in script.calls)
-    return replace(task, users=script.users, initial_config=script.config, reference=reference)
-
-
-def run_reference(task: Task, script: Script) -> Responses:
-    """Execute a script's calls in fresh simulators."""
-    toolbox = Toolbox(replace(task, initial_config=script.config))
-    # Two tools change the list that they receive: each call gets its own copy.
-    return tuple(
-        tuple(toolbox.call(call.name, copy.deepcopy(dict(call.arguments))).text for call in turn)
-        for turn in script.calls
-    )
 
 
 @cache
@@ -143,18 +107,8 @@ def build_corpus(
 
 def _versions(task: Task, variants: int, words: Sequence[str], rng: random.Random) -> Iterator[Task]:
     yield task
-    maker = VariantMaker(
-        script_of(task),
-        run=lambda script: run_reference(task, script),
-        verify=lambda script: reference_passes(with_script(task, script)),
-        words=words,
-        fixed=fixed_words(),
-        rng=rng,
-    )
-    for _ in range(variants):
-        script = maker.variant()
-        if script is not None:
-            yield with_script(task, script)
+    maker = VariantMaker(task, words, fixed_words(), rng)
+    yield from filter(None, (maker.variant() for _ in range(variants)))
 
 
 def tokenizer_texts(dialogues: Iterable[Sequence[Mapping[str, str]]], words: Sequence[str]) -> Iterator[str]:

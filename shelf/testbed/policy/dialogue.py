@@ -70,16 +70,6 @@ def parsed(turns: Sequence[Sequence[str]]) -> Calls:
     return [[parse_reference(call) for call in calls] for calls in turns]
 
 
-def play_reference(task: Task, omega: Omega | None = None) -> Transcript:
-    """The dialogue in which every call is the reference's."""
-    transcript = play(task, parsed(task.reference), omega)
-    if transcript is None:
-        raise ValueError(
-            f"The reference of {task.id} does not pass its own episode: this benchmark version is not supported."
-        )
-    return transcript
-
-
 def slip_text(call: PathCall, names: Sequence[str], rng: random.Random) -> tuple[str, str]:
     """The tool and the text of a mistaken version of a call.
 

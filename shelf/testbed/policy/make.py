@@ -89,21 +89,19 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
     torch.manual_seed(plan.seed)
     started, cpu_started = time.perf_counter(), time.process_time()
     tasks = training_tasks(plan.corpus)
-    times = (TimeElapsedColumn(), TimeRemainingColumn())
-    columns = ("{task.description:<12}", BarColumn(), MofNCompleteColumn(), *times, "{task.fields[note]}")
+    columns = ("{task.description:<12}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     steps: list[Step] = []
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("benchmark", total=len(tasks), note="")
+        bar = progress.add_task("benchmark", total=len(tasks))
         groups = build_corpus(plan.corpus, plan.lessons, plan.seed, lambda: progress.advance(bar))
-        bar = progress.add_task("lessons", total=plan.synthetic.count, note="")
+        bar = progress.add_task("lessons", total=plan.synthetic.count)
         made = synthetic_lessons(plan.synthetic, plan.lessons, plan.seed, lambda: progress.advance(bar))
         words = vocabulary(tasks)
         sample = chain(made.whole[:_TOKENIZER_LESSONS], *(group[:_TOKENIZER_DIALOGUES] for group in groups))
         texts = tokenizer_texts((transcript.messages for transcript in sample), words)
         tokenizer = train_tokenizer(texts, tool_names(), plan.vocab_size, plan.context)
         sources = _encoded(groups, made, plan, DialogueEncoder(tokenizer))
-        lengths = {name: [len(d.ids) for group in source for d in group] for name, source in sources.items()}
-        if not any(lengths.values()):
+        if not any(sources.values()):
             raise ValueError(f"Every dialogue is longer than the context of {plan.context} tokens: raise --context.")
 
         model = new_model(
@@ -114,13 +112,11 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
             pad_id=tokenizer.convert_tokens_to_ids(PAD),
             seed=plan.seed,
         ).to(device)
-        bar = progress.add_task("warm start", total=plan.training.tokens, note="")
+        bar = progress.add_task("warm start", total=plan.training.tokens)
 
         def on_step(step: Step) -> None:
             steps.append(step)
-            recent = [past.loss for past in steps[-50:] if past.source == LESSONS]
-            note = f"loss on lessons {mean(recent):.3f}" if recent else ""
-            progress.update(bar, completed=min(step.tokens, plan.training.tokens), note=note)
+            progress.update(bar, completed=min(step.tokens, plan.training.tokens))
 
         tools, joints = map(
             tokenizer.convert_tokens_to_ids, (list(tool_names()), [BEFORE_ARGUMENTS, *BETWEEN_ARGUMENTS])
@@ -135,8 +131,7 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
         "plan": asdict(plan),
         "prompt_mode": PROMPT_MODE,
         "parameters": model.num_parameters(),
-        "dialogues": {name: len(counts) for name, counts in lengths.items()},
-        "mean_tokens": {name: round(mean(counts), 1) for name, counts in lengths.items() if counts},
+        "dialogues": {name: sum(map(len, source)) for name, source in sources.items()},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "benchmark_data": catalog.data_hash(),
         "corpus_sha256": digest(chain(*groups, made.whole, made.reading)),

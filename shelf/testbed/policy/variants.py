@@ -1,33 +1,31 @@
-"""Variants of a scripted dialogue: other values, same shape, verified.
+"""Variants of a task: other values, same shape, verified.
 
-A script's user texts, initial configuration and reference calls share values
-(file names, amounts, people). Each value of a reference argument that also
-occurs verbatim in a user text or in the configuration can be exchanged, in all
-places at once, for one of the same written shape. A change is kept only if the
-simulators then answer in the same shape, every argument that could be read
-before its call still can, and the verifier accepts the new reference. No
-language model is involved; functions that run and verify a script are passed in.
+A task's user texts, initial configuration and reference calls share values (file names, amounts, people). Each value
+of a reference argument that also occurs verbatim in a user text or in the configuration can be exchanged, in all
+places at once, for one of the same written shape. A change is kept only if the simulators then answer in the same
+shape, every argument that could be read before its call still can, and the verifier accepts the new reference.
 """
 
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.tools import Toolbox
+from shelf.testbed.policy.dialogue import parsed, reference_passes
 from shelf.testbed.synthesis.path import PathCall
 
 Scalar = str | int | float
 Responses = tuple[tuple[str, ...], ...]
 """The answers to the calls, by turn."""
 
-
-class Script(NamedTuple):
-    """The parts that a variant changes: user texts (None: the environment speaks), configuration, calls by turn."""
-
-    users: tuple[str | None, ...]
-    config: Mapping[str, Any]
-    calls: tuple[tuple[PathCall, ...], ...]
+_TRIALS = 4
+"""How often each value is exchanged by itself; it is safe if at least half of the results are sound."""
+_ATTEMPTS = 4
+"""At a variant."""
 
 
 class Exchange(NamedTuple):
@@ -102,16 +100,24 @@ def exchange_value(value: Any, exchanges: Sequence[Exchange]) -> Any:
     return value
 
 
-def exchange_script(script: Script, exchanges: Sequence[Exchange]) -> Script:
-    """Make the exchanges in every part of a script."""
-    return Script(
-        users=tuple(None if text is None else exchange_text(text, exchanges) for text in script.users),
-        config=exchange_value(script.config, exchanges),
-        calls=tuple(
-            tuple(PathCall(call.name, exchange_value(call.arguments, exchanges)) for call in turn)
-            for turn in script.calls
+def exchange_task(task: Task, exchanges: Sequence[Exchange]) -> Task:
+    """Make the exchanges in the user texts, the initial configuration and the reference of a task."""
+    return replace(
+        task,
+        users=tuple(None if text is None else exchange_text(text, exchanges) for text in task.users),
+        initial_config=exchange_value(task.initial_config, exchanges),
+        reference=tuple(
+            tuple(str(PathCall(name, exchange_value(arguments, exchanges))) for name, arguments in turn)
+            for turn in parsed(task.reference)
         ),
     )
+
+
+def run_reference(task: Task) -> Responses:
+    """The answers to the reference's calls in fresh simulators."""
+    toolbox = Toolbox(task)
+    # Two tools change the list that they receive: parsing gives each call its own.
+    return tuple(tuple(toolbox.call(*call).text for call in turn) for turn in parsed(task.reference))
 
 
 def similar(value: Scalar, words: Sequence[str], rng: random.Random) -> Scalar:
@@ -149,15 +155,15 @@ def similar(value: Scalar, words: Sequence[str], rng: random.Random) -> Scalar:
     return re.sub(r"[A-Za-z]+|\d+", another, stem) + extension
 
 
-def candidates(script: Script, fixed: Collection[str]) -> tuple[Scalar, ...]:
+def candidates(task: Task, fixed: Collection[str]) -> tuple[Scalar, ...]:
     """The values of reference arguments that could be exchanged.
 
     They occur verbatim in a user text or in the configuration, and are not among
     the `fixed` words (allowed values of the tools, compared in lower case).
     """
-    text = "\n".join(user or "" for user in script.users) + "\n" + json.dumps(script.config, default=str)
+    text = "\n".join(user or "" for user in task.users) + "\n" + json.dumps(task.initial_config, default=str)
     values: list[Scalar] = []
-    for value in leaves([call.arguments for turn in script.calls for call in turn]):
+    for value in leaves([arguments for turn in parsed(task.reference) for _, arguments in turn]):
         if isinstance(value, str) and (len(value) < 2 or value.lower() in fixed or not re.search("[A-Za-z0-9]", value)):
             continue
         if value not in values and occurs(value, text):
@@ -178,64 +184,45 @@ def response_shape(text: str) -> Any:
     return type(answer).__name__
 
 
-def readable(script: Script, responses: Responses) -> tuple[tuple[bool, ...], ...]:
+def readable(task: Task, responses: Responses) -> tuple[tuple[bool, ...], ...]:
     """For each call, which of its values could be read in an earlier user text or answer."""
     seen: list[str] = []
     result: list[tuple[bool, ...]] = []
-    for user, calls, answers in zip(script.users, script.calls, responses, strict=True):
+    for user, calls, answers in zip(task.users, parsed(task.reference), responses, strict=True):
         seen.append(user or "")
-        for call, answer in zip(calls, answers, strict=True):
+        for (_, arguments), answer in zip(calls, answers, strict=True):
             text = "\n".join(seen)
-            result.append(tuple(occurs(value, text) for value in leaves(call.arguments)))
+            result.append(tuple(occurs(value, text) for value in leaves(arguments)))
             seen.append(answer)
     return tuple(result)
 
 
 class VariantMaker:
-    """Makes variants of one script.
+    """Makes variants of one task.
 
-    Args:
-        script: the original.
-        run: executes a script's calls in fresh simulators.
-        verify: whether the verifier accepts a script's calls as an answer to itself.
-        words: lower-case words for new values.
-        fixed: words that must stay.
-        rng: source of randomness.
-        trials: how often each value is exchanged by itself; it is safe if at least half of the results are sound.
+    words: lower-case words for new values. fixed: words that must stay.
     """
 
-    def __init__(
-        self,
-        script: Script,
-        run: Callable[[Script], Responses],
-        verify: Callable[[Script], bool],
-        words: Sequence[str],
-        fixed: Collection[str],
-        rng: random.Random,
-        trials: int = 4,
-    ):
-        self._script, self._run, self._verify, self._words, self._rng = script, run, verify, words, rng
-        responses = run(script)
+    def __init__(self, task: Task, words: Sequence[str], fixed: Collection[str], rng: random.Random) -> None:
+        self._task, self._words, self._rng = task, words, rng
+        responses = run_reference(task)
         self._shapes = _shapes(responses)
-        self._readable = readable(script, responses)
-        self._text = json.dumps([script.users, script.config], default=str)
+        self._readable = readable(task, responses)
+        self._text = json.dumps([task.users, task.initial_config], default=str)
         self.safe: tuple[Scalar, ...] = tuple(
             value
-            for value in candidates(script, fixed)
-            if sum(self._sound(self._changed((value,))) for _ in range(trials)) * 2 >= trials
+            for value in candidates(task, fixed)
+            if sum(self._sound(self._changed((value,))) for _ in range(_TRIALS)) * 2 >= _TRIALS
         )
 
-    def variant(self, attempts: int = 4) -> Script | None:
-        """A verified script with every safe value exchanged, or None if no attempt gave one."""
+    def variant(self) -> Task | None:
+        """A verified task with every safe value exchanged, or None if no attempt gave one."""
         if not self.safe:
             return None
-        for _ in range(attempts):
-            script = self._changed(self.safe)
-            if self._sound(script) and self._verify(script):
-                return script
-        return None
+        changed = (self._changed(self.safe) for _ in range(_ATTEMPTS))
+        return next((task for task in changed if self._sound(task) and reference_passes(task)), None)
 
-    def _changed(self, values: Sequence[Scalar]) -> Script:
+    def _changed(self, values: Sequence[Scalar]) -> Task:
         exchanges: list[Exchange] = []
         for value in values:
             for _ in range(9):
@@ -243,13 +230,13 @@ class VariantMaker:
                 if new not in (exchange.new for exchange in exchanges) and not occurs(new, self._text):
                     break
             exchanges.append(Exchange(value, new))
-        return exchange_script(self._script, exchanges)
+        return exchange_task(self._task, exchanges)
 
-    def _sound(self, script: Script) -> bool:
-        responses = self._run(script)
+    def _sound(self, task: Task) -> bool:
+        responses = run_reference(task)
         if _shapes(responses) != self._shapes:
             return False
-        now = readable(script, responses)
+        now = readable(task, responses)
         return all(
             len(old) == len(new) and all(after or not before for before, after in zip(old, new, strict=True))
             for old, new in zip(self._readable, now, strict=True)

@@ -76,13 +76,12 @@ class WarmStartSettings:
 
 
 class Step(NamedTuple):
-    """One optimiser step: tokens so far, source, loss on the assistant's tokens (nats), learning-rate factor."""
+    """One optimiser step: tokens so far, source, loss on the assistant's tokens (nats)."""
 
     step: int
     tokens: int
     source: str
     loss: float
-    factor: float
     seconds: float
 
 
@@ -197,5 +196,5 @@ def warm_start(
             optimiser.zero_grad()
         step += 1
         spent += ids.numel()
-        on_step(Step(step, spent, source, spoken.item(), factor, time.perf_counter() - started))
+        on_step(Step(step, spent, source, spoken.item(), time.perf_counter() - started))
     model.eval()

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from env_service.environments.bfcl.tools import parse_reference
 from seal.diagnosis.categories import Category
 
 Style = Literal["name", "text", "plain", "amount", "list"]
@@ -41,11 +40,6 @@ class PathCall:
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """The call of a reference's text."""
-        return cls(*parse_reference(text))
-
 
 @dataclass(frozen=True)
 class Clause:
@@ -77,11 +71,6 @@ class PathTurn:
     asking: Asking = "everything"
     left_out: str = ""
     login: Login | None = None
-
-    @property
-    def reference(self) -> tuple[str, ...]:
-        """The calls that the verifier wants, as text."""
-        return tuple(str(call) for call in self.calls if call.succeeded)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The phrases of `phrases.toml`, each list divided into those for training and those held out."""
 
-import itertools
 import random
 import re
 import tomllib
@@ -24,11 +23,6 @@ class Phrase:
     def vary(self, rng: random.Random) -> str:
         """The text with one branch of every [choice|of|words]."""
         return _CHOICE.sub(lambda match: rng.choice(match[1].split("|")), self.text)
-
-    def variants(self) -> frozenset[str]:
-        """Every text that :meth:`vary` can give."""
-        parts = [part.split("|") if odd % 2 else [part] for odd, part in enumerate(_CHOICE.split(self.text))]
-        return frozenset("".join(chosen) for chosen in itertools.product(*parts))
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,6 @@ class Phrasebook:
     new: Mapping[str, PhraseList]
     by_id: Mapping[str, PhraseList]
     small_talk: Mapping[str, PhraseList]
-
-    def lists(self) -> dict[str, PhraseList]:
-        """Every list by a name."""
-        return {f"{table} {key}": phrases for table, lists in vars(self).items() for key, phrases in lists.items()}
 
     def askable(self, operation: str) -> tuple[str, ...]:
         """The slots of an operation whose value a message may leave out."""

@@ -5,7 +5,7 @@ is rejected as a whole; about a third are kept.
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
@@ -55,16 +55,6 @@ class SamplerSettings:
     turns: Mapping[int, float] = field(default_factory=lambda: TURN_WEIGHTS)
     classes: tuple[str, ...] = CLASSES
     categories: Mapping[Category, float] = field(default_factory=lambda: CATEGORY_WEIGHTS)
-
-
-def sampler_settings(classes: Sequence[str] | None, turns: Collection[int]) -> SamplerSettings:
-    """Return settings for these classes (None: all) and numbers of requests; ValueError for an unknown class."""
-    if unknown := sorted(set(classes or ()) - set(CLASSES)):
-        raise ValueError(f"There is no simulator {unknown[0]!r}: choose some of {', '.join(CLASSES)}.")
-    if not turns:
-        raise ValueError("The fewest requests exceed the most: lower --min-turns or raise --max-turns.")
-    weights = {count: TURN_WEIGHTS.get(count, TURN_WEIGHTS[4]) for count in turns}
-    return SamplerSettings(weights, tuple(classes) if classes else CLASSES)
 
 
 def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> CallPath:

@@ -3,14 +3,34 @@
 import fcntl
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from seal.system.jsonl import read_records
 from shelf.suites.chat import Reply
-from shelf.testbed.synthesis.llm.budget import Tokens
 
 SUFFIX = ".answers.jsonl"
+
+
+@dataclass
+class Tokens:
+    """Requests that were answered, and the tokens of their prompts and answers."""
+
+    requests: int = 0
+    read: int = 0
+    written: int = 0
+
+    @property
+    def total(self) -> int:
+        """Tokens of prompts and answers."""
+        return self.read + self.written
+
+    def add(self, read: int, written: int) -> None:
+        """Count one answer."""
+        self.requests += 1
+        self.read += read
+        self.written += written
 
 
 class Answer(NamedTuple):

@@ -7,18 +7,18 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StrictInt
 
 from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
-from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
-from seal.diagnosis.categories import SCENARIO_COUNT, task_id
+from seal.diagnosis.categories import task_id
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.check import evaluation_state
+from shelf.testbed.synthesis.llm.expected import Expected, expected_calls
 from shelf.testbed.synthesis.llm.exploration import CallResult, does_nothing, explore, results_again
-from shelf.testbed.synthesis.llm.intent import Intent, told_intents
 from shelf.testbed.synthesis.llm.json_answer import Message, read_answer
 from shelf.testbed.synthesis.llm.model import Model, Rejected
 from shelf.testbed.synthesis.llm.prompts import proposing
 from shelf.testbed.synthesis.llm.recovery import require_recovery
-from shelf.testbed.synthesis.llm.words import copied_from, pasted, similarity
+from shelf.testbed.synthesis.llm.words import is_copied, pasted, similarity
 from shelf.testbed.synthesis.verify import problem_of
 
 NAME = "explore"
@@ -26,6 +26,8 @@ NEAR_SAME = 0.8
 """Two tasks of a seed task whose messages share this part of their words are the same."""
 
 _DRAWS_PER_EXPLORATION = 2
+_LEAST_CALLS = 2
+"""Of a task."""
 
 
 class _Turn(BaseModel):
@@ -46,44 +48,38 @@ class _Proposal(BaseModel):
 
 @dataclass(frozen=True)
 class Explorer:
-    """Makes the tasks of one file from these seed tasks, in turns.
-
-    most_calls: of one exploration. least_calls: of a task.
-    """
+    """Makes the tasks of one file from these seed tasks, in turns; most_calls: of one exploration."""
 
     model: Model
     seeds: Sequence[Task]
     seed: int
-    most_calls: int = 12
-    least_calls: int = 2
-    temperature: float = 1.0
-    max_tokens: int = 2048
+    most_calls: int
+    sampling: Sampling
 
     async def attempt(self, number: int, draw: int) -> MadeTask:
         """One draw for the task of this number; Rejected says why it came to nothing."""
         seed_task = self.seeds[number % len(self.seeds)]
-        sampling = Sampling(self.temperature, 1.0, self.max_tokens)
         walk = f"{NAME}/{number}/{draw // _DRAWS_PER_EXPLORATION}"
-        made = await explore(self.model, seed_task, self.most_calls, sampling, walk)
+        made = await explore(self.model, seed_task, self.most_calls, self.sampling, walk)
         worked = [one for one in made if one.call.succeeded]
-        if len(worked) < self.least_calls:
+        if len(worked) < _LEAST_CALLS:
             raise Rejected("too_few_calls")
         name = f"{NAME}/{number}/{draw}"
-        proposal = await self._propose(worked, sampling, seed_task, f"{name}/propose")
+        proposal = await self._propose(worked, seed_task, f"{name}/propose")
         users = tuple(turn.message for turn in proposal.turns)
         calls = [[worked[number - 1] for number in turn.calls] for turn in proposal.turns]
         self._require_sense([one for turn in calls for one in turn], seed_task)
-        intents = told_intents([[one.call for one in turn] for turn in calls], users, seed_task)
-        task = self._task(users, calls, intents, seed_task, number)
+        expected = expected_calls([[one.call for one in turn] for turn in calls], users, seed_task)
+        task = self._task(users, expected, seed_task, number)
         if does_nothing(task.task, [one for turn in calls for one in turn]):
             raise Rejected("does_nothing")
         if problem_of(task.task) is not None:
             raise Rejected("unsound")
-        await require_recovery(self.model, task.task, intents, self.max_tokens, f"{name}/read")
+        await require_recovery(self.model, task.task, expected, self.sampling.max_tokens, f"{name}/read")
         return task
 
     def repeats(self, task: MadeTask, others: Iterable[MadeTask]) -> str | None:
-        """See :class:`shelf.testbed.synthesis.llm.production.Source`."""
+        """The reason for which a task is one of the others again, None if it is not."""
         for other in others:
             if other.users == task.users:
                 return "same_messages"
@@ -94,8 +90,8 @@ class Explorer:
                     return "same_messages"
         return None
 
-    async def _propose(self, worked: Sequence[CallResult], sampling: Sampling, seed_task: Task, name: str) -> _Proposal:
-        answer = await self.model.ask(proposing(worked), sampling, name)
+    async def _propose(self, worked: Sequence[CallResult], seed_task: Task, name: str) -> _Proposal:
+        answer = await self.model.ask(proposing(worked), self.sampling, name)
         proposal = read_answer(answer.text, _Proposal)
         if proposal is None or not proposal.among(len(worked)):
             raise Rejected("cut" if answer.truncated else "unreadable")
@@ -103,12 +99,12 @@ class Explorer:
             values = [value for number in turn.calls for value in worked[number - 1].call.arguments.values()]
             if pasted(turn.message, all_tools(seed_task), values):
                 raise Rejected("names_tools")
-        if copied_from(turn.message for turn in proposal.turns):
+        if is_copied(turn.message for turn in proposal.turns):
             raise Rejected("copies_benchmark")
         return proposal
 
     def _require_sense(self, chosen: Sequence[CallResult], seed_task: Task) -> None:
-        if len(chosen) < self.least_calls:
+        if len(chosen) < _LEAST_CALLS:
             raise Rejected("too_few_calls")
         if len({(str(one.call), one.result) for one in chosen}) < len(chosen):
             raise Rejected("repeats_a_call")
@@ -116,19 +112,14 @@ class Explorer:
             raise Rejected("needs_other_calls")
 
     def _task(
-        self,
-        users: tuple[str, ...],
-        calls: Sequence[Sequence[CallResult]],
-        intents: Sequence[Intent],
-        seed_task: Task,
-        number: int,
+        self, users: tuple[str, ...], expected: Sequence[Sequence[Expected]], seed_task: Task, number: int
     ) -> MadeTask:
-        reference = tuple(tuple(str(one.call) for one in turn) for turn in calls)
+        reference = tuple(tuple(str(one.call) for one in turn) for turn in expected)
         made_by = Provenance(writer=NAME, seed=self.seed, number=number, model=self.model.name, source=seed_task.id)
         return MadeTask(
             category="base",
             level="train",
-            kinds=("results",) if any(expected.free for intent in intents for expected in intent.expected) else (),
+            kinds=("results",) if any(one.free for turn in expected for one in turn) else (),
             classes=seed_task.involved_classes,
             config=dict(seed_task.initial_config),
             users=users,
@@ -141,21 +132,12 @@ class Explorer:
 def seed_tasks(scenarios: Sequence[int] | None) -> tuple[Task, ...]:
     """The plain tasks of these scenarios, of all that may be used by default, in whose states a model may look around.
 
-    ValueError for one that belongs to the evaluation side, or that starts in the state of one
-    that does.
+    ValueError for one that does not belong to the training side, or that starts in the state of one of the other.
     """
-    if scenarios is None:
-        every = (load_tasks()[task_id("base", scenario)] for scenario in TRAIN_SCENARIOS)
-        return tuple(task for task in every if evaluation_state(task.initial_config) is None)
-    return tuple(map(_seed_task, dict.fromkeys(scenarios)))
-
-
-def _seed_task(scenario: int) -> Task:
-    if not 0 <= scenario < SCENARIO_COUNT:
-        raise ValueError(f"--scenarios has {scenario}: the benchmark's are 0 to {SCENARIO_COUNT - 1}.")
-    if side_of_scenario(scenario) == "eval":
-        raise ValueError(f"Scenario {scenario} belongs to the evaluation side: name scenarios of the training side.")
-    task = load_tasks()[task_id("base", scenario)]
-    if shared := evaluation_state(task.initial_config):
-        raise ValueError(f"Scenario {scenario} starts in {shared}: name another one.")
-    return task
+    if others := sorted(set(scenarios or ()) - set(TRAIN_SCENARIOS)):
+        raise ValueError(f"Scenario {others[0]} does not belong to the training side: name another one.")
+    tasks = {number: load_tasks()[task_id("base", number)] for number in scenarios or TRAIN_SCENARIOS}
+    states = {number: evaluation_state(task.initial_config) for number, task in tasks.items()}
+    if scenarios and (shared := next((number for number in tasks if states[number]), None)) is not None:
+        raise ValueError(f"Scenario {shared} starts in {states[shared]}: name another one.")
+    return tuple(task for number, task in tasks.items() if states[number] is None)

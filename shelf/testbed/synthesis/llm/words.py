@@ -90,10 +90,9 @@ def _is_named(text: str, name: str, follows: str) -> bool:
     return bool(called or (technical and re.search(rf"{word}(?!\w)", text, re.IGNORECASE)))
 
 
-def copied_from(users: Iterable[str | None]) -> str | None:
-    """The benchmark task that a message copies (8 words in a row), or None."""
-    copied = _benchmark()
-    return next((copied[run] for user in users if user for run in _runs(user) if run in copied), None)
+def is_copied(users: Iterable[str | None]) -> bool:
+    """Whether a message copies one of the benchmark's (8 words in a row)."""
+    return any(run in _benchmark() for user in users if user for run in _runs(user))
 
 
 def similarity(one: Iterable[str], other: Iterable[str]) -> float:
@@ -113,5 +112,5 @@ def _runs(text: str) -> Iterator[tuple[str, ...]]:
 
 
 @cache
-def _benchmark() -> Mapping[tuple[str, ...], str]:
-    return {run: task.id for task in load_tasks().values() for user in task.users if user for run in _runs(user)}
+def _benchmark() -> frozenset[tuple[str, ...]]:
+    return frozenset(run for task in load_tasks().values() for user in task.users if user for run in _runs(user))

@@ -14,7 +14,6 @@ from shelf.testbed.policy.dialogue import (
     open_episode,
     parsed,
     play,
-    play_reference,
     reference_passes,
     slip_text,
     tool_names,
@@ -23,6 +22,7 @@ from shelf.testbed.policy.tokenizer import DialogueEncoder, train_tokenizer
 from shelf.testbed.policy.warm_start import collate
 from shelf.testbed.synthesis.path import PathCall
 from shelf.testbed.synthesis.verify import passes
+from tests.support.references import play_reference
 
 TASKS = ("multi_turn_base_0", "multi_turn_miss_func_103", "multi_turn_miss_param_162", "multi_turn_long_context_36")
 

@@ -14,15 +14,15 @@ from env_service.environments.bfcl.splits import EVAL_SCENARIOS, TRAIN_SCENARIOS
 from shelf.testbed.policy.corpus import (
     CorpusSettings,
     build_corpus,
-    script_of,
     tokenizer_texts,
     training_tasks,
     vocabulary,
 )
-from shelf.testbed.policy.dialogue import play_reference, tool_names
+from shelf.testbed.policy.dialogue import parsed, tool_names
 from shelf.testbed.policy.lessons import LessonSettings
 from shelf.testbed.policy.tokenizer import END, TAGS, DialogueEncoder, train_tokenizer
 from shelf.testbed.policy.variants import leaves
+from tests.support.references import play_reference
 
 SETTINGS = CorpusSettings(scenarios=(0, 10, 103, 160), variants=(("base", 2), ("miss_func", 1)))
 
@@ -105,8 +105,8 @@ def test_tags_survive_decoding_and_the_end_is_the_end(loaded):
 
 def test_a_value_has_the_same_tokens_in_a_sentence_in_quotes_and_in_json(loaded):
     for task_id in ("multi_turn_base_1", "multi_turn_base_107", "multi_turn_base_163"):
-        for turn in script_of(load_tasks()[task_id]).calls:
-            for value in (leaf for call in turn for leaf in leaves(call.arguments)):
+        for turn in parsed(load_tasks()[task_id].reference):
+            for value in (leaf for _, arguments in turn for leaf in leaves(arguments)):
                 text = str(value)
                 if re.fullmatch(r"[\w.]+", text):
                     core = loaded.encode(text)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,32 +11,25 @@ from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
-from shelf.testbed.policy.corpus import (
-    CorpusSettings,
-    build_corpus,
-    fixed_words,
-    run_reference,
-    script_of,
-    vocabulary,
-    with_script,
-)
-from shelf.testbed.policy.dialogue import play_reference, reference_passes
+from shelf.testbed.policy.corpus import CorpusSettings, build_corpus, fixed_words, vocabulary
+from shelf.testbed.policy.dialogue import parsed, reference_passes
 from shelf.testbed.policy.lessons import LessonSettings
 from shelf.testbed.policy.variants import (
     Exchange,
-    Script,
     VariantMaker,
     candidates,
-    exchange_script,
+    exchange_task,
     exchange_text,
     exchange_value,
     leaves,
     occurs,
     readable,
     response_shape,
+    run_reference,
     similar,
 )
 from shelf.testbed.synthesis.path import PathCall
+from tests.support.references import play_reference
 
 WORDS = ("apple", "river", "stone", "cloud")
 values = st.one_of(
@@ -114,80 +108,71 @@ def test_a_word_inside_another_word_stays():
     assert exchange_text("report.txt reports", [Exchange("report", "letter")]) == "letter.txt reports"
 
 
+def task_of(users, config, calls):
+    """A task of the file system's with these parts."""
+    task = load_tasks()["multi_turn_base_0"]
+    reference = tuple(tuple(map(str, turn)) for turn in calls)
+    return replace(task, users=users, initial_config=config, reference=reference)
+
+
 def test_values_that_no_text_shows_or_that_tools_prescribe_are_no_candidates():
-    script = Script(
-        users=("Book economy for Ann, 12 seats.",),
-        config={"city": "Rome"},
-        calls=(
-            (PathCall("book", {"class": "economy", "name": "Ann", "n": 12, "city": "Rome", "id": "x7", "now": True}),),
-        ),
-    )
-    assert candidates(script, frozenset({"economy"})) == ("Ann", 12, "Rome")
+    arguments = {
+        "travel_class": "economy",
+        "card_id": "Ann",
+        "travel_cost": 12,
+        "travel_to": "Rome",
+        "travel_date": "x7",
+    }
+    task = task_of(("Book economy for Ann, 12 seats.",), {"city": "Rome"}, ((PathCall("book_flight", arguments),),))
+    assert candidates(task, frozenset({"economy"})) == ("Ann", 12, "Rome")
 
 
-def test_a_variant_that_changes_the_shape_of_an_answer_is_refused():
-    script = Script(users=("Open a.txt",), config={}, calls=((PathCall("open", {"name": "a.txt"}),),))
-
-    def run(changed):
-        name = changed.calls[0][0].arguments["name"]
-        return ((json.dumps({"ok": 1}) if name == "a.txt" else json.dumps({"error": "none"}),),)
-
-    maker = VariantMaker(script, run, lambda changed: True, WORDS, frozenset(), random.Random(0))
-    assert maker.safe == () and maker.variant() is None
-
-
-def test_a_variant_that_the_verifier_refuses_is_refused():
-    script = Script(users=("Open a.txt",), config={}, calls=((PathCall("open", {"name": "a.txt"}),),))
-    maker = VariantMaker(script, lambda s: (("{}",),), lambda s: False, WORDS, frozenset(), random.Random(0))
-    assert maker.safe == ("a.txt",) and maker.variant() is None
+def test_a_value_whose_exchange_changes_the_shape_of_an_answer_is_not_safe():
+    """The simulator knows some airports only: another name for one is refused."""
+    places = {"travel_from": "SFO", "travel_to": "LAX", "travel_date": "2024-11-11", "travel_class": "economy"}
+    task = task_of(("Price from SFO to LAX on 2024-11-11?",), {}, ((PathCall("get_flight_cost", places),),))
+    task = replace(task, involved_classes=("TravelAPI",))
+    assert candidates(task, frozenset()) == ("SFO", "LAX", "2024-11-11")
+    maker = VariantMaker(task, WORDS, frozenset(), random.Random(0))
+    assert maker.safe == ("2024-11-11",)
 
 
 @pytest.mark.parametrize("task_id", ["multi_turn_base_0", "multi_turn_miss_func_103", "multi_turn_miss_param_162"])
 def test_real_variants_keep_every_law(task_id):
     task = load_tasks()[task_id]
-    script = script_of(task)
-    answers = run_reference(task, script)
-    maker = VariantMaker(
-        script,
-        run=lambda changed: run_reference(task, changed),
-        verify=lambda changed: reference_passes(with_script(task, changed)),
-        words=vocabulary([task]),
-        fixed=fixed_words(),
-        rng=random.Random(0),
-    )
+    answers = run_reference(task)
+    maker = VariantMaker(task, vocabulary([task]), fixed_words(), random.Random(0))
     assert maker.safe
     for _ in range(3):
         variant = maker.variant()
-        changed = run_reference(task, variant)
-        assert variant != script
-        assert [[call.name for call in turn] for turn in variant.calls] == [
-            [call.name for call in turn] for turn in script.calls
+        changed = run_reference(variant)
+        assert variant != task
+        assert [[name for name, _ in turn] for turn in parsed(variant.reference)] == [
+            [name for name, _ in turn] for turn in parsed(task.reference)
         ]
         assert [list(map(response_shape, turn)) for turn in changed] == [
             list(map(response_shape, turn)) for turn in answers
         ]
-        for before, after in zip(readable(script, answers), readable(variant, changed), strict=True):
+        for before, after in zip(readable(task, answers), readable(variant, changed), strict=True):
             assert all(now or not then for then, now in zip(before, after, strict=True))
-        assert reference_passes(with_script(task, variant))
+        assert reference_passes(variant)
 
 
 def test_originals_pass_their_own_verdict_and_survive_rewriting():
     for task_id in ("multi_turn_base_45", "multi_turn_long_context_118", "multi_turn_miss_param_3"):
         task = load_tasks()[task_id]
-        rewritten = with_script(task, exchange_script(script_of(task), []))
-        assert script_of(rewritten) == script_of(task)
+        rewritten = exchange_task(task, [])
+        assert parsed(rewritten.reference) == parsed(task.reference)
         assert reference_passes(rewritten)
 
 
 def test_a_variants_configuration_reaches_the_simulators():
     task = load_tasks()["multi_turn_base_30"]
-    script = script_of(task)
-    changed = exchange_script(script, [Exchange("project", "harvest")])
-    variant = with_script(task, changed)
-    answers = run_reference(task, changed)
-    assert changed.config != script.config
+    variant = exchange_task(task, [Exchange("project", "harvest")])
+    answers = run_reference(variant)
+    assert variant.initial_config != task.initial_config
     assert [list(map(response_shape, turn)) for turn in answers] == [
-        list(map(response_shape, turn)) for turn in run_reference(task, script)
+        list(map(response_shape, turn)) for turn in run_reference(task)
     ]
     assert reference_passes(variant)
     assert answers[0][0] in play_reference(variant).messages[3]["content"]

@@ -3,11 +3,10 @@
 import json
 import re
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
-from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks
+from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.splits import EVAL_SCENARIOS, side_of
 from env_service.environments.bfcl.task_file import read_task_file
@@ -16,69 +15,19 @@ from seal.system import exits
 from shelf.testbed.cli.tasks import app
 from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground, does_nothing
 from shelf.testbed.synthesis.llm.explorer import seed_tasks
-from shelf.testbed.synthesis.llm.words import leaves
 from shelf.testbed.synthesis.verify import problem_of
-from shelf.testbed.tests.synthesis.scripted_model import MODEL, Asked, answering
+from shelf.testbed.tests.synthesis.scripted_explorer import (
+    PLANS,
+    SCENARIOS,
+    asking_for,
+    command,
+    good,
+    number_of,
+    render,
+    seeds,
+)
+from shelf.testbed.tests.synthesis.scripted_model import MODEL, answering
 from tests.support.commands import run
-
-SCENARIOS = (0, 2, 46)
-"""Training scenarios of the file system, of which the explorer below makes something."""
-
-PLANS = {
-    0: (("ls", {}), ("mkdir", {"dir_name": "zeppelin"}), ("touch", {"file_name": "quokka.txt"})),
-    1: (
-        ("touch", {"file_name": "walnut.csv"}),
-        ("echo", {"content": "seven green lanterns", "file_name": "walnut.csv"}),
-        ("pwd", {}),
-    ),
-}
-"""What the explorer does in its first and in its second task of a scenario."""
-
-
-@cache
-def seeds() -> tuple[Task, ...]:
-    return seed_tasks(SCENARIOS)
-
-
-def number_of(asked: Asked) -> int:
-    return int(asked.name.split("/")[1])
-
-
-def plan(asked: Asked):
-    return PLANS[number_of(asked) // len(SCENARIOS) % 2]
-
-
-def render(*calls) -> str:
-    return "\n".join(get_format(PROMPT_MODE).render_call(name, arguments) for name, arguments in calls)
-
-
-def worked(asked: Asked) -> list[tuple[str, dict]]:
-    """The successful calls of the plan."""
-    playground = Playground(seeds()[number_of(asked) % len(SCENARIOS)])
-    return [call for call in plan(asked) if playground.make(*call).call.succeeded]
-
-
-def asking_for(name, arguments) -> str:
-    wish = {"ls": "show me what is here", "pwd": "tell me where I am", "mkdir": "add a folder", "touch": "start a file"}
-    values = " and ".join(f"'{leaf}'" for leaf in leaves(arguments))
-    return f"{wish.get(name, 'write down')} {values}".strip()
-
-
-def good(asked: Asked) -> str:
-    """A good model: acts, proposes two turns, and reads its own words well."""
-    calls = worked(asked)
-    step = asked.name.rsplit("/", 1)[1]
-    if step == "0":
-        return f"<think>Let me see.</think>\n{render(*plan(asked), ('cat', {'file_name': 'no_such_file'}))}"
-    if step == "propose":
-        first = f"Please {asking_for(*calls[0])} for me and my {number_of(asked)} friends."
-        rest = f"Then {' and '.join(asking_for(*call) for call in calls[1:])}, will you?"
-        turns = [{"message": first, "calls": [1]}, {"message": rest, "calls": list(range(2, len(calls) + 1))}]
-        return json.dumps({"turns": turns})
-    if step == "read":
-        listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
-        return json.dumps({"turns": [listed[:1], listed[1:]]})
-    return "I am done."
 
 
 def proposing(change):
@@ -103,11 +52,6 @@ def answering_with(step, text):
         return text if last == step or (step == "calls" and last.isdigit()) else good(asked)
 
     return script
-
-
-def command(endpoint, out, *more):
-    where = ["--model", MODEL, "--base-url", endpoint.url, "--scenarios", *SCENARIOS]
-    return ["explore", *where, "--concurrency", 2, "--out", out, *more]
 
 
 def reasons(said: str) -> dict[str, int]:
@@ -274,7 +218,7 @@ def test_an_evaluation_scenario_is_refused_before_anything_is_asked(tmp_path, ca
         more = ["--scenarios", scenario, "--model", MODEL, "--base-url", endpoint.url, "--out", tmp_path / "x.jsonl"]
         assert run(app, ["explore", *more]) == exits.USAGE
         assert not endpoint.asked
-    assert f"Scenario {scenario} belongs to the evaluation side" in capsys.readouterr().err
+    assert f"Scenario {scenario} does not belong to the training side" in capsys.readouterr().err
 
 
 def test_no_seed_task_is_of_the_evaluation_side_or_starts_in_a_state_of_it():
@@ -285,7 +229,7 @@ def test_no_seed_task_is_of_the_evaluation_side_or_starts_in_a_state_of_it():
         assert side_of(task.id) == "train"
         assert not any(state in states for state in task.initial_config.values() if state)
     assert len(seed_tasks(None)) > 80
-    with pytest.raises(ValueError, match="the benchmark's are 0 to 199"):
+    with pytest.raises(ValueError, match="Scenario 200 does not belong to the training side"):
         seed_tasks([200])
     shared = next(n for n in range(200) if side_of(f"multi_turn_base_{n}") == "train" and _is_left_out(n))
     with pytest.raises(ValueError, match="starts in the initial"):

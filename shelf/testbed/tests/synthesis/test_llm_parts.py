@@ -1,6 +1,6 @@
-"""The parts of the writers that ask a model: JSON out of prose, values in words, recovered calls, addresses, cost."""
+"""The parts of the exploration: JSON out of prose, values in words, recovered calls, addresses, cost."""
 
-import asyncio
+import itertools
 import json
 import random
 from functools import cache
@@ -11,18 +11,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
-from env_service.environments.bfcl.task_file import Provenance
-from seal.diagnosis.categories import LEVELS
+from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from shelf.suites.chat import DASHSCOPE_URL, OPENAI_URL, address_of
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.answers import Answer, AnswerFile
-from shelf.testbed.synthesis.llm.budget import Budget, BudgetReached, Tokens
-from shelf.testbed.synthesis.llm.intent import path_intents
+from shelf.testbed.synthesis.llm.expected import Expected, expected_calls
 from shelf.testbed.synthesis.llm.json_answer import read_answer
 from shelf.testbed.synthesis.llm.recovery import Reading, disagreement
-from shelf.testbed.synthesis.llm.words import copied_from, pasted, says, similarity, without
-from shelf.testbed.synthesis.llm.writer import LlmWriter
-from shelf.testbed.synthesis.make import made_task
+from shelf.testbed.synthesis.llm.words import is_copied, pasted, says, similarity, without
+from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.path import PathCall
 
 PROSE = st.text(alphabet=st.characters(exclude_characters="{}`<>"), max_size=40)
@@ -124,44 +121,61 @@ def test_pasted_names_are_found_and_plain_words_are_not(message, found):
 
 
 @cache
-def recovered(level, number):
-    """The intents of a path, and the calls of a perfect reader."""
-    path = LlmWriter(None, 3, level).path_of(number, 0)
-    task = made_task(path, tuple(t and "" for t in path.turns), level, Provenance(writer="x", seed=0, number=0)).task
-    intents = path_intents(path, task)
-    return path, intents, [[each.call for each in intent.expected] for intent in intents]
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_grammars_words_say_what_they_must_and_keep_what_they_must_not(level):
-    for number in range(25):
-        path, intents, calls = recovered(level, number)
-        assert disagreement(intents, calls) is None
-        assert disagreement(intents, path.calls) is None
-        for message, intent in zip(Grammar().write(path, level, random.Random(number)), intents, strict=True):
-            if message is not None and intent.asking != "value":
-                assert all(says(message, value) for value in intent.say), (message, intent)
-                hidden = without(message, (*intent.say, *intent.before))
-                assert not any(says(hidden, value) for value in intent.secret), (message, intent)
+def expected_of(number):
+    """What the messages of a synthesised task without a special turn must let a reader recover."""
+    made = (task for task in synthesise(Grammar(), 60, 3) if task.category == "base")
+    task = next(itertools.islice(made, number, None))
+    turns = [[PathCall(*parse_reference(call)) for call in calls] for calls in task.reference]
+    return expected_calls(turns, task.users, task.task)
 
 
 @settings(deadline=None, max_examples=60)
 @given(number=st.integers(0, 30), seed=st.integers(0, 1000))
 def test_one_changed_call_is_noticed(number, seed):
-    """A reader who misses or changes one expected call never agrees."""
-    rng = random.Random(seed)
-    _, intents, calls = recovered("train", number)
-    places = [(turn, index) for turn, made in enumerate(calls) for index in range(len(made))]
-    turn, index = rng.choice(places)
-    call, free = intents[turn].expected[index].call, intents[turn].expected[index].free
+    """A reader who misses or changes one expected call never agrees; one who lists all of them does."""
+    rng, expected = random.Random(seed), expected_of(number)
+    calls = [[one.call for one in turn] for turn in expected]
+    assert disagreement(expected, calls) is None
+    turn, index = rng.choice([(turn, index) for turn, made in enumerate(calls) for index in range(len(made))])
+    call, free = expected[turn][index]
     fixed = sorted(call.arguments.keys() - free)
-    changed = [list(made) for made in calls]
     if fixed and rng.random() < 0.5:
-        name = rng.choice(fixed)
-        changed[turn][index] = PathCall(call.name, {**call.arguments, name: "something else"})
+        calls[turn][index] = PathCall(call.name, {**call.arguments, rng.choice(fixed): "something else"})
     else:
-        del changed[turn][index]
-    assert disagreement(intents, changed) in ("other_calls", "other_arguments")
+        del calls[turn][index]
+    assert disagreement(expected, calls) in ("other_calls", "other_arguments")
+
+
+CD, LS, TOUCH = (
+    PathCall(*call) for call in (("cd", {"folder": "a"}), ("ls", {}), ("touch", {"file_name": "Notes.txt"}))
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "problem"),
+    [
+        ([CD, TOUCH], None),
+        ([LS, CD, LS, PathCall("touch", {"file_name": " Notes.txt"})], None),
+        ([CD, PathCall("touch", {"file_name": "notes.txt"})], "other_arguments"),
+        ([TOUCH, CD], "other_arguments"),
+        ([CD, TOUCH, TOUCH], "other_calls"),
+        ([CD, TOUCH, PathCall("no_such_tool", {})], "other_calls"),
+        ([CD], "other_calls"),
+    ],
+)
+def test_a_reading_agrees_if_it_has_the_calls_in_their_order_and_changes_nothing_more(read, problem):
+    assert disagreement([[Expected(CD), Expected(TOUCH)]], [read]) == problem
+
+
+def test_a_value_that_only_a_result_tells_is_free():
+    task = load_tasks()["multi_turn_base_0"]
+    listed = next(
+        name for name in Toolbox(task).call("ls", {"a": True}).text.split('"') if len(name) > 5 and name.isalpha()
+    )
+    turns = [[PathCall("ls", {"a": True})], [PathCall("cd", {"folder": listed})]]
+    shown = expected_calls(turns, ("What is here?", "Go there."), task)
+    said = expected_calls(turns, ("What is here?", f"Go to {listed}."), task)
+    assert (shown[1][0].free, said[1][0].free) == ({"folder"}, set())
 
 
 @pytest.mark.parametrize(
@@ -174,8 +188,8 @@ def test_an_answer_of_another_shape_is_no_reading(answer):
 
 def test_a_run_of_words_of_the_benchmark_is_a_copy():
     long = next(user for user in load_tasks()["multi_turn_base_0"].users if len(user.split()) > 12)
-    assert copied_from([f"Well, {long.upper()}"]).endswith("_0")
-    assert copied_from([None, "Please do something that nobody has ever asked an assistant for before."]) is None
+    assert is_copied([f"Well, {long.upper()}"])
+    assert not is_copied([None, "Please do something that nobody has ever asked an assistant for before."])
 
 
 def test_similarity_is_of_words():
@@ -202,31 +216,6 @@ def test_the_environment_names_endpoint_and_key(monkeypatch, environment, base_u
         monkeypatch.setenv(name, value)
     url, key = address_of(base_url)
     assert (url, key) == (expected[0] or base_url, expected[1])
-
-
-@settings(deadline=None)
-@given(costs=st.lists(st.integers(1, 40), min_size=1, max_size=12), limit=st.integers(1, 200))
-def test_a_budget_is_never_exceeded(costs, limit):
-    """Requests that cost at most what they reserve, all at once."""
-    spent = Tokens()
-
-    async def one(budget, most):
-        try:
-            async with budget.reserve(most):
-                await asyncio.sleep(0)
-                spent.add(most - most // 3, 0)
-        except BudgetReached:
-            return False
-        return True
-
-    async def everything():
-        budget = Budget(limit, spent)
-        return await asyncio.gather(*(one(budget, most) for most in costs))
-
-    admitted = asyncio.run(asyncio.wait_for(everything(), 10))
-    assert spent.total <= limit
-    assert spent.requests == sum(admitted)
-    assert all(admitted) or sum(costs) > limit
 
 
 def test_a_damaged_file_of_answers_is_named(tmp_path):

@@ -1,0 +1,139 @@
+"""The requests of `seal tasks explore`: kept, counted, limited, and resumed after any failure."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from env_service.environments.bfcl.task_file import read_task_file
+from seal.system import exits
+from seal.system.paths import HOME
+from shelf.testbed.cli.tasks import app
+from shelf.testbed.synthesis.llm.answers import AnswerFile
+from shelf.testbed.tests.synthesis.scripted_explorer import SCENARIOS, command, good, number_of
+from shelf.testbed.tests.synthesis.scripted_model import answering
+from tests.support.commands import run
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "found.jsonl"
+
+
+def test_overload_and_silence_are_asked_again(out):
+    def script(asked):
+        if asked.before == 0:
+            return 4.0 if asked.name.endswith("/0/0/propose") else 500
+        return good(asked)
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--timeout", 1)) == 0
+    assert len(read_task_file(out)) == len(SCENARIOS)
+    assert set(endpoint.answered.values()) == {1}
+
+
+def test_endless_failure_stops_with_a_sentence_and_the_command_resumes(out, capsys, monkeypatch):
+    real = asyncio.sleep
+    monkeypatch.setattr("asyncio.sleep", lambda delay, *more: real(min(delay, 0.02), *more))
+    with answering(lambda asked: good(asked) if number_of(asked) == 0 else 503) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == exits.INFRASTRUCTURE
+        assert len(endpoint.asked) < 80
+        first = dict(endpoint.answered)
+    said = capsys.readouterr()
+    assert "10 requests in a row failed, the last with endpoint_503" in said.err
+    assert "1 of 6 tasks" in said.out
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+    assert len(read_task_file(out)) == 6
+    assert first and not first.keys() & endpoint.answered.keys()
+
+
+def test_extra_fields_are_in_every_request(out):
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out, "--extra", '{"enable_thinking": false}')) == 0
+        count = len(endpoint.asked)
+        assert [asked.body["enable_thinking"] for asked in endpoint.asked] == [False] * count
+        assert run(app, command(endpoint, out)) == 0
+        assert len(endpoint.asked) == 2 * count  # answers to other requests do not count
+
+
+def test_a_wrong_key_is_refused_at_once(out, capsys):
+    with answering(lambda asked: 401) as endpoint:
+        assert run(app, command(endpoint, out)) == exits.USAGE
+    said = capsys.readouterr().err
+    assert "refused the request with 401" in said and "OPENAI_API_KEY" in said and said.count("\n") == 1
+
+
+def test_the_cost_limit_holds_and_more_of_it_continues(out, capsys):
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2, "--max-tokens-total", 50_000)) == 1
+        said = capsys.readouterr()
+        assert "could exceed the limit of 50,000 tokens" in said.err
+        spent = [json.loads(line) for line in Path(f"{out}.answers.jsonl").read_text().splitlines()]
+        assert 0 < sum(line["read"] + line["written"] for line in spent) <= 50_000
+        assert 0 < len(read_task_file(out)) < 6
+        assert run(app, command(endpoint, out, "--per-seed", 2, "--max-tokens-total", 2_000_000)) == 0
+    assert len(read_task_file(out)) == 6
+    assert set(endpoint.answered.values()) == {1}
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_interrupted_midway_no_kept_answer_is_paid_twice(out, sent):
+    answers = Path(f"{out}.answers.jsonl")
+    with answering(good, delay_s=0.2) as endpoint:
+        arguments = [str(each) for each in command(endpoint, out, "--per-seed", 2)]
+        running = subprocess.Popen(
+            [sys.executable, "-m", "seal.cli", "tasks", *arguments], cwd=HOME, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (answers.exists() and answers.read_bytes().count(b"\n") >= 3):
+            time.sleep(0.02)
+        running.send_signal(sent)
+        _, said = running.communicate(timeout=60)
+        kept = answers.read_bytes().count(b"\n")
+        assert kept >= 3 and not out.exists()
+        if sent == signal.SIGINT:
+            assert running.returncode == exits.INTERRUPTED and "the same command resumes" in said
+        else:
+            with answers.open("a") as stream:
+                stream.write('{"request": "half')
+        time.sleep(1)  # the endpoint answers what was in flight, for nobody
+        before = endpoint.answered.copy()
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+    assert len(read_task_file(out)) == 6
+    again = sum(count - before[name] for name, count in endpoint.answered.items())
+    assert again == len(endpoint.answered) - kept
+
+
+def test_two_processes_do_not_write_one_file(out, capsys):
+    held = AnswerFile(out)
+    with answering(good) as endpoint:
+        assert run(app, command(endpoint, out)) == exits.USAGE
+    held.close()
+    assert "Another process writes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--base-url", "http://127.0.0.1:9/v1"], "Name the model"),
+        (["--model", "m"], "No endpoint is named"),
+        (["--model", "m", "--base-url", "127.0.0.1:9"], "is not an address"),
+        (["--model", "m", "--base-url", "http://127.0.0.1:9/v1"], "No OpenAI-compatible endpoint"),
+        (["--model", "m", "--base-url", "http://h/v1", "--concurrency", "0"], "must be positive"),
+        (["--model", "m", "--base-url", "http://h/v1", "--extra", "[1]"], "JSON object"),
+        (["--model", "m", "--base-url", "http://h/v1", "--extra", "{no"], "JSON object"),
+    ],
+)
+def test_wrong_options_are_one_sentence(out, capsys, monkeypatch, options, sentence):
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "DASHSCOPE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(app, ["explore", *options, "--out", str(out)]) == exits.USAGE
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+    assert not out.exists()
