@@ -30,8 +30,8 @@ from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
 from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.bfcl.verifier import verify
 from env_service.environments.kit.blame import blame
@@ -134,7 +134,7 @@ def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
         reference = [[parse_reference(call) for call in turn] for turn in task.reference]
         first = next(index for index, turn in enumerate(reference) if turn)
         for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            scene = BfclScene.of(task, {"tool_prompt_mode": prompt_mode})
+            scene = BfclEnvironment().task_scene(task, {"tool_prompt_mode": prompt_mode})
             episode = ToolEpisode(scene, EpisodeGuard(activity, {}))
             for calls in turns:
                 if calls:

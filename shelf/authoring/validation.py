@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.scene import open_episode
+from env_service.environments.bfcl.environment import open_episode
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import Diagnosis, diagnose
 from shelf.authoring.bfcl_faults import STEP_LIMIT, Fault, expected, faults

@@ -3,8 +3,8 @@
 import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.formats import get_format
-from env_service.environments.bfcl.scene import open_episode
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega, catalogue
 

@@ -19,8 +19,7 @@ from bfcl_play import play_all
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.environment import BfclEnvironment
-from env_service.environments.bfcl.scene import open_episode
+from env_service.environments.bfcl.environment import BfclEnvironment, open_episode
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.categories import LEVELS

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks, revealed_tools
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import format_names, get_format
-from env_service.environments.bfcl.scene import task_secrets
 from env_service.environments.bfcl.tools import Toolbox, argument_violations, parse_reference
 from env_service.environments.bfcl.verifier import reference
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence
@@ -44,7 +44,7 @@ class Case:
 
 def episode_guard(task: Task, wording: PromptWording) -> LeakGuard:
     """The guard of an episode of a task."""
-    return LeakGuard(task_secrets(task), available_tools(task, 0), wording)
+    return LeakGuard(BfclEnvironment().task_secrets(task), available_tools(task, 0), wording)
 
 
 def legitimate(task: Task, mode: str, rng: random.Random, failures: int = 6) -> Iterator[Case]:
@@ -162,7 +162,9 @@ def _told(task: Task, rng: random.Random, told: str) -> Iterator[tuple[str, str]
     keys = hidden(key for key in _state_keys(task) if len(key) >= 4)
     if keys:
         yield "a key of the state", rng.choice(keys)
-    states = sorted(word for word in task_secrets(task).words if word not in told and 6 <= len(word) <= 40)
+    states = sorted(
+        word for word in BfclEnvironment().task_secrets(task).words if word not in told and 6 <= len(word) <= 40
+    )
     if states:
         yield "a value of a result or a state", rng.choice(states)
     withheld = hidden(name for names in task.withheld.values() for name in names)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
 from env_service.environments.bfcl import clock, splits
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
-from env_service.environments.bfcl.formats import Format, format_names, get_format
-from env_service.environments.bfcl.scene import BfclScene, task_secrets
+from env_service.environments.bfcl.formats import FORMATS, Format, format_names, get_format
+from env_service.environments.bfcl.scene import BfclScene
+from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
 from env_service.environments.bfcl.verifier import reference
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
 from seal.diagnosis.categories import MADE_CATEGORIES
-from seal.interface.secrets import Secrets
+from seal.interface.secrets import Secrets, reference_secrets
 
 MADE = "synth"
 """The split with every task of the task files."""
+
+
+def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
+    """Start an episode of a task that no environment need know, without deadlines."""
+    return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
 
 
 class BfclEnvironment(ToolEnvironment):
@@ -29,28 +35,24 @@ class BfclEnvironment(ToolEnvironment):
     formats = format_names()
     writes = WRITES
     rule = "All variants of a scenario are on one side."
+    scene_type, settings_type = BfclScene, BfclSettings
 
     def __init__(self) -> None:
         self._made: dict[str, Task] = {}
 
     def load(self) -> Sequence[Task]:
-        """Read the benchmark's tasks from its package."""
         return tuple(load_tasks().values())
 
     def tools(self, task: Task) -> Sequence[Document]:
-        """Return the documents of the tools that the first turn shows."""
         return available_tools(task, 0)
 
     def world(self, task: Task) -> Toolbox:
-        """Return the task's simulators in their initial state."""
         return Toolbox(task)
 
     def data_hash(self) -> str:
-        """Return the sha256 over names and bytes of the package's data files."""
         return data_hash()
 
     def packages(self) -> Mapping[str, str]:
-        """Return the package's version."""
         return {"bfcl_eval": package_version()}
 
     def splits(self) -> Mapping[str, Split]:
@@ -59,7 +61,6 @@ class BfclEnvironment(ToolEnvironment):
         return {splits.DEFAULT_SPLIT: default[1], **dict(others)}
 
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
-        """Return the release's split."""
         rule = "The ids of the public release; variants of a scenario are on both sides."
         return {"released_ids": (Split(rule, held_out=False), splits.task_ids("released_ids"))}
 
@@ -79,21 +80,24 @@ class BfclEnvironment(ToolEnvironment):
         episode = ToolEpisode(scene, guard)
         return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
 
-    def scene(self, task_id: str, params: Mapping[str, Any]) -> BfclScene:
-        """The task as an episode with these parameters plays it."""
-        return BfclScene.of(self._task(task_id), params)
+    def modes(self) -> Collection[str]:
+        return FORMATS
 
     def form(self, name: str) -> Format:
-        """Return a prompt mode."""
         return get_format(name)
 
-    def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
-        """Return the calls of the possible answer, by user turn."""
-        return [[parse_reference(call) for call in calls] for calls in self._task(task_id).reference]
+    def calls(self, task: Task) -> Sequence[Sequence[Call]]:
+        return [[parse_reference(call) for call in calls] for calls in task.reference]
 
-    def secrets(self, task_id: str) -> Secrets:
-        """Return what the task's reference knows: calls, results, states, and withheld tools."""
-        return task_secrets(self._task(task_id))
+    def task_secrets(self, task: Task) -> Secrets:
+        """Return what the reference knows: calls, results and states, and the tools that are withheld at first."""
+        expected = reference(task)
+        return reference_secrets(
+            [call for calls in self.calls(task) for call in calls],
+            [result for turn in expected for result in turn.results],
+            [dict(task.initial_config), *(dict(turn.instances) for turn in expected)],
+            [name for names in task.withheld.values() for name in names],
+        )
 
     def prepare(self) -> Iterator[None]:
         """Run every reference once, so that episodes find it done and memory does not grow later."""

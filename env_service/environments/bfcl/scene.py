@@ -11,57 +11,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.answers import Evaluation
-from env_service.environments.base import Call, Guard
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, data_hash, revealed_tools
-from env_service.environments.bfcl.formats import ALIASES, format_names, get_format
+from env_service.environments.bfcl.formats import Format
 from env_service.environments.bfcl.report import with_release_figures
 from env_service.environments.bfcl.settings import BfclSettings
-from env_service.environments.bfcl.tools import WRITES, Toolbox, argument_violations, parse_reference
+from env_service.environments.bfcl.tools import WRITES, Toolbox, argument_violations
 from env_service.environments.bfcl.verifier import Played, compare, reference, shared_verdict, shares_state
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.scene import History, Scene
-from env_service.environments.kit.settings import read_settings
-from env_service.environments.kit.tasks import Check, Needed, Outcome
+from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource
 from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
-from seal.interface.secrets import Secrets, reference_secrets
-
-
-def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
-    """Start an episode of a task that no environment need know, without deadlines."""
-    return ToolEpisode(BfclScene.of(task, params), Guard())
-
-
-def task_secrets(task: Task) -> Secrets:
-    """What the reference of a task knows: its calls, results and states, and the tools that are withheld at first."""
-    expected = reference(task)
-    return reference_secrets(
-        [parse_reference(call) for turn in task.reference for call in turn],
-        [result for turn in expected for result in turn.results],
-        [dict(task.initial_config), *(dict(turn.instances) for turn in expected)],
-        [name for names in task.withheld.values() for name in names],
-    )
 
 
 class BfclScene(Scene):
     """One task with the benchmark's tools, simulators and checker."""
 
-    writes = WRITES
+    format: Format
+    _task: Task
 
-    def __init__(self, task: Task, settings: BfclSettings) -> None:
-        self.task_id, self.category, self.turns = task.id, task.category, len(task.users)
-        self.settings = settings
-        self.format = get_format(settings.tool_prompt_mode)
-        self._task = task
+    def __init__(self, environment: TaskSource, task: Task, settings: BfclSettings) -> None:
+        super().__init__(environment, task, settings)
         self._official = settings.official and settings.on_parse_error(task.category) == "end_turn"
         self._enforces_availability = settings.enforces_availability
-
-    @classmethod
-    def of(cls, task: Task, params: Mapping[str, Any]) -> BfclScene:
-        """The task or, with params["turns"], its first turns; ValueError for bad parameters."""
-        settings = read_settings(params, (*format_names(), *ALIASES), BfclSettings)
-        return cls(task if settings.turns is None else task.prefix(settings.turns), settings)
 
     def info(self) -> Mapping[str, Any]:
         return {
@@ -78,9 +50,6 @@ class BfclScene(Scene):
     def revealed(self, turn: int) -> Sequence[Document]:
         return revealed_tools(self._task, turn)
 
-    def system(self) -> str:
-        return self.format.system(self.tools(0))
-
     def user(self, turn: int) -> str:
         text = self._task.users[turn]
         if text is None:
@@ -96,9 +65,6 @@ class BfclScene(Scene):
     def fatal(self, content: str) -> str | None:
         return self.format.rendering_error(content) if self._official else None
 
-    def world(self) -> Toolbox:
-        return Toolbox(self._task)
-
     def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
         return argument_violations(tool, arguments)
 
@@ -109,15 +75,9 @@ class BfclScene(Scene):
     def error(self, reason: str) -> str:
         return f"Error during execution: {reason}"
 
-    def reference(self, turn: int) -> Sequence[Call]:
-        return [parse_reference(call) for call in self._task.reference[turn]]
-
     def needed(self, turn: int) -> Needed:
         expected = reference(self._task)[turn]
         return Needed(expected.tools, tuple(tool for tool in expected.tools if tool in WRITES), expected.error)
-
-    def secrets(self) -> Secrets:
-        return task_secrets(self._task)
 
     def judges(self, stop: Stop, last: bool) -> bool:
         # The official runner fails a run that it cut, unless the cut fell in the last turn.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,47 +47,34 @@ class Verdict:
     comparisons: tuple[Check, ...]
 
 
+class _Key:
+    """A task, as a key: it stands for every task whose reference run is the same."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __hash__(self) -> int:
+        return hash((self.task.id, self.task.reference))
+
+    def __eq__(self, other: object) -> bool:
+        ours, theirs = self.task, getattr(other, "task", None)
+        return ours.initial_config is theirs.initial_config and ours.reference == theirs.reference
+
+
 def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     """Return the reference run of every turn of a task, of its prefix or of a variant of it."""
     own = load_tasks().get(task.id)
-    if own is None:
-        return _MADE.get(task)
-    if task.initial_config is not own.initial_config or task.reference != own.reference[: len(task.reference)]:
-        return _run(task)
     # 28 references compare a date with today's: their results hold for one day.
-    return _kept(task.id, clock.today())[: len(task.reference)]
+    if own and task.initial_config is own.initial_config and task.reference == own.reference[: len(task.reference)]:
+        return _benchmarks(_Key(own), clock.today())[: len(task.reference)]
+    return _others(_Key(task), clock.today())
 
 
-class _MadeReferences:
-    """The last reference runs of tasks outside the benchmark, by task and number of turns.
-
-    A changed copy of a task that kept its id is run again. Runs of another day are
-    forgotten, as for the benchmark's tasks.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._runs: OrderedDict[tuple[str, int, datetime.date], tuple[Task, tuple[ReferenceTurn, ...]]] = OrderedDict()
-
-    def get(self, task: Task) -> tuple[ReferenceTurn, ...]:
-        """The kept run of this task, or a new one."""
-        key = (task.id, len(task.reference), clock.today())
-        known = self._runs.get(key)
-        if known and known[0].initial_config is task.initial_config and known[0].reference == task.reference:
-            self._runs.move_to_end(key)
-            return known[1]
-        self._runs[key] = task, _run(task)
-        while len(self._runs) > self._size:
-            self._runs.popitem(last=False)
-        return self._runs[key][1]
+def _run_of(key: _Key, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
+    return _run(key.task)
 
 
-_MADE = _MadeReferences(size=512)
-
-
-@lru_cache(maxsize=800)
-def _kept(task_id: str, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
-    return _run(load_tasks()[task_id])
+_benchmarks, _others = lru_cache(maxsize=800)(_run_of), lru_cache(maxsize=512)(_run_of)
 
 
 def _run(task: Task) -> tuple[ReferenceTurn, ...]:

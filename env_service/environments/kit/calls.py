@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,21 +60,35 @@ def call_of(item: Any, key: str = "arguments") -> Call:
     return str(name), arguments
 
 
-def read_blocks(text: str, tools: Collection[str]) -> Parsed:
-    """Read every <tool_call> block that is a JSON call; any other block, and a call without tags, leaves a refusal.
+def json_call(block: str) -> list[Call]:
+    """Return a block's one call; ValueError or RecursionError if it holds none."""
+    return [call_of(json.loads(block))]
 
-    tools: the names of all documented tools.
+
+def read_blocks(
+    text: str,
+    tools: Collection[str],
+    read: Callable[[str], list[Call]] = json_call,
+    tags: tuple[str, str] = ("<tool_call>", "</tool_call>"),
+    unreadable: str = "Tool call {} cannot be read: {}.",
+    advice: str = "Write a tool call between <tool_call> and </tool_call>.",
+) -> Parsed:
+    """Read every block of calls; one that cannot be read, and a call without tags, leaves a refusal.
+
+    tools: the names of all documented tools. read: gives a block's calls, or an error. tags: what is
+    around a block. unreadable: the refusal of a block, given its number from 1 and the error. advice:
+    the refusal of a tag without its other half.
     """
     calls: list[Call] = []
     refusals: list[str] = []
-    found, rest = blocks(text, "<tool_call>", "</tool_call>")
+    found, rest = blocks(text, *tags)
     for index, block in enumerate(found, 1):
         try:
-            calls.append(call_of(json.loads(block)))
+            calls += read(block)
         except (ValueError, RecursionError) as error:
-            refusals.append(f"Tool call {index} cannot be read: {str(error).rstrip('.')}.")
+            refusals.append(unreadable.format(index, str(error).rstrip(".")))
     if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
-        refusals.append("Write a tool call between <tool_call> and </tool_call>.")
+        refusals.append(advice)
     if not calls and not refusals:
         refusals += stray_call(text, tools)
     return Parsed(tuple(calls), tuple(refusals), rest.strip())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from env_service.environments.base import Document
 from env_service.environments.kit.calls import Parsed, clipped, read_blocks
@@ -27,6 +27,10 @@ class Format(ABC):
     @abstractmethod
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
         """Return the system message: the tools visible at the start, and what else the policy must know."""
+
+    @abstractmethod
+    def parse(self, text: str, tools: Collection[str]) -> Parsed:
+        """Read an assistant message. tools: the names of all documented tools."""
 
     @abstractmethod
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -47,7 +51,6 @@ class Hermes(Format):
     )
 
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
-        """Return instructions, the tools, and how to call them."""
         listed = "\n".join(json.dumps(_shown(tool), ensure_ascii=False) for tool in tools)
         return (
             f"{instructions}\n\n# Tools\n\nThese tools are available, one JSON document per line:\n<tools>\n{listed}\n"
@@ -61,7 +64,6 @@ class Hermes(Format):
         return read_blocks(text.split("</think>")[-1], tools)
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the call as a block of three lines."""
         return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
 
@@ -82,24 +84,23 @@ class Compact(Hermes):
         return f"{instructions}\n{listed}" if instructions else listed
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return one message with a clipped block for each result."""
         content = "".join(f"<tool_response>{clipped(text, self.characters)}</tool_response>" for text in texts)
         return [{"role": "user", "content": content}]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the call without blanks between JSON tokens."""
         written = json.dumps({"name": name, "arguments": arguments}, separators=(",", ":"), ensure_ascii=False)
         return f"<tool_call>{written}</tool_call>"
 
 
-FORMATS: Mapping[str, Hermes] = {form.name: form for form in (Hermes(), Compact())}
+AnyFormat = TypeVar("AnyFormat", bound=Format)
+FORMATS: Mapping[str, Format] = {form.name: form for form in (Hermes(), Compact())}
 
 
-def get_format(name: str) -> Hermes:
+def get_format(name: str, formats: Mapping[str, AnyFormat] = FORMATS) -> AnyFormat:
     """The format of that name; ValueError lists the known ones."""
-    if name not in FORMATS:
-        raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(FORMATS)}.")
-    return FORMATS[name]
+    if name not in formats:
+        raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(formats)}.")
+    return formats[name]
 
 
 def _shown(tool: Document) -> dict[str, Any]:

@@ -1,76 +1,78 @@
 """What the dialogue asks of an environment for one task: its texts, tools, world and verdict.
 
-`environment.ToolScene` answers for tasks that an author writes, `bfcl.scene.BfclScene` as the
-official benchmark does. The hooks with a body here are those in which the official pipeline
-differs from what an environment needs.
+A scene answers for tasks that an author writes; `bfcl.scene.BfclScene` answers in the official
+pipeline's own way where that differs.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from env_service.answers import Evaluation
 from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.formats import Format
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import Settings
-from env_service.environments.kit.tasks import Check, Needed, Outcome, World
+from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World
+from seal.diagnosis.categories import qualified
 from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
+from seal.diagnosis.schema import violations
 from seal.interface.secrets import Secrets
 
 History = Sequence[Sequence[CallEvidence]]
 """The calls of an episode by user turn."""
 
 
-class Scene(ABC):
-    """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue."""
+class Scene:
+    """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue.
 
-    task_id: str
-    category: str
-    """As profiles, cues and logs name it (`seal.diagnosis.categories.qualified`)."""
-    turns: int
-    """User turns."""
-    settings: Settings
-    format: Format
-    writes: frozenset[str]
-    """The tools that may change the state that the verifier compares."""
-    max_steps: int = 20
-    """Messages with calls per user turn, unless the settings say."""
-    error_limit: int | None = None
-    """Failed calls after which the episode ends; None for no limit."""
-    stop_tool: str | None = None
-    """A tool whose call ends the user turn; a turn that ends without it fails."""
+    category: as profiles, cues and logs name it (`seal.diagnosis.categories.qualified`). turns: user
+    turns. writes, max_steps, error_limit, stop_tool: as in `TaskSource`.
+    """
+
+    def __init__(self, environment: TaskSource, task: ToolTask, settings: Settings) -> None:
+        self.task_id, self.turns, self.settings = task.id, len(task.users), settings
+        self.category = qualified(environment.name, task.category)
+        self.format = environment.form(settings.tool_prompt_mode)
+        self.writes, self.max_steps = environment.writes, environment.max_steps
+        self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
+        self._environment, self._task = environment, task
 
     # --- what is shown --------------------------------------------------------------
 
-    @abstractmethod
     def info(self) -> Mapping[str, Any]:
         """What identifies the episode: data_hash and keys of the environment's own."""
+        environment = self._environment
+        return {"environment": environment.name, "group": self._task.group, "data_hash": environment.data_hash()}
 
-    @abstractmethod
+    @cached_property
+    def _documents(self) -> Mapping[str, Document]:
+        return {tool["name"]: tool for tool in self._environment.tools(self._task)}
+
     def tools(self, turn: int) -> Sequence[Document]:
         """The documents that are visible in a user turn."""
+        return tuple(self._documents.values())
 
     def revealed(self, turn: int) -> Sequence[Document]:
         """The documents that the message of a user turn announces."""
         return ()
 
-    @abstractmethod
     def system(self) -> str:
         """The system text."""
+        instructions = self._environment.instructions(self._task, self.format.cue_wording.compact)
+        return self.format.system(self.tools(0), instructions)
 
-    @abstractmethod
     def user(self, turn: int) -> str:
         """The message that opens a user turn."""
+        return self._task.users[turn]
 
     # --- how a message counts -------------------------------------------------------
 
-    @abstractmethod
     def parse(self, content: str) -> Parsed:
         """Read an assistant message."""
+        return self.format.parse(content, self._documents)
 
     def cut_ends(self, content: str) -> bool:
         """Whether a message that a length limit cut ends the episode; else it is read as far as it goes."""
@@ -82,17 +84,21 @@ class Scene(ABC):
 
     # --- calls ----------------------------------------------------------------------
 
-    @abstractmethod
     def world(self) -> World:
         """A new world in the task's initial state."""
+        return self._environment.world(self._task)
 
-    @abstractmethod
     def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
         """How the arguments break the tool's document; () for a tool that has none."""
+        return violations(arguments, self._documents[tool]) if tool in self._documents else ()
 
-    @abstractmethod
     def refused(self, name: str, available: bool, violations: Sequence[Violation]) -> Outcome | None:
         """The answer to a call that is not run; None for one that is."""
+        if not available:
+            return Outcome(self.error(f"there is no tool {name.strip()[:64]!r}."), "unavailable")
+        if violations and self._environment.strict:
+            return Outcome(self.error(f"{violations[0].message}."), "signature")
+        return None
 
     def error(self, reason: str) -> str:
         """The result of a call that failed for this reason."""
@@ -100,25 +106,31 @@ class Scene(ABC):
 
     # --- the reference and the verdict ----------------------------------------------
 
-    @abstractmethod
+    @cached_property
+    def _calls(self) -> Sequence[Sequence[Call]]:
+        return self._environment.calls(self._task)
+
     def reference(self, turn: int) -> Sequence[Call]:
         """The reference's calls in a user turn."""
+        return self._calls[turn]
 
-    @abstractmethod
     def needed(self, turn: int) -> Needed:
         """The tools of these calls."""
+        tools = tuple(name for name, _ in self.reference(turn))
+        tools += (self.stop_tool,) if tools and self.stop_tool else ()
+        return Needed(tools, tuple(name for name in tools if name in self.writes))
 
-    @abstractmethod
     def secrets(self) -> Secrets:
         """What only the reference knows."""
+        return self._environment.task_secrets(self._task)
 
     def judges(self, stop: Stop, last: bool) -> bool:
         """Whether a turn that ended so is compared with the reference. last: it is the task's last turn."""
         return stop == "answered"
 
-    @abstractmethod
     def check(self, world: World, turn: int, history: History) -> Check:
         """Judge a user turn that is over; history: the calls of all turns up to it. Changes nothing."""
+        return world.check(turn, history[turn]) if self.reference(turn) else Check()
 
     def verdict(self, history: History, passed: bool) -> bool:
         """Whether the whole task is valid. passed: whether every turn with a reference passed its check."""
@@ -126,4 +138,4 @@ class Scene(ABC):
 
     def assessment(self, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:
         """The answer to /evaluate."""
-        return assessment(turns, taxonomy, (), valid, ended)
+        return assessment(turns, taxonomy, tuple(self._environment.ungrounded), valid, ended)

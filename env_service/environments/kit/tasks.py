@@ -1,13 +1,16 @@
-"""What an author writes of an environment with tool calls: its tasks, and the world that one task plays in."""
+"""What an author writes of an environment with tool calls: its tasks, their tools and worlds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
-from env_service.environments.base import Call, Side, TaskFacts
+from env_service.environments.base import Call, Document, Side, Split, TaskFacts
+from env_service.environments.kit.formats import FORMATS, Format, get_format
 from seal.diagnosis.evidence import CallError, CallEvidence
+from seal.interface.secrets import Secrets, reference_secrets
 
 
 class Turns:
@@ -95,3 +98,69 @@ class World(Protocol):
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
         """Judge user turn `turn` (from 0) when it ends. calls: those of the turn. Changes nothing."""
+
+
+class TaskSource(ABC):
+    """What an author writes: `name`, `writes`, `rule` and the abstract methods.
+
+    rule: one sentence that says what never is on both sides of the default split. strict: calls
+    whose arguments break the tool's document are answered with an error and not run. max_steps:
+    messages with calls per user turn. error_limit: failed calls after which an episode ends;
+    None for no limit. stop_tool: a tool that ends the user turn; a message without a call then
+    ends it too, but the turn fails. Its call runs nothing, and nothing else of its message does.
+    """
+
+    name: ClassVar[str]
+    writes: ClassVar[frozenset[str]]
+    rule: ClassVar[str]
+    formats: ClassVar[tuple[str, ...]] = tuple(FORMATS)
+    ungrounded: ClassVar[Mapping[str, str]] = {}
+    strict: ClassVar[bool] = True
+    max_steps: ClassVar[int] = 20
+    error_limit: ClassVar[int | None] = None
+    stop_tool: ClassVar[str | None] = None
+
+    @abstractmethod
+    def load(self) -> Sequence[ToolTask]:
+        """Every task, in the order of all lists. Called once per process."""
+
+    @abstractmethod
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        """The documents of the tools that a task offers."""
+
+    @abstractmethod
+    def world(self, task: ToolTask) -> World:
+        """A new world in the task's initial state."""
+
+    @abstractmethod
+    def data_hash(self) -> str:
+        """sha256 (hex) over everything that tasks and worlds are made of."""
+
+    def instructions(self, task: ToolTask, compact: bool) -> str:
+        """The system text before the tools; a compact format wants the shortest that will do."""
+        return ""
+
+    def packages(self) -> Mapping[str, str]:
+        """Versions that results depend on, by package."""
+        return {}
+
+    def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
+        """Splits beside the default one: each with the task ids of its sides."""
+        return {}
+
+    def modes(self) -> Collection[str]:
+        """The formats that a request can name, the default first."""
+        return self.formats
+
+    def form(self, name: str) -> Format:
+        """A prompt and parser format; ValueError for an unknown one."""
+        return get_format(name)
+
+    def calls(self, task: ToolTask) -> Sequence[Sequence[Call]]:
+        """The reference's calls by user turn."""
+        return task.reference
+
+    def task_secrets(self, task: ToolTask) -> Secrets:
+        """What the reference knows: its calls and their results."""
+        world, calls = self.world(task), [call for turn in task.reference for call in turn]
+        return reference_secrets(calls, [world.call(*call).text for call in calls])

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.scene import BfclScene
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.kit.blame import blame
 from seal import labels
@@ -79,7 +79,7 @@ def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later
 
 
 def scene_of(task):
-    return BfclScene.of(task, {"enforce_available_tools": False})
+    return BfclEnvironment().task_scene(task, {"enforce_available_tools": False})
 
 
 def evidence_of(turns):

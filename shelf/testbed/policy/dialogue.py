@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from env_service.environments.bfcl import scene
+from env_service.environments.bfcl import environment
 from env_service.environments.bfcl.catalog import CLASSES, Task, available_tools, documents, revealed_tools
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
@@ -57,7 +57,7 @@ def reference_passes(task: Task) -> bool:
 def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000) -> ToolEpisode:
     """The episode that the service would open: for training with an Omega, for evaluation without."""
     side = {"split": "val"} if omega is None else {"split": "train", "omega": omega.to_json()}
-    return scene.open_episode(task, {**side, "tool_prompt_mode": PROMPT_MODE, "max_steps": max_steps})
+    return environment.open_episode(task, {**side, "tool_prompt_mode": PROMPT_MODE, "max_steps": max_steps})
 
 
 def tool_names() -> tuple[str, ...]:

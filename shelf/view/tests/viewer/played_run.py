@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.scene import open_episode
+from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega

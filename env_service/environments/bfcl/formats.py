@@ -1,0 +1,358 @@
+"""The benchmark's prompt and parser modes, by name: what its own handlers send and read, and shorter ones."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from bfcl_eval.constants import default_prompts as package
+
+from env_service.environments.base import Call
+from env_service.environments.bfcl.catalog import CLASSES, Document, documents
+from env_service.environments.bfcl.python_calls import looks_like_calls, read_calls, write_call
+from env_service.environments.kit import formats
+from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blocks
+from env_service.environments.kit.stray import stray_call
+from seal.interface.wording import PromptWording
+
+
+class Format(formats.Format):
+    """A mode of the benchmark: it knows all tools, and announces those that were withheld."""
+
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        """Return a user's message. tools: those visible at the start, given with the first message."""
+        return text
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """Return the announcement of tools that were withheld until now: here the package's, as Python prints them."""
+        return package.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
+
+    @abstractmethod
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """Read an assistant message; all documented tools are known, whatever `tools` says."""
+
+    def rendering_error(self, text: str) -> str | None:
+        """Return why the official handler fails to render the prompt after this message; None when it does not.
+
+        The official pipeline then counts the whole task as wrong.
+        """
+        return None
+
+
+class PlainFormat(Format):
+    """What the package's modes without tags share: stripped messages, and a message in role ipython per result."""
+
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        return text.strip()
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        return super().reveal(tools).strip()
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        return [{"role": "ipython", "content": text} for text in texts]
+
+
+# --- Qwen -------------------------------------------------------------------------------
+
+_QWEN_OPENING = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
+)
+_QWEN_CLOSING = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    'within <tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, '
+    '"arguments": <args-json-object>}\n</tool_call>'
+)
+_LINES = ("<tool_call>\n", "\n</tool_call>")
+
+
+class QwenFormat(Format):
+    """Qwen's own tool template around the package's function documents, as the package's handler uses it."""
+
+    name = "bfcl_qwen_fc"
+    cue_wording = PromptWording(
+        "Write each call as a block of three lines:\n<tool_call>\n"
+        '{"name": "TOOL", "arguments": {"ARGUMENT": "VALUE"}}\n</tool_call>'
+    )
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        return _QWEN_OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _QWEN_CLOSING
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """Read the calls that the package's handler would run, and name what it would drop.
+
+        The handler skips blocks that are not JSON and gives up on the whole
+        message when a block is JSON but not a call; both leave a refusal here,
+        and so does a call without tags.
+        """
+        body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
+        advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."
+        parsed = read_blocks(body, tool_names(), _qwen_call, _LINES, "Tool call {} is not {}.", advice)
+        given_up = any(" is not a call: " in refusal for refusal in parsed.refusals)
+        return replace(parsed, calls=()) if given_up else parsed
+
+    def rendering_error(self, text: str) -> str | None:
+        """Say why the handler, which writes every JSON block into the history, fails to write one.
+
+        It reads blocks of the thoughts too, and needs a name that is text and arguments.
+        """
+        for index, block in enumerate(blocks(text, *_LINES)[0], 1):
+            try:
+                item = json.loads(block)
+            except (ValueError, RecursionError):
+                continue  # the handler drops what is not JSON
+            try:
+                call = item.get("function", item)
+                arguments = call["arguments"]
+                written = call["name"] + (arguments if isinstance(arguments, str) else json.dumps(arguments))
+                written.encode()  # half a surrogate pair cannot be sent
+            except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                return f"Tool call {index} cannot be written into the next prompt ({reason})."
+        return None
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
+
+
+def _qwen_call(block: str) -> list[Call]:
+    try:
+        item = json.loads(block)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"valid JSON: {error}") from None
+    try:
+        return [call_of(item)]
+    except ValueError as error:
+        raise ValueError(f"a call: {error}") from None
+
+
+def _with_hint(document: Document) -> Document:
+    """The document as the package shows it: its description says that arguments are Python."""
+    hint = " Note that the provided function is in Python 3 syntax."
+    return {**document, "description": document["description"] + hint}
+
+
+@cache
+def _lines() -> Mapping[str, str]:
+    """Every tool's document as one line of the system text, by the tool's name."""
+    shown = (_with_hint(document) for name in CLASSES for document in documents(name))
+    return {document["name"]: f"\n{json.dumps(document)}" for document in shown}
+
+
+# --- compact ----------------------------------------------------------------------------
+
+
+class CompactFormat(Format, formats.Compact):
+    """Tool names only, compact JSON calls, clipped results: for policies with a small context."""
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        return " ".join(tool["name"] for tool in tools)
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        return "New tools: " + " ".join(tool["name"] for tool in tools)
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        return read_blocks(text, tool_names())
+
+
+class CompactArgumentsFormat(CompactFormat):
+    """Tool names, then each tool with the names of its arguments; otherwise compact."""
+
+    name = "compact_arguments"
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        return f"{super().system(tools)}\n{_arguments(tools)}"
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        return f"{super().reveal(tools)}\n{_arguments(tools)}"
+
+
+def _arguments(tools: Sequence[Document]) -> str:
+    """ "Arguments: cp source destination; ls a?": required ones first, optional ones with a question mark."""
+    return "Arguments: " + "; ".join(" ".join((tool["name"], *_names(tool))) for tool in tools)
+
+
+def _names(tool: Document) -> list[str]:
+    required = tool["parameters"].get("required", ())
+    optional = [f"{name}?" for name in tool["parameters"].get("properties", {}) if name not in required]
+    return [*required, *optional]
+
+
+# --- Llama ------------------------------------------------------------------------------
+
+_LLAMA_OPENING = (
+    "Given the following functions, please respond with a JSON for a function call with its proper arguments "
+    'that best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": '
+    "dictionary of argument name and its value}.Do not use variables.\n\n"
+)
+_PYTHON_TAG = "<|python_tag|>"
+_ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
+"""How Python names a part of an expression: with an address, which differs from run to run."""
+
+
+class LlamaFormat(PlainFormat):
+    """What the package's own Llama 3.1 handler sends and reads: JSON calls without tags, tools in the first message.
+
+    Messages are meant for plain Llama headers (`<|start_header_id|>role...`): the
+    date and the tools that Meta's template would add are in them already.
+    """
+
+    name = "llama31_official_fc"
+    cue_wording = PromptWording(
+        'Write a message that calls a tool as {"name": "TOOL", "parameters": {"ARGUMENT": "VALUE"}} without any other '
+        "text, several calls as one list of such objects, and True, False and None as in Python."
+    )
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        return "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
+        shown = (json.dumps(_with_hint(tool), indent=4) + "\n\n" for tool in tools)
+        return (_LLAMA_OPENING + "".join(shown) if tools else "") + text.strip()
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """JSON objects separated by ";", or one Python literal: an object or a list of them.
+
+        The handler takes a whole message or nothing, and evaluates the second kind;
+        here it is read as a literal, so that expressions are refused.
+        """
+        body = text.replace(_PYTHON_TAG, "")
+        try:
+            return Parsed(tuple(_llama_calls(body)), (), "")
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
+            reason = _ADDRESS.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
+            refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text, tool_names())
+            return Parsed((), refusals, text.strip())
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """One call as a Python literal, which is JSON too unless it holds true, false or null."""
+        return repr({"name": name, "parameters": dict(arguments)})
+
+
+def _llama_calls(body: str) -> list[Call]:
+    if ";" in body:
+        items = [json.loads(part) for part in body.split(";")]
+    else:
+        value = ast.literal_eval(body)
+        items = [value] if isinstance(value, dict) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError("it must be an object or a list of objects")
+    calls = []
+    for item in items:
+        if isinstance(item, dict) and isinstance(item.get("parameters"), str):
+            raise ValueError('its "parameters" must be an object')
+        name, arguments = call_of(item, key="parameters")
+        calls.append((name, {str(key): value for key, value in arguments.items()}))
+    return calls
+
+
+# --- calls written as Python ------------------------------------------------------------
+
+
+class ToolaceFormat(PlainFormat):
+    """The benchmark's default prompt, which ToolACE-2 is scored with: calls as a Python list."""
+
+    name = "toolace_official_prompt"
+    cue_wording = PromptWording(
+        "Write a message that calls tools as [TOOL(ARGUMENT='VALUE')] without any other text, several calls separated "
+        "by commas inside the brackets, and True, False and None as in Python."
+    )
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        style, python = package.PROMPT_STYLE_TEMPLATES["classic"], package.OUTPUT_FORMAT_MAPPING["python"]
+        functions = json.dumps([_with_hint(tool) for tool in tools], indent=4)
+        return package._PLAINTEXT_SYSTEM_PROMPT_TEMPLATE.format(
+            persona=style["persona"],
+            task=style["task"],
+            tool_call_format=style["tool_call_no_tag"].format(output_format=python, param_types=""),
+            multiturn_behavior=style["multiturn_behavior"],
+            available_tools=style["available_tools"].format(format="json", functions=functions),
+        ).strip()
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """Read the whole message as a list of calls, or as an answer."""
+        try:
+            return Parsed(tuple(read_calls(text)), (), "")
+        except ValueError as error:
+            unreadable = (f"The calls cannot be read: {error}.",)
+            refusals = unreadable if looks_like_calls(text) else stray_call(text, tool_names())
+            return Parsed((), refusals, text.strip())
+
+    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
+        return super().results([text.strip() for text in texts])
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        return f"[{write_call(name, arguments)}]"
+
+
+_RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
+- call functions: <tool_call>[name(argument=value, ...), ...]</tool_call>
+- when nothing is left to call, or no function or argument is there to do it: <answer>what to tell the user</answer>
+
+Functions, one JSON document a line:
+"""
+
+
+class EnvTuningFormat(Format):
+    """Thinking, Python calls between <tool_call> tags, or an answer between <answer> tags.
+
+    The wording is SEAL's own; only the shape of the messages follows the
+    environment-tuning line of work.
+    """
+
+    name = "envtuning_fc"
+    cue_wording = PromptWording(
+        "Write calls as <tool_call>[TOOL(ARGUMENT='VALUE')]</tool_call>, several separated by commas inside the "
+        "brackets, and True, False and None as in Python.",
+        answer_format="answer between <answer> and </answer> without a call",
+    )
+
+    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        return _RULES + "\n".join(json.dumps(tool) for tool in tools)
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        return "More functions can be called now:\n" + "\n".join(json.dumps(tool) for tool in tools)
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """Read every block outside the thoughts; an unreadable block, and a call without tags, leaves a refusal."""
+        _, body = blocks(text, "<think>", "</think>")
+        return read_blocks(
+            body,
+            tool_names(),
+            read_calls,
+            unreadable="Tool call block {} cannot be read: {}.",
+            advice="Write calls between <tool_call> and </tool_call>.",
+        )
+
+    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        return f"<tool_call>[{write_call(name, arguments)}]</tool_call>"
+
+
+# --- by name ----------------------------------------------------------------------------
+
+_MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat(), EnvTuningFormat())
+FORMATS: Mapping[str, Format] = {form.name: form for form in _MODES} | {"toolace_fc": _MODES[4]}
+"""All modes by name, the default first, and the name by which the public release asks for one of them."""
+
+
+def format_names() -> tuple[str, ...]:
+    """Return all modes, the default first."""
+    return tuple(form.name for form in _MODES)
+
+
+def get_format(name: str) -> Format:
+    """Return the mode of that name; ValueError lists the known ones."""
+    return formats.get_format(name, FORMATS)
+
+
+@cache
+def tool_names() -> frozenset[str]:
+    """Return the names of all documented tools."""
+    return frozenset(document["name"] for name in CLASSES for document in documents(name))
