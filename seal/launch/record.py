@@ -21,8 +21,9 @@ from omegaconf.errors import OmegaConfBaseException
 from seal import __version__
 from seal.data.parquet import read_rows
 from seal.interface.artefact import read_artefact
+from seal.launch.method import method_digest
 from seal.launch.recipe import Recipe
-from seal.settings import SettingsError
+from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from seal.system.files import file_sha256, write_json
 from seal.system.paths import HOME
@@ -38,6 +39,7 @@ HIDDEN = "(left out)"
 _SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # environment variables
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
 FACTS = ("commit", "python", "platform")
+RECORDED = ("commit", "method", "untracked", "python", "platform", "hashes", "files", "packages")
 
 
 def write_record(
@@ -68,7 +70,9 @@ def write_record(
         "host": platform.node(),
         "platform": platform.platform(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "method": method_digest(),
         "hashes": _hashes(config),
+        "files": {name: file_sha256(HOME / name) for name in SealSettings.of(config).data.files()},
         "packages": {d.name: d.version for d in sorted(distributions(), key=lambda d: d.name.lower())},
     }
     write_json(facts, folder / "launch.json")
@@ -110,7 +114,7 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
     initial = config["seal"]["interface"].get("initial")
     return {
         "seal": __version__,
-        **{name: facts[name] for name in ("commit", "untracked", "python", "platform", "hashes", "packages")},
+        **{name: facts[name] for name in RECORDED},
         "diff": file_sha256(folder / "diff.patch"),
         "service": dict(service),
         "rows": {

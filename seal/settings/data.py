@@ -88,6 +88,11 @@ class DataSettings(Settings):
         sources = (source.tasks for selection in self.selections() for source in selection.mixture)
         return tuple(dict.fromkeys(source for source in sources if not names_environment(source)))
 
+    def files(self) -> tuple[str, ...]:
+        """All files that the selections read: those of synthesised tasks, and lists of tasks."""
+        lists = (selection.task_file for selection in self.selections())
+        return tuple(dict.fromkeys((*self.task_files(), *filter(None, lists))))
+
     def selections(self) -> tuple[Selection, ...]:
         """All selections: of training, validation and withdrawal."""
         return (self.train, *self.val, *([self.withdrawal] if self.withdrawal else []))

@@ -27,6 +27,7 @@ from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.interface.artefact import InterfaceArtefact, read_artefact
+from seal.launch.method import method_digest
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
 from seal.records.folder import RunFolder
@@ -35,6 +36,7 @@ from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
 from seal.rollout.row import sees_omega
 from seal.settings import SealSettings, task_files
+from seal.system.files import file_sha256
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
@@ -224,6 +226,9 @@ def write_run(
     resumed: the steps whose checkpoints it is continued from, with the overrides from
     there on. Each time it had come two steps further and was killed while it wrote.
     """
+    every = min((step for step in validations if step), default=-1)
+    asked = f"trainer.total_training_steps={steps}", f"trainer.test_freq={every}"
+    overrides = (*asked, f"trainer.val_before_train={0 in validations}".lower(), *overrides)
     log, rng = RunLog(folder), random.Random(seed)
     player = Player(configuration(*overrides), seed, late, lost)
     loop = ClosedLoop(player.settings, _artefact(player))
@@ -296,10 +301,12 @@ def _facts(config: dict[str, Any], train: Sequence[TaskRow], val: Sequence[TaskR
     return {
         "seal": __version__,
         "commit": "0" * 40,
+        "method": method_digest(),
         "untracked": [],
         "python": "3.11.7",
         "platform": "Linux",
         "hashes": {},
+        "files": {name: file_sha256(HOME / name) for name in SealSettings.of(config).data.files()},
         "packages": {},
         "diff": "",
         "service": {"data_hash": data_hash(), "bfcl_eval": package_version()},

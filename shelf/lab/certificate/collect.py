@@ -16,8 +16,8 @@ from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.system.paths import HOME, movable
 from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import VERSION
-from shelf.lab.certificate.launches import Launch, launch_of_step
-from shelf.lab.certificate.version import version
+from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
+from shelf.lab.certificate.version import require_trained_by_own, version
 
 AGAIN = "train it again with this version to certify it"
 
@@ -26,12 +26,16 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
     """The records of a run's certificate, in the order of the file; ValueError for a run that cannot be certified."""
     folder = RunFolder(run)
     facts = _launches(folder)
+    for each in facts:
+        require_trained_by_own(run, each)
     launches = [Launch.of(each) for each in facts]
     suspected = load_suspected()
     trained = _steps(folder, launches)
     validated = dict(step_files(folder.validations))
     if not trained and not validated:
         raise ValueError(f"{run} has neither a training step nor a validation: nothing is there to be certified.")
+    if lacks := lacking(launches, len(trained), validated):
+        raise ValueError(f"{run} is not whole: {lacks}; resume it by the command that began it, or copy all of it.")
     _require_the_benchmark(launches)
     yield (
         "head",

@@ -20,6 +20,9 @@ from seal.system.files import replacing
 VERSION = 2
 """The version of the format; a reader refuses others."""
 
+LINE_BYTES = 1 << 26
+"""No record is that long: the largest are dialogues of a few MB."""
+
 _LINE = re.compile(rb'\{"sha256":"([0-9a-f]{64})","record":(.*)\}\n', re.DOTALL)
 _KIND = re.compile(rb'\{"([a-z]+)":')
 
@@ -32,6 +35,7 @@ class Record(NamedTuple):
     text: bytes
     sha256: str
     intact: bool
+    file: Path | str = ""
 
     @property
     def value(self) -> Any:
@@ -39,7 +43,10 @@ class Record(NamedTuple):
         try:
             return json.loads(self.text)[self.kind]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"record {self.number} is not readable: {error}") from error
+            raise ValueError(
+                f"{self.file}: record {self.number} is not JSON ({error}), so the file was changed or damaged: copy it "
+                "again, or have it made again (seal certify RUN)."
+            ) from error
 
 
 def write(records: Iterable[tuple[str, Any]], path: Path | str) -> str:
@@ -58,7 +65,7 @@ def read(path: Path | str) -> Iterator[Record]:
     link = ""
     try:
         with gzip.open(path, "rb") as file:
-            for number, line in enumerate(file):
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b"")):
                 match = _LINE.fullmatch(line)
                 kind = match and _KIND.match(match[2])
                 if match is None or kind is None:
@@ -66,7 +73,7 @@ def read(path: Path | str) -> Iterator[Record]:
                         f"{path} is not a certificate: line {number + 1} is not a record (seal certify RUN)."
                     )
                 stated = match[1].decode()
-                yield Record(number, kind[1].decode(), match[2], stated, _link(link, match[2]) == stated)
+                yield Record(number, kind[1].decode(), match[2], stated, _link(link, match[2]) == stated, path)
                 link = stated
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a certificate, or it is damaged ({error}): copy it again.") from error

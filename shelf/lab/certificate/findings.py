@@ -24,7 +24,8 @@ class Findings:
 
     counts: by what was compared. taken: how many values of which kind were taken as
     written, because nothing could say otherwise. trajectories: of training and
-    validation. digest: the hash of the last record that was read.
+    validation. validated: data source and task of each validated row. digest: the
+    hash of the last record that was read.
     """
 
     run: str = ""
@@ -32,6 +33,7 @@ class Findings:
     steps: int = 0
     trajectories: int = 0
     validations: int = 0
+    validated: set[tuple[str, str]] = field(default_factory=set)
     digest: str = ""
     counts: dict[str, Count] = field(default_factory=dict)
     taken: Counter[str] = field(default_factory=Counter)

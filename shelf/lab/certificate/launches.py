@@ -1,6 +1,6 @@
 """The launches of a run: what each was told, and which one a step or a validation belongs to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,8 +9,12 @@ from seal.interface.artefact import InterfaceArtefact
 from seal.records.folder import RunFolder
 from seal.rollout.budgets import Budgets
 from seal.settings import SealSettings
-from seal.settings.data import Selection
+from seal.settings.data import DataSettings, Selection
+from seal.system.files import file_sha256
 from seal.system.jsonl import read_records
+from seal.system.paths import HOME
+
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Launch:
             counts = (launch.samples, launch.prompts, launch.validation_samples)
             if not all(isinstance(count, int) and count > 0 for count in counts):
                 raise ValueError(f"a launch has {counts} samples, prompts and validation samples")
-            launch.rows("training"), launch.rows("validation"), launch.prompt_mode
+            if not 0 <= launch.steps <= MOST_STEPS:
+                raise ValueError(f"a launch has {launch.steps} steps")
+            launch.rows("validation"), launch.prompt_mode, validation_steps(launch.config["trainer"], launch.steps)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a launch cannot be read ({type(error).__name__}: {error})") from None
         return launch
@@ -78,12 +84,25 @@ class Launch:
         return {(source, task): side for source, task, side in self.rows(kind)}
 
     def selected(self, kind: str) -> list[tuple[str, str, str]] | None:
-        """The rows that the settings select; None if they name files, which a certificate does not hold."""
+        """The rows that the settings select; None if they name a file that is not here as the launch read it."""
         data = self.settings.data
         selections = (data.train,) if kind == "training" else data.val
-        if not all(map(_self_contained, selections)):
+        if not all(self._is_here(name) for name in DataSettings(train=selections[0], val=selections).files()):
             return None
-        return [(row.data_source, row.task_id, row.split) for each in selections for row in selected_rows(each)]
+        rows = (row for each in selections for row in selected_rows(_in_checkout(each)))
+        return [(row.data_source, row.task_id, row.split) for row in rows]
+
+    def _is_here(self, name: str) -> bool:
+        path = HOME / name
+        return path.is_file() and file_sha256(path) == self.facts.get("files", {}).get(name)
+
+    @property
+    def steps(self) -> int:
+        """The step with which the configuration ends a run."""
+        trainer, batch = self.config["trainer"], self.prompts
+        if trainer.get("val_only"):
+            return 0
+        return trainer["total_training_steps"] or len(self.rows("training")) // batch * trainer["total_epochs"]
 
 
 def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
@@ -96,8 +115,40 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
     return launches
 
 
-def _self_contained(selection: Selection) -> bool:
-    return not (selection.task_file or selection.mixture)
+def _in_checkout(selection: Selection) -> Selection:
+    """The selection with the files of this checkout, wherever the command was called."""
+    sources = [
+        each if each.environment else each.model_copy(update={"tasks": str(HOME / each.tasks)})
+        for each in selection.mixture
+    ]
+    listed = selection.task_file and str(HOME / selection.task_file)
+    return selection.model_copy(update={"mixture": tuple(sources), "task_file": listed})
+
+
+def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:
+    """The steps after which a run of this many validates, 0 before training. trainer: that block of the recipe."""
+    every = trainer["test_freq"]
+    after = {*range(every, steps + 1, every), steps} if every > 0 else set()
+    return (*([0] if trainer["val_before_train"] else []), *sorted(after - {0}))
+
+
+def lacking(launches: Sequence[Launch], steps: int, validated: Collection[int]) -> str:
+    """What the configuration asks for and a run lacks, as a clause; "" if nothing.
+
+    steps: how many it has trained. validated: the steps of its validations.
+    """
+    ends = [*(launch.step for launch in launches[1:]), launches[-1].steps]
+    due = [0] if 0 in validation_steps(launches[0].config["trainer"], launches[0].steps) else []
+    for launch, end in zip(launches, ends, strict=True):
+        asked = validation_steps(launch.config["trainer"], launch.steps)
+        due += [step for step in asked if launch.step < step <= end]
+    if steps >= ends[-1] and set(due) <= set(validated):
+        return ""
+    wanted, there = (", ".join(map(str, sorted(each))) or "none" for each in (due, validated))
+    return (
+        f"the configuration asks for {ends[-1]} steps and validations at {wanted}, and there are {steps} steps and "
+        f"validations at {there}"
+    )
 
 
 def launch_of_step(launches: Sequence[Launch], step: int) -> int:

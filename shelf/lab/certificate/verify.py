@@ -14,7 +14,7 @@ from shelf.lab.certificate.fields import ASPECTS
 from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.findings import Findings, place_of
-from shelf.lab.certificate.launches import Launch, launch_of_step
+from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
 from shelf.lab.certificate.places import Difference, Place, difference, shown
 from shelf.lab.certificate.replay import Line, Replayed, Stage
 from shelf.lab.certificate.rounds import Rounds
@@ -60,7 +60,7 @@ class _Verification:
         self._findings = Findings()
         self._rounds = Rounds(self._findings)
         self._launches: list[Launch] = []
-        self._validated = -1
+        self._validations: list[int] = []
         self._suspected = load_suspected()
         self._end: Record | None = None
 
@@ -96,15 +96,18 @@ class _Verification:
         if head is None or head.kind != "head":
             raise ValueError(f"{self._path} is not a certificate: it does not begin with a head (seal certify RUN).")
         self._head(head)
-        tasks = []
+        tasks, first = [], None
         for record in records:
             if record.kind == "launch":
                 self._launch(record)
             elif record.kind == "task":
                 tasks.append(record.value)
             else:
-                return tasks, record
-        return tasks, None
+                first = record
+                break
+        if not self._launches:
+            raise ValueError(f"{self._path} is not a certificate: it names no launch (seal certify RUN).")
+        return tasks, first
 
     def _head(self, record: Record) -> None:
         head = record.value if isinstance(record.value, dict) else {}
@@ -138,7 +141,7 @@ class _Verification:
         for kind in ("training", "validation"):
             selected = launch.selected(kind)
             if selected is None:
-                self._findings.taken[f"selections of {kind} tasks that use files"] += 1
+                self._findings.taken[f"selections of {kind} tasks by files that are not here as the run read them"] += 1
                 continue
             rows = [list(row) for row in launch.rows(kind)]
             one = difference({"rows": {kind: rows}}, {"rows": {kind: [list(row) for row in selected]}})
@@ -166,6 +169,11 @@ class _Verification:
         if self._end is None:
             self._findings.add(self._findings.counts["hashes"].of, Place(), "the last record is missing")
             return
+        lacks = (
+            lacking(self._launches, self._findings.steps, self._validations) if self._launches else "it has no launch"
+        )
+        if not self._findings.count("schedule", not lacks):
+            self._findings.add(self._end.number, Place(), lacks)
         found = {"trajectories": self._findings.trajectories}
         place = Place(record=self._end.number)
         self._findings.compare("identities", self._end.number, place, difference(self._end.value, found))
@@ -204,7 +212,7 @@ class _Verification:
             findings.steps = stage.step
         else:
             self._validation(launch, closing, replays)
-            self._validated = stage.step
+            self._validations.append(stage.step)
         unknown = sorted(set(closing.value) - _KEYS[closing.kind])
         if unknown:
             findings.add(closing.number, place_of(closing), f"the key {unknown[0]!r} is not expected")
@@ -223,7 +231,7 @@ class _Verification:
         if not isinstance(value.get("launch"), int) or not 0 <= value["launch"] < len(self._launches):
             return "it names no launch of this run"
         if kind == "validation":
-            follows = max(self._validated + 1, self._findings.steps)
+            follows = max(*(step + 1 for step in self._validations[-1:]), self._findings.steps, 0)
             return "" if step >= follows else f"it is of step {step}, after step {follows}"
         if step != self._findings.steps + 1:
             return f"it is step {step}, where step {self._findings.steps + 1} is expected"
@@ -235,6 +243,8 @@ class _Verification:
         findings = self._findings
         findings.trajectories += 1
         findings.validations += not training
+        if not training and found.record is not None:
+            findings.validated.add((found.record.data_source, found.record.task_id))
         for aspect in ASPECTS:
             if aspect not in ("weights", "advantages"):  # of the step as a whole
                 findings.count(aspect, aspect not in found.disagreeing)

@@ -1,29 +1,16 @@
-"""Which version of the method a certificate was made by, and whether this checkout is that version."""
+"""Which version of the method a run was trained by and its certificate made by, and whether this checkout is that."""
 
 import subprocess
-from collections.abc import Iterator, Mapping
-from hashlib import sha256
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seal import __version__
+from seal.launch.method import method_digest
 from seal.system.paths import HOME
 
-METHOD = (
-    "env_service",
-    "seal/data",
-    "seal/diagnosis",
-    "seal/interface",
-    "seal/records",
-    "seal/reweighting.py",
-    "seal/rollout",
-    "seal/settings",
-    "seal/statistics",
-    "seal/training/closed_loop.py",
-    "seal/training/group.py",
-    "shelf/lab/certificate",
-)
-"""Where everything stands that a verification computes with."""
+OWN = "shelf/lab/certificate"
+"""What a verification computes with beside the method."""
 
 LAST_WITHOUT_VERSION = "dba7bcd"
 """The last commit whose certificates name no version; it verifies all of them."""
@@ -32,42 +19,35 @@ LAST_WITHOUT_VERSION = "dba7bcd"
 def version() -> dict[str, str]:
     """What the head of a certificate says of the version that makes it.
 
-    commit: of the checkout, "" in a copy without history. method: sha256 of the method's files.
+    commit: of the checkout, "" in a copy without history. method: sha256 of what a verification computes with.
     """
-    return {"seal": __version__, "commit": _commit(), "method": method_digest()}
-
-
-def method_digest() -> str:
-    """sha256 over the names and the bytes of the method's files."""
-    digest = sha256()
-    for path in sorted(_files()):
-        digest.update(f"{path.relative_to(HOME).as_posix()}\0".encode())
-        digest.update(sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    return {"seal": __version__, "commit": _commit(), "method": method_digest(OWN)}
 
 
 def require_own(path: Path | str, head: Mapping[str, Any]) -> None:
     """ValueError, which names the commit to get, for a certificate of another version of the method."""
-    if head.get("method") == method_digest():
-        return
-    commit = str(head.get("commit") or (LAST_WITHOUT_VERSION if "method" not in head else ""))
+    if head.get("method") != method_digest(OWN):
+        commit = head.get("commit") or ("" if "method" in head else LAST_WITHOUT_VERSION)
+        raise ValueError(_other(f"{path} was made", head, commit, "verify"))
+
+
+def require_trained_by_own(run: Path, launch: Mapping[str, Any]) -> None:
+    """ValueError, which names the commit to get, for a launch of another version of the method."""
+    if launch.get("method") != method_digest():
+        raise ValueError(_other(f"{run} was trained", launch, launch.get("commit"), "certify"))
+
+
+def _other(what: str, facts: Mapping[str, Any], commit: str | None, verb: str) -> str:
     if not commit:
-        raise ValueError(
-            f"{path} was made by SEAL {head.get('seal')} without a commit, and this is another version: verify it with "
-            "the copy that made it."
+        return (
+            f"{what} by SEAL {facts.get('seal')} without a commit, and this is another version: {verb} it with the "
+            "copy that made it."
         )
     short = commit[:12]
-    raise ValueError(
-        f"{path} was made by commit {short}, whose method differs from this version's: run "
-        f"`git worktree add ../seal-{short} {short}`, install SEAL there, and verify it there."
+    return (
+        f"{what} by commit {short}, whose method differs from this version's: run `git worktree add ../seal-{short} "
+        f"{short}`, install SEAL there, and {verb} it there."
     )
-
-
-def _files() -> Iterator[Path]:
-    for name in METHOD:
-        path = HOME / name
-        inside = path.rglob("*") if path.is_dir() else (path,)
-        yield from (file for file in inside if file.suffix in (".py", ".json", ".toml", ".yaml") and file.is_file())
 
 
 def _commit() -> str:

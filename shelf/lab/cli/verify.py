@@ -24,7 +24,7 @@ def verify(
 ) -> None:
     """Play every episode of a certificate again and compute every reward, label, weight, cue and figure from that.
 
-    Needs no GPU and no weights. Exits with 0 if everything agrees, 1 if something does not, 2 for bad input.
+    Needs no GPU and no weights. Exits with 0 if nothing disagrees, 1 if something does, 2 for bad input.
     """
     from shelf.lab.certificate.verify import verify as check
 
@@ -39,7 +39,7 @@ def verify(
 def _show(found: "Findings", console: Console, every: bool) -> None:
     console.print(
         f"run {found.run}, certified by SEAL {found.made_by}: {found.steps} steps, {found.trajectories} trajectories, "
-        f"{found.validations} of them of validations",
+        f"{found.validations} of them of validations of {len(found.validated)} tasks",
         markup=False,
     )
     console.print(f"sha256:{found.digest}")
@@ -53,7 +53,8 @@ def _show(found: "Findings", console: Console, every: bool) -> None:
     for what, number in (+found.taken).items():
         console.print(f"taken as written: {number:,} {what}", markup=False)
     if found.holds:
-        console.print("Everything agrees.")
+        taken = "What is computed again agrees; the rest is taken as written, see above."
+        console.print(taken if +found.taken else "Everything agrees.")
         return
     shown = found.disagreements if every else found.disagreements[:1]
     for number, each in enumerate(shown):

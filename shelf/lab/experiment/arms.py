@@ -17,6 +17,7 @@ from seal.statistics.summary import AVERAGE
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
 from seal.system.paths import movable
+from shelf.lab.certificate.launches import validation_steps
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.matrix import Experiment
 
@@ -41,10 +42,7 @@ class ComposedArm:
     @property
     def validation_steps(self) -> tuple[int, ...]:
         """The steps after which a run validates, 0 before training."""
-        trainer = self.config.trainer
-        every = trainer.test_freq
-        after = {*range(every, self.steps + 1, every), self.steps} if every > 0 else ()
-        return (*([0] if trainer.val_before_train else []), *sorted(after))
+        return validation_steps(self.config.trainer, self.steps)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,19 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.task_file import write_task_file
+from seal.data.suspected import load_suspected
 from seal.interface.artefact import InterfaceArtefact
 from seal.interface.cues import Omega
+from seal.launch.method import method_digest
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
 from seal.system.paths import HOME
 from shelf.lab.certificate.collect import records
 from shelf.lab.certificate.fields import LOST_HASHED, STEP_HASHED, TRAJECTORY_HASHED
-from shelf.lab.certificate.file import read, write
+from shelf.lab.certificate.figures import figures
+from shelf.lab.certificate.file import LINE_BYTES, read, write
 from shelf.lab.certificate.verify import verify
-from shelf.lab.certificate.version import method_digest
+from shelf.lab.certificate.version import OWN
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.played_run import SMALL, mixture_of, write_run
@@ -51,7 +56,7 @@ def test_a_certificate_of_another_version_is_refused_with_the_commit_that_verifi
         verify(Path(__file__).with_name("quickstart.seal.gz"), url=url)
     head = contents[0][1]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HOME, capture_output=True, text=True, check=False).stdout
-    assert head["commit"] == commit.strip() and head["method"] == method_digest()
+    assert head["commit"] == commit.strip() and head["method"] == method_digest(OWN)
     path = tmp_path / "other.seal.gz"
     write([("head", head | {"method": "0" * 64, "commit": "c" * 40}), *contents[1:]], path)
     done = seal("verify", path)
@@ -141,17 +146,103 @@ def test_synthesised_tasks_are_verified_where_their_file_is_not(mixed, tmp_path,
     file.rename(elsewhere)
     try:
         done = seal("verify", tmp_path / "c.seal.gz", "--processes", "1", cwd=tmp_path)
-        assert done.returncode == 0 and "Everything agrees." in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 0 and "Everything agrees." not in done.stdout, done.stdout + done.stderr
+        assert "taken as written: 2 selections of validation tasks by files that are not here" in done.stdout
         with pytest.raises(ValueError, match=r"synth_\S+ cannot be certified without its task file: put .*tasks.jsonl"):
             list(records(mixed))
     finally:
         elsewhere.rename(file)
+    assert verify(tmp_path / "c.seal.gz", url=url).counts["selections of tasks"] == (4, 4), "the file is here again"
     number = next(n for n, (kind, _) in enumerate(contents) if kind == "task")
     forgery = copy.deepcopy(contents)
     forgery[number][1]["reference"][0].append(forgery[number][1]["reference"][0][0])
     write(forgery, tmp_path / "forged.seal.gz")
-    with pytest.raises(ValueError, match="is not the id of its content"):
+    with pytest.raises(ValueError, match=r"synthesised task cannot be played: 'synth_.* is not the id of its content"):
         verify(tmp_path / "forged.seal.gz", url=url)
+    forgery[number][1]["classes"] = ["Nothing"]
+    write(forgery, tmp_path / "forged.seal.gz")
+    with pytest.raises(ValueError, match=r"a synthesised task\S* cannot be played: .*classes has 'Nothing'") as error:
+        verify(tmp_path / "forged.seal.gz", url=url)
+    assert "seal_tasks" not in str(error.value)
+
+
+def test_validation_tasks_that_were_left_out_are_found_by_the_file_that_selects_them(mixed, tmp_path, url):
+    """With all hashes and figures made anew; if the file is another one, the selection is taken as written."""
+    contents = list(records(mixed))
+    launches = [value for kind, value in contents if kind == "launch"]
+    _, dropped, _ = launches[0]["rows"]["validation"][0]
+    after, kept = [], []
+    for kind, value in copy.deepcopy(contents):
+        if kind == "launch":
+            value["rows"]["validation"] = [row for row in value["rows"]["validation"] if row[1] != dropped]
+        if kind == "validation" and value["task_id"] == dropped:
+            continue
+        if kind == "validation":
+            kept.append(TrajectoryRecord.from_line(value))
+        if kind == "figures":
+            value["summaries"], kept = figures(kept, load_suspected()), []
+        if kind == "end":
+            value["trajectories"] -= sum(k == "validation" and v["task_id"] == dropped for k, v in contents)
+        after.append((kind, value))
+    found = forged(after, tmp_path / "c.seal.gz", url)
+    assert len(found.disagreements) == len(launches)
+    assert all(each.place.field.startswith("rows.validation[0]") for each in found.disagreements)
+    assert {task for _, task in found.validated} == {row[1] for row in after[1][1]["rows"]["validation"]}
+    for kind, value in after:
+        if kind == "launch":
+            value["files"] = dict.fromkeys(value["files"], "0" * 64)
+    found = forged(after, tmp_path / "c.seal.gz", url)
+    assert found.holds and any("validation tasks by files" in what for what in found.taken)
+
+
+def test_a_certificate_that_ends_early_or_lacks_a_validation_does_not_agree(contents, tmp_path, url):
+    numbers = [n for n, (kind, value) in enumerate(contents) if value.get("step") == 2 and kind != "launch"]
+    end = contents[-1][1]["trajectories"]
+    for kinds, said in (
+        ({"training", "step", "validation", "figures"}, "there are 1 steps and validations at 0"),
+        ({"validation", "figures"}, "there are 2 steps and validations at 0"),
+    ):
+        left = [pair for n, pair in enumerate(contents[:-1]) if not (n in numbers and pair[0] in kinds)]
+        gone = sum(contents[n][0] in kinds & {"training", "validation"} for n in numbers)
+        found = forged([*left, ("end", {"trajectories": end - gone})], tmp_path / "c.seal.gz", url)
+        (only,) = found.disagreements
+        assert "asks for 2 steps and validations at 0, 2" in only.problem and said in only.problem
+
+
+def test_only_a_whole_run_of_this_version_is_certified(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "small")
+    log = copied / "seal_log" / "launches.jsonl"
+    launches = log.read_text()
+    log.write_text(launches.replace(method_digest(), "1" * 64))
+    with pytest.raises(ValueError, match=r"was trained by commit 000000000000, .*worktree add .* certify it there"):
+        list(records(copied))
+    log.write_text(launches)
+    (copied / "validation_log" / "2.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"not whole: .* validations at 0, 2, and there are 2 steps and .* at 0;"):
+        list(records(copied))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.seal.gz"
+    with gzip.open(path, "wb", 1) as file:
+        for _ in range(6):
+            file.write(b"0" * LINE_BYTES)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="not a certificate: line 1 is not a record"):
+        list(read(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * LINE_BYTES
+
+
+def test_a_record_that_is_no_json_names_the_file_and_what_to_do(contents, tmp_path):
+    path = tmp_path / "c.seal.gz"
+    write(contents, path)
+    original = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    original[1] = _line(original[1], b'{"launch":{"step":0 1}}')
+    path.write_bytes(gzip.compress(b"".join(original)))
+    with pytest.raises(ValueError, match=rf"{path}: record 1 is not JSON .*: copy it again"):
+        verify(path)
 
 
 def test_a_withdrawal_is_not_part_of_a_certificate(run, certificate, tmp_path):
