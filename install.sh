@@ -178,8 +178,8 @@ if [ "$target" = cuda ]; then
     say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/operate.md#flash-attn says what else to try."
 fi
 run "${python[@]}" -m seal.cli data prepare
-run "${python[@]}" -W ignore -m seal.launch.selfcheck
-run "${python[@]}" launcher.py doctor || say "SEAL is installed; the table above says what a run still needs."
+run "${python[@]}" -W ignore -m shelf.operate.selfcheck
+run "${python[@]}" -m seal.cli doctor || say "SEAL is installed; the table above says what a run still needs."
 if [ "$kind" = conda ]; then
   say "activate it with: conda activate seal"
 else

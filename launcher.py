@@ -1,7 +1,6 @@
 """Run a recipe: `python launcher.py --conf exp/NAME.yaml [--with-bfcl] [-- key=value ...]`.
 
-`python launcher.py doctor [--conf exp/NAME.yaml]` says whether it can run here. The
-same commands are `seal train` and `seal doctor`; `--help` lists the options.
+`seal train exp/NAME.yaml` is the same command; `--help` lists the options.
 """
 
 import sys
@@ -21,10 +20,7 @@ from seal.cli.main import execute, load
 
 def main() -> int:
     """Run the launcher; returns the exit code (seal.system.exits)."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["doctor"]:
-        return execute(load("doctor"), arguments[1:], "launcher.py doctor")
-    return execute(load("train"), arguments, "launcher.py")
+    return execute(load("train"), sys.argv[1:], "launcher.py")
 
 
 if __name__ == "__main__":

@@ -21,4 +21,4 @@ RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 bash install.sh --cuda
 ENV PATH=/seal/.venv/bin:$PATH
 # No shell in between: `docker stop` signals the launcher itself, which saves a checkpoint (seal.stop_grace_s).
 ENTRYPOINT ["python", "launcher.py"]
-CMD ["doctor"]
+CMD ["--help"]

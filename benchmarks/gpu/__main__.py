@@ -27,14 +27,14 @@ import psutil
 from rich.console import Console
 
 from benchmarks.memory import POLL_S, NoAnswer, Peak, PeakMemory, query
-from seal.launch.doctor import installed
-from seal.launch.selfcheck import built_for
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.validation import read_log
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from seal.system.processes import stop_tree
+from shelf.operate.doctor import installed
+from shelf.operate.selfcheck import built_for
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
@@ -256,7 +256,7 @@ def main() -> int:
     try:
         benchmark(options, console)
     except NoAnswer as error:
-        raise SystemExit(f"{error}: pass --backend cpu, or run `python launcher.py doctor`.") from error
+        raise SystemExit(f"{error}: pass --backend cpu, or run `seal doctor`.") from error
     except KeyboardInterrupt:
         console.print("interrupted; everything that was started is stopped", highlight=False)
         return 128 + signal.SIGINT

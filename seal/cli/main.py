@@ -41,15 +41,6 @@ CORE = {
     "train": Entry(
         TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.", "seal.cli.train"
     ),
-    "doctor": Entry(
-        TRAINING,
-        "Check whether a recipe can run on this machine, and say how to fix what is missing.",
-        "seal.cli.doctor",
-    ),
-    "plan": Entry(TRAINING, "Print the rows, batches and token budgets of a recipe's training step.", "seal.cli.plan"),
-    "settings": Entry(
-        TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning.", "seal.cli.settings"
-    ),
     "stats": Entry(RESULTS, "Tabulate and compare validation logs.", "seal.cli.stats"),
     "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
     "data": Entry(PARTS, "Prepare, check and select the tasks.", "seal.cli.data"),

@@ -51,10 +51,6 @@ Conf = Annotated[
 def train(
     arguments: Arguments = None,
     conf: Conf = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Run a recorded launch again instead: launcher_record/NAME/TIME."),
-    ] = None,
     with_bfcl: Annotated[bool, typer.Option("--with-bfcl", help="Start the environment service too.")] = False,
     resume: Annotated[
         str,
@@ -66,9 +62,6 @@ def train(
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the resolved configuration and stop.")
     ] = False,
-    print_plan: Annotated[
-        bool, typer.Option("--print-plan", help="Print a step's rows, batches and token budgets and stop.")
-    ] = False,
 ) -> None:
     """Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.
 
@@ -77,14 +70,10 @@ def train(
     again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first; the same command
     resumes. Exit codes: docs/operate.md#exit-codes.
     """
-    if replay and conf:
-        raise typer.BadParameter("give either a recipe or --replay, not both")
-    recipe, overrides = (replay, tuple(arguments or ())) if replay else split(arguments, conf)
+    recipe, overrides = split(arguments, conf)
     if recipe is None:
-        raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml, or a record with --replay")
+        raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml")
     from seal.launch.run import Request, launch, show
 
-    request = Request(recipe, overrides, replay is not None, with_bfcl, resume)
-    if print_config or print_plan:
-        raise typer.Exit(show(request, console(), plan=not print_config))
-    raise typer.Exit(launch(request, console()))
+    request = Request(recipe, overrides, with_bfcl, resume)
+    raise typer.Exit((show if print_config else launch)(request, console()))

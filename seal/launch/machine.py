@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig
 
 from seal.launch.devices import KEY, Cluster, Torch, inspect_cluster
+from seal.launch.plan import count
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.system.errors import LaunchError
@@ -26,10 +27,10 @@ def check_devices(recipe: Recipe) -> None:
             f"trainer.nnodes={nodes} needs a Ray cluster of that many machines: start one, and name its head with "
             "RAY_ADDRESS or ray_kwargs.ray_init.address."
         )
-    counted, needed = config.ray_kwargs.ray_init.num_cpus, processors(config).training
-    if counted is not None and counted < needed:
+    key, needed = "ray_kwargs.ray_init.num_cpus", processors(config).training
+    if config.ray_kwargs.ray_init.num_cpus is not None and (counted := count(config, key)) < needed:
         raise LaunchError(
-            f"ray_kwargs.ray_init.num_cpus={counted} but the run's processes need {needed}: raise it, which costs "
+            f"{key}={counted} but the run's processes need {needed}: raise it, which costs "
             "nothing (Ray only counts them), or set it to null."
         )
     if config.trainer.device != "cuda":

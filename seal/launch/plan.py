@@ -2,13 +2,12 @@
 
 Pure: a resolved configuration in, rows, batches and token budgets out. Sizes that do
 not divide, and budgets that contradict each other, are refused here in one sentence;
-the launcher's checks, `seal plan` and the tests share it.
+the launcher's checks, the shelf and the tests share it.
 """
 
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
-from rich.table import Table
 
 from seal.system.errors import LaunchError
 
@@ -58,47 +57,19 @@ class StepPlan:
         """Trajectories per step."""
         return self.prompts * self.samples
 
-    def table(self, name: str) -> Table:
-        """The plan for the console."""
-        table = Table(box=None, show_header=False, title=f"A training step of {name}")
-        for what, amount in self.lines():
-            table.add_row(what, amount)
-        return table
-
-    def lines(self) -> list[tuple[str, str]]:
-        """The plan for people: what, and how much of it."""
-        size = f"{self.packed:,} tokens: at most" if self.packed else f"{self.rows_per_micro_batch} rows:"
-        waiting = "" if self.in_flight == self.rows else f" of {self.rows}"
-        each = f"{-(-self.in_flight // self.engines)} per engine, which runs {self.engine_slots} at a time"
-        cut = ""
-        if self.packed is not None and self.longest == self.packed < min(self.prompt + self.response, self.model):
-            cut = f" (cut there by {_ACTOR}.ppo_max_token_len_per_gpu)"
-        return [
-            ("trajectories", f"{self.prompts} prompts x {self.samples} samples = {self.rows}"),
-            ("devices", f"{self.devices}: {self.ranks} data-parallel ranks, {self.engines} rollout engines"),
-            ("in flight", f"{self.in_flight}{waiting}, {each}"),
-            ("mini-batches", f"{self.mini_batches} of {self.rows // self.mini_batches} trajectories"),
-            ("optimizer steps", f"{self.optimizer_steps}"),
-            ("rows per rank", f"{self.rows_per_rank * self.mini_batches}, {self.rows_per_rank} of each mini-batch"),
-            ("micro-batches", f"of {size} {self.most_micro_batches} on each rank"),
-            ("tokens of a first prompt", f"{self.prompt:,}"),
-            ("tokens of a message", f"{self.message:,}"),
-            ("tokens after the prompt", f"{self.response:,}"),
-            ("tokens of the engine", f"{self.model:,}"),
-            ("tokens of a training row", f"{self.longest:,}{cut}"),
-        ]
-
 
 def total_steps(config: DictConfig, tasks: int) -> int:
     """The step with which a run on this many training tasks ends; verl drops the incomplete batch of an epoch."""
     trainer = config.trainer
-    return trainer.total_training_steps or tasks // config.data.train_batch_size * trainer.total_epochs
+    if trainer.total_training_steps is not None:
+        return count(config, "trainer.total_training_steps")
+    return tasks // count(config, "data.train_batch_size") * count(config, "trainer.total_epochs")
 
 
 def step_plan(config: DictConfig) -> StepPlan:
     """The plan of a resolved configuration; PlanError for the first thing that does not fit."""
-    prompts, samples = _count(config, "data.train_batch_size"), _count(config, f"{_ROLLOUT}.n")
-    mini = _count(config, f"{_ACTOR}.ppo_mini_batch_size")
+    prompts, samples = count(config, "data.train_batch_size"), count(config, f"{_ROLLOUT}.n")
+    mini = count(config, f"{_ACTOR}.ppo_mini_batch_size")
     if prompts % mini:
         raise PlanError(
             f"data.train_batch_size={prompts} is not a multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one "
@@ -117,7 +88,7 @@ def step_plan(config: DictConfig) -> StepPlan:
     longest = min(prompt + response, model, packed or model)
     fixed = None if packed else _fixed_rows(config, rows_per_rank)
     at_once = fixed or packed // longest
-    workers = _count(config, f"{_ROLLOUT}.agent.num_workers") * _count(config, "seal.rollout.concurrency")
+    workers = count(config, f"{_ROLLOUT}.agent.num_workers") * count(config, "seal.rollout.concurrency")
     return StepPlan(
         prompts=prompts,
         samples=samples,
@@ -125,7 +96,7 @@ def step_plan(config: DictConfig) -> StepPlan:
         ranks=ranks,
         engines=engines,
         mini_batches=prompts // mini,
-        optimizer_steps=prompts // mini * _count(config, f"{_ACTOR}.ppo_epochs"),
+        optimizer_steps=prompts // mini * count(config, f"{_ACTOR}.ppo_epochs"),
         rows_per_rank=rows_per_rank,
         most_micro_batches=-(-rows_per_rank // at_once),
         rows_per_micro_batch=fixed,
@@ -136,18 +107,18 @@ def step_plan(config: DictConfig) -> StepPlan:
         packed=packed,
         longest=longest,
         in_flight=min(prompts * samples, workers),
-        engine_slots=_count(config, f"{_ROLLOUT}.max_num_seqs"),
+        engine_slots=count(config, f"{_ROLLOUT}.max_num_seqs"),
     )
 
 
 def _devices(config: DictConfig) -> tuple[int, int, int]:
     """Devices, data-parallel ranks of the actor, rollout engines."""
-    per_node, nodes = _count(config, "trainer.n_gpus_per_node"), _count(config, "trainer.nnodes")
+    per_node, nodes = count(config, "trainer.n_gpus_per_node"), count(config, "trainer.nnodes")
     devices = per_node * nodes
-    ulysses = _count(config, f"{_ACTOR}.ulysses_sequence_parallel_size")
-    tensor = _count(config, f"{_ROLLOUT}.tensor_model_parallel_size")
-    engine = tensor * _count(config, f"{_ROLLOUT}.data_parallel_size")
-    engine *= _count(config, f"{_ROLLOUT}.pipeline_model_parallel_size")
+    ulysses = count(config, f"{_ACTOR}.ulysses_sequence_parallel_size")
+    tensor = count(config, f"{_ROLLOUT}.tensor_model_parallel_size")
+    engine = tensor * count(config, f"{_ROLLOUT}.data_parallel_size")
+    engine *= count(config, f"{_ROLLOUT}.pipeline_model_parallel_size")
     if devices % ulysses:
         raise PlanError(
             f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} does not divide the {devices} devices "
@@ -169,11 +140,11 @@ def _devices(config: DictConfig) -> tuple[int, int, int]:
 
 def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
     """Tokens of a first prompt, of a message, after the prompt, and of the engine."""
-    prompt, response = _count(config, "data.max_prompt_length"), _count(config, "data.max_response_length")
-    message = _count(config, "seal.rollout.max_message_tokens")
+    prompt, response = count(config, "data.max_prompt_length"), count(config, "data.max_response_length")
+    message = count(config, "seal.rollout.max_message_tokens")
     model = prompt + response
     if config.actor_rollout_ref.rollout.max_model_len is not None:
-        model = _count(config, f"{_ROLLOUT}.max_model_len")
+        model = count(config, f"{_ROLLOUT}.max_model_len")
     if message > response:
         raise PlanError(
             f"seal.rollout.max_message_tokens={message} is more than data.max_response_length={response}, the "
@@ -184,7 +155,7 @@ def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
             f"data.max_prompt_length + data.max_response_length = {prompt + response} exceed "
             f"{_ROLLOUT}.max_model_len={model}: raise it, or lower one of the former."
         )
-    batched = _count(config, f"{_ROLLOUT}.max_num_batched_tokens")
+    batched = count(config, f"{_ROLLOUT}.max_num_batched_tokens")
     if not config.actor_rollout_ref.rollout.enable_chunked_prefill and batched < model:
         raise PlanError(
             f"{_ROLLOUT}.max_num_batched_tokens={batched} is less than {_ROLLOUT}.max_model_len={model}, and without "
@@ -199,7 +170,7 @@ def _packed(config: DictConfig, message: int) -> int | None:
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
         return None
     ulysses = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
-    packed = _count(config, f"{_ACTOR}.ppo_max_token_len_per_gpu") * ulysses
+    packed = count(config, f"{_ACTOR}.ppo_max_token_len_per_gpu") * ulysses
     if packed <= message:
         raise PlanError(
             f"{_ACTOR}.ppo_max_token_len_per_gpu={packed // ulysses} leaves no room for a prompt beside a message of "
@@ -207,7 +178,7 @@ def _packed(config: DictConfig, message: int) -> int | None:
         )
     for part in ("rollout", "ref"):
         key = f"actor_rollout_ref.{part}.log_prob_max_token_len_per_gpu"
-        if _count(config, key) * ulysses < packed:
+        if count(config, key) * ulysses < packed:
             raise PlanError(
                 f"{key}={OmegaConf.select(config, key)} is less than {_ACTOR}.ppo_max_token_len_per_gpu="
                 f"{packed // ulysses}, which bounds a training row: raise it."
@@ -217,18 +188,19 @@ def _packed(config: DictConfig, message: int) -> int | None:
 
 def _fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
     key = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
-    rows = _count(config, key)
+    rows = count(config, key)
     if rows_per_rank % rows:
         raise PlanError(
             f"{key}={rows} does not divide the {rows_per_rank} trajectories of a mini-batch on each device: change it, "
             f"{_ACTOR}.ppo_mini_batch_size or {_ROLLOUT}.n."
         )
     for part in ("rollout", "ref"):
-        _count(config, f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu")
+        count(config, f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu")
     return rows
 
 
-def _count(config: DictConfig, key: str) -> int:
+def count(config: DictConfig, key: str) -> int:
+    """The value of a key that counts something; PlanError if it is not a whole number of at least 1."""
     value = OmegaConf.select(config, key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise PlanError(f"{key}={value} must be a whole number of at least 1.")

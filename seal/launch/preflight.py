@@ -16,7 +16,7 @@ from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
 from seal.launch.model import check_model
-from seal.launch.plan import step_plan
+from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.rollout.row import whole_part
@@ -81,6 +81,11 @@ def initial_interface(recipe: Recipe) -> InterfaceArtefact | None:
     return artefact
 
 
+def _plan(recipe: Recipe) -> None:
+    step_plan(recipe.config)
+    total_steps(recipe.config, 0)
+
+
 def _engines(recipe: Recipe) -> None:
     """Refuse parts of verl that SEAL's hooks are not made for, and a share of rollouts that is less than one."""
     rollout, mode = recipe.config.actor_rollout_ref.rollout, recipe.config.trainer.v1.trainer_mode
@@ -92,6 +97,11 @@ def _engines(recipe: Recipe) -> None:
     if mode not in TRAINERS:
         raise LaunchError(
             f"trainer.v1.trainer_mode={mode} is not a trainer of SEAL: choose one of {', '.join(TRAINERS)}."
+        )
+    if recipe.config.algorithm.filter_groups.enable:
+        raise LaunchError(
+            "algorithm.filter_groups.enable=true would make verl evict groups before their labels reach C_t: leave it "
+            "false."
         )
     share = recipe.settings.interface.share
     if whole_part(share, rollout.n) < 1:
@@ -166,13 +176,13 @@ def _loggers(recipe: Recipe) -> None:
 
 
 CHECKS: dict[str, Callable[[Recipe], object]] = {
+    "step plan": _plan,
     "engines": _engines,
     "environments": _environments,
     "prompt mode": _prompt_mode,
     "interface": initial_interface,
     "task files": _task_files,
     "tasks": _tasks,
-    "step plan": lambda recipe: step_plan(recipe.config),
     "model": check_model,
     "service address": lambda recipe: service_urls(recipe.config),
     "devices": check_devices,
@@ -180,4 +190,4 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "checkpoints": _checkpoints,
     "loggers": _loggers,
 }
-"""Each raises LaunchError with one sentence; `launcher.py doctor` runs them one by one."""
+"""Each raises LaunchError with one sentence; `seal doctor` runs them one by one."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.data.run_rows import RunRows
-from seal.launch.verl_keys import require_types, verl_folder
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
-from seal.settings.sentences import nearest
+from seal.settings.sentences import nearest, shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.system.text import first_line
@@ -25,6 +25,8 @@ from seal.system.text import first_line
 DEFAULTS = HOME / "exp" / "base" / "seal.yaml"
 OPEN = ("seal.process_env.", "seal.reweighting.rho.")
 """Blocks of ours that take any key."""
+_KINDS = (((bool,), "true or false"), ((int, float), "a number"), ((str, list), "a text or a list"))
+"""What a value may be, by the type of its default, and how a sentence calls that."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,6 @@ class Recipe:
     @classmethod
     def of(cls, config: DictConfig) -> Self:
         """Read a composed configuration; SettingsError for the first setting, of ours or of verl's, that is wrong."""
-        written = OmegaConf.to_container(config, resolve=False)
         OmegaConf.resolve(config)
         resolved = OmegaConf.to_container(config, throw_on_missing=False)
         settings, service = SealSettings.of(resolved), EnvServiceSettings.of(resolved)
@@ -52,7 +53,7 @@ class Recipe:
         defaults = _defaults()
         if added := sorted(set(config) - set(defaults)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
-        require_types(written, resolved, defaults)
+        _require_types(resolved, defaults)
         return cls(config, settings, service)
 
     @property
@@ -133,6 +134,22 @@ def _defaults() -> dict[str, Any]:
     return OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)
 
 
+def _require_types(resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """SettingsError for the first key whose value is of another type than its default, of ours or of verl's.
+
+    A text is not a switch: verl would read `off` as true. A default of null, or one that
+    follows another key, allows anything here.
+    """
+    standard = dict(_flat(defaults))
+    for key, value in _flat(resolved):
+        default = standard.get(key)
+        if value is None or default == "???" or "${" in str(default):
+            continue
+        types, name = next((kind for kind in _KINDS if type(default) in kind[0]), ((type(value),), ""))
+        if type(value) not in types:
+            raise SettingsError(key, f"{key} is {shown(value)}; it must be {name}.")
+
+
 def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
     """The sentence about a setting, with the override or the recipe that sets it."""
     for override in reversed(overrides):
@@ -160,7 +177,10 @@ def _make_absolute(block: DictConfig, key: str) -> None:
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
     node = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
     ConfigStore.instance().store("seal_settings", node)
-    search = ",".join(f"file://{folder}" for folder in (HOME / "exp", verl_folder() / "trainer" / "config"))
+    spec = find_spec("verl")
+    if spec is None or spec.origin is None:
+        raise LaunchError("verl is not installed in this environment: run `bash install.sh` and activate it.")
+    search = ",".join(f"file://{folder}" for folder in (HOME / "exp", Path(spec.origin).parent / "trainer" / "config"))
     with initialize_config_dir(str(path.parent.resolve()), version_base=None):
         return compose(path.stem, overrides=[f"hydra.searchpath=[{search}]", *overrides])
 
@@ -171,14 +191,15 @@ def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -
         key = override.split("=", 1)[0].lstrip("+~")
         if key in str(error) or key in str(error.__cause__ or ""):
             closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
-            known = _flat(OmegaConf.to_container(_compose(path, []), resolve=False))
+            known = [name for name, _ in _flat(OmegaConf.to_container(_compose(path, []), resolve=False))]
             hint = nearest(key, known, "." if closed else "; put + before it to add a new key on purpose.")
             return f"The override {override!r} does not fit {path}: {reason}{hint}"
     return f"{path} cannot be composed: {reason}"
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The full name and the value of every key and block."""
     for key, value in tree.items():
-        yield f"{prefix}{key}"
+        yield f"{prefix}{key}", value
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""`launcher_record/<name>/<time>/`: what a launch ran, so that `--replay` can run it again beside the old run."""
+"""`launcher_record/<name>/<time>/`: what a launch ran. Its recipe.yaml is a recipe."""
 
 import hashlib
 import json
@@ -10,21 +10,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from seal import __version__
 from seal.data.parquet import read_rows
 from seal.interface.artefact import read_artefact
 from seal.launch.method import method_digest
-from seal.launch.recipe import Recipe
-from seal.settings import SealSettings, SettingsError
-from seal.system.errors import LaunchError
+from seal.settings import SealSettings
 from seal.system.files import file_sha256, write_json
 from seal.system.paths import HOME
 
@@ -38,7 +35,6 @@ TRAINER_CONFIG = "trainer.yaml"
 HIDDEN = "(left out)"
 _SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # environment variables
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
-FACTS = ("commit", "python", "platform")
 RECORDED = ("commit", "method", "untracked", "python", "platform", "hashes", "files", "packages")
 
 
@@ -91,7 +87,6 @@ def _hashes(config: DictConfig) -> dict[str, str]:
             found[f"model/{path.name}"] = file_sha256(path)
         elif path.suffix == ".safetensors":
             found[f"model/{path.name}"] = file_sha256(path) if path.stat().st_size < WHOLE_HASH else _head(path)
-    # A replayed record of an earlier version lacks the key.
     if (initial := OmegaConf.select(config, "seal.interface.initial")) is not None:
         found["seal.interface.initial"] = file_sha256(HOME / initial)
     return found
@@ -109,7 +104,7 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
     Values of environment variables that look secret, and what an address holds before
     its host, are left out.
     """
-    facts = _read(folder / "launch.json")
+    facts = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
     initial = config["seal"]["interface"].get("initial")
     return {
@@ -153,76 +148,3 @@ def _git(*arguments: str) -> str:
         logger.warning("the record of this launch lacks the output of `git %s`: %s", shlex.join(arguments), error)
         return ""
     return done.stdout
-
-
-class Replay:
-    """A recorded launch; LaunchError if the folder does not hold one."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self.source = folder / "recipe.yaml"
-        self._facts = _read(folder / "launch.json")
-        self._service = _read(folder / "service.json") if (folder / "service.json").is_file() else {}
-        for name in ("config.yaml", "recipe.yaml", "diff.patch"):
-            if not (folder / name).is_file():
-                raise LaunchError(f"{folder} holds no {name}: name the record of a launch, launcher_record/NAME/TIME.")
-
-    @property
-    def with_bfcl(self) -> bool:
-        """Whether the recorded launch started the environment service itself."""
-        return "--with-bfcl" in self._facts["command"].split()
-
-    def recorded(self, overrides: Sequence[str]) -> Recipe:
-        """The recorded recipe, in an experiment folder of its own so that nothing is overwritten."""
-        config = OmegaConf.load(self._folder / "config.yaml")
-        OmegaConf.set_struct(config, True)
-        name, run_dir = config.trainer.experiment_name, config.seal.run_dir
-        given = dict(override.split("=", 1) for override in overrides if "=" in override)
-        again = given.get("trainer.experiment_name", f"{name}-replay-{time.strftime('%Y%m%d-%H%M%S')}")
-        config = OmegaConf.create(_moved(OmegaConf.to_container(config), run_dir, f"{Path(run_dir).parent}/{again}"))
-        config.trainer.experiment_name = again
-        OmegaConf.set_struct(config, True)
-        try:
-            config.merge_with_dotlist(list(overrides))
-            return Recipe.of(config)
-        except OmegaConfBaseException as error:
-            raise LaunchError(f"The overrides do not fit {self._folder / 'config.yaml'}: {error}") from error
-        except SettingsError as error:
-            raise LaunchError(f"{self._folder / 'config.yaml'}: {error}") from error
-
-    def differences(self, record: Path) -> Iterator[str]:
-        """One sentence per difference from the record; `record` is the new launch's folder."""
-        facts = _read(record / "launch.json")
-        for name in FACTS:
-            if facts[name] != self._facts[name]:
-                yield f"{name} was {self._facts[name] or 'unknown'} and is {facts[name] or 'unknown'}"
-        if (record / "diff.patch").read_bytes() != (self._folder / "diff.patch").read_bytes():
-            yield f"the uncommitted changes differ from {self._folder / 'diff.patch'}"
-        yield from _unequal("package", self._facts["packages"], facts["packages"])
-        yield from _unequal("file", self._facts.get("hashes", {}), facts["hashes"])
-        yield from _unequal("service", self._service, _read(record / "service.json"))
-
-
-def _unequal(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            was, now = (str(facts.get(name, "absent"))[:16] for facts in (old, new))
-            yield f"{kind} {name} was {was} and is {now}"
-
-
-def _moved(value: Any, old: str, new: str) -> Any:
-    """The same tree, with every path below the old experiment folder moved to the new one."""
-    if isinstance(value, dict):
-        return {key: _moved(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_moved(item, old, new) for item in value]
-    if isinstance(value, str) and (value == old or value.startswith(f"{old}/")):
-        return new + value[len(old) :]
-    return value
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LaunchError(f"{path} cannot be read ({error}): name launcher_record/NAME/TIME.") from error

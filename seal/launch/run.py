@@ -1,4 +1,4 @@
-"""A launch in three steps: composed (what was asked for), fitted (to this machine and folder), started (to its end).
+"""A launch: the recipe fitted to this machine and its folder, then started and followed to its end.
 
 `launcher.py` and `seal train` are this function. Results are written under
 `experiments/<name>/`, the record of the launch under `launcher_record/`.
@@ -18,9 +18,9 @@ from rich.console import Console
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
 from seal.launch.follow import Interrupt, tell, train
-from seal.launch.plan import step_plan, total_steps
+from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.record import TRAINER_CONFIG, Replay, add_service, launch_facts, write_record
+from seal.launch.record import TRAINER_CONFIG, add_service, launch_facts, write_record
 from seal.launch.service import (
     Service,
     probe,
@@ -40,35 +40,25 @@ from seal.training.log import RunLog
 class Request(NamedTuple):
     """What the command line asks for.
 
-    source: a recipe's file, or if `replay` is set, the folder of a recorded launch.
-    overrides: key=value each. with_bfcl: start the environment service too.
-    resume: auto, never or a checkpoint's folder.
+    source: a recipe's file. overrides: key=value each. with_bfcl: start the
+    environment service too. resume: auto, never or a checkpoint's folder.
     """
 
     source: Path
     overrides: tuple[str, ...] = ()
-    replay: bool = False
     with_bfcl: bool = False
     resume: str = "auto"
-
-
-class Composed(NamedTuple):
-    """What is to run, and the file or the record that it comes from."""
-
-    recipe: Recipe
-    source: Path
-    with_bfcl: bool
-    replayed: Replay | None = None
 
 
 class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
-    recipe: as it is recorded. trainer: its configuration with the keys of a resume. urls: the
-    addresses of the environment services. lock: the descriptor of the folder's lock.
+    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume.
+    urls: the addresses of the environment services. lock: the descriptor of the folder's lock.
     """
 
     recipe: Recipe
+    source: Path
     trainer: DictConfig
     start: Start
     urls: tuple[str, ...]
@@ -80,14 +70,13 @@ def launch(request: Request, console: Console) -> int:
     interrupt = Interrupt()
     interrupt.install()
     try:
-        what = composed(request)
-        with fitted(what, request.resume, console) as run:
+        with fitted(request, console) as run:
             folder = run.recipe.run_dir
             if run.start.complete:
                 again = f"remove {folder} or set another trainer.experiment_name to run it again"
                 tell(console, f"{run.recipe.name} is complete; {again}.")
             else:
-                started(run, what, request.overrides, console, interrupt)
+                started(run, request, console, interrupt)
             tell(console, f"`seal report {os.path.relpath(folder)}` shows what was learnt")
     except LaunchError as error:
         return refused(error, console)
@@ -97,14 +86,11 @@ def launch(request: Request, console: Console) -> int:
     return exits.FINISHED
 
 
-def show(request: Request, console: Console, *, plan: bool) -> int:
-    """Print the step plan of a recipe, or else its resolved configuration, and start nothing."""
+def show(request: Request, console: Console) -> int:
+    """Print the resolved configuration of a recipe, and start nothing."""
     try:
-        recipe = composed(request).recipe
-        if plan:
-            console.print(step_plan(recipe.config).table(recipe.name))
-        else:
-            console.print(OmegaConf.to_yaml(recipe.config), highlight=False, markup=False, soft_wrap=True)
+        config = read_recipe(request.source, request.overrides).config
+        console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
     except LaunchError as error:
         return refused(error, console)
     return exits.FINISHED
@@ -116,32 +102,24 @@ def refused(error: LaunchError, console: Console) -> int:
     return error.code
 
 
-def composed(request: Request) -> Composed:
-    """The first step: the recipe that a file, or a recorded launch, and the overrides make."""
-    source = request.source.resolve()
-    if not request.replay:
-        return Composed(read_recipe(request.source, request.overrides), source, request.with_bfcl)
-    replayed = Replay(source)
-    recipe = replayed.recorded(request.overrides)
-    return Composed(recipe, replayed.source, request.with_bfcl or replayed.with_bfcl, replayed)
-
-
 @contextmanager
-def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
-    """The second step: what was composed, checked and fitted to this machine; the folder is locked while it is open.
+def fitted(request: Request, console: Console) -> Iterator[Fitted]:
+    """The recipe, checked and fitted to this machine; the folder is locked while it is open.
 
     Whatever cannot run raises LaunchError. Until the folder is locked nothing is
     written, so that a refusal leaves neither a folder nor a record.
     """
-    resume = resume if resume in ("auto", "never") else str(Path(resume).resolve())
+    recipe, with_bfcl = read_recipe(request.source, request.overrides), request.with_bfcl
+    source = request.source.resolve()
+    resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
-    preflight.check(what.recipe)
-    recipe, warning = preflight.with_attention(what.recipe)
+    preflight.check(recipe)
+    recipe, warning = preflight.with_attention(recipe)
     if warning:
         tell(console, f"[yellow]warning:[/yellow] {warning}")
-    urls = service_urls(recipe.config, to_start=what.with_bfcl)
+    urls = service_urls(recipe.config, to_start=with_bfcl)
     delayed = recipe.service.delay_seconds > 0
-    if delayed and not what.with_bfcl:
+    if delayed and not with_bfcl:
         raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
     answers = probe(urls[0]) is not None
     if delayed and answers:
@@ -149,7 +127,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
             f"A service already answers at {urls[0]}, and env_service.delay_seconds needs one that the launcher "
             "starts: stop that one, or set env_service.env_url to a free port."
         )
-    if not what.with_bfcl or answers:
+    if not with_bfcl or answers:
         require_service_for(recipe, urls)
     with locked(recipe.run_dir) as lock:
         start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
@@ -161,7 +139,7 @@ def fitted(what: Composed, resume: str, console: Console) -> Iterator[Fitted]:
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings)})
-        yield Fitted(recipe, trainer, start, urls, lock)
+        yield Fitted(recipe, source, trainer, start, urls, lock)
 
 
 def require_service_for(recipe: Recipe, urls: Sequence[str]) -> dict[str, Any]:
@@ -173,22 +151,20 @@ def require_service_for(recipe: Recipe, urls: Sequence[str]) -> dict[str, Any]:
     return version
 
 
-def started(run: Fitted, what: Composed, overrides: Sequence[str], console: Console, interrupt: Interrupt) -> None:
-    """The third step: record the launch, start the service and the trainer, follow them, and stop both."""
+def started(run: Fitted, request: Request, console: Console, interrupt: Interrupt) -> None:
+    """Record the launch, start the service and the trainer, follow them, and stop both."""
     recipe = run.recipe
-    folder = write_record(recipe.config, run.trainer, what.source, overrides, [sys.executable, *sys.argv])
+    folder = write_record(recipe.config, run.trainer, run.source, request.overrides, [sys.executable, *sys.argv])
     adopt_orphans()
     log = recipe.run_dir / "service.log"
     service = Service(run.urls[0], log, recipe.task_files, recipe.service.delay_seconds)
     try:
-        if what.with_bfcl:
+        if request.with_bfcl:
             how = "started" if service.start() else "found"
             tell(console, f"environment service {how} at {service.url}")
         version = require_service_for(recipe, run.urls)
         add_service(folder, version)
         RunLog(recipe.run_dir).launch(launch_facts(folder, version), step=run.start.step)
-        for difference in what.replayed.differences(folder) if what.replayed else ():
-            tell(console, f"[yellow]differs from the record:[/yellow] {difference}")
         tell(
             console,
             f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "

@@ -12,9 +12,9 @@ from benchmarks import memory
 from benchmarks.gpu.__main__ import Arm, page
 from benchmarks.gpu.offline import engine_arguments, workload
 from seal.launch.recipe import compose_recipe
-from seal.launch.selfcheck import built_for
 from seal.records.trajectory import read_line
 from seal.system.paths import HOME
+from shelf.operate.selfcheck import built_for
 
 TRAJECTORY = {
     "step": 1,

@@ -46,8 +46,8 @@ def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(c
         position(lines, "--no-deps", "requirements-flash-attn.txt"),
         position(lines, "import flash_attn"),
         position(lines, "seal.cli data prepare"),
-        position(lines, "seal.launch.selfcheck"),
-        position(lines, "launcher.py doctor"),
+        position(lines, "shelf.operate.selfcheck"),
+        position(lines, "seal.cli doctor"),
     ]
     assert order == sorted(order)
     assert not any("vllm_alias" in line or "requirements-cpu" in line for line in lines)

@@ -73,6 +73,8 @@ def policy(tmp_path, **changes):
         ("env_service.env_url", [], "env_service.env_url"),
         ("env_service.env_url", ["http://a:1", "http://a:1/"], "a list of different ones"),
         ("trainer.nnodes", 2, "RAY_ADDRESS"),
+        ("ray_kwargs.ray_init.num_cpus", "few", "ray_kwargs.ray_init.num_cpus=few must be a whole number"),
+        ("algorithm.filter_groups.enable", True, "before their labels reach C_t"),
         ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
         ("seal.diagnosis.taxonomy", "papper", "must be one of paper, release"),

@@ -12,8 +12,8 @@ from env_service.environments.bfcl.formats import get_format
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
 from seal.launch.plan import step_plan
-from seal.launch.recipe import compose_recipe
-from seal.launch.verl_keys import field_types
+from seal.launch.preflight import CHECKS
+from seal.launch.recipe import compose_recipe, read_recipe
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
@@ -225,18 +225,8 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("+reweighting.rho.pass=2", "is not a block"),
         ("actor_rollout_ref.actor.use_kl_loss=yes", "must be true or false"),
         ("actor_rollout_ref.actor.optim.lr=fast", "must be a number"),
-        ("actor_rollout_ref.rollout.n=1.5", "must be a whole number"),
-        ("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=x", "must be a whole number"),
-        ("data.train_batch_size=x", "must be a whole number of at least 1"),
-        ("ray_kwargs.ray_init.num_cpus=few", "must be a whole number of at least 1, or null"),
-        ("trainer.n_gpus_per_node=two", "must be a whole number of at least 1"),
-        ("trainer.nnodes=true", "must be a whole number of at least 1"),
-        ("trainer.total_epochs=true", "must be a whole number of at least 1"),
-        ("trainer.total_training_steps=abc", "must be a whole number of at least 1, or null"),
-        ("algorithm.filter_groups.enable=true", "before their labels reach C_t"),
-        ("actor_rollout_ref.rollout.trace.backend=mlflow", "seal_log/trajectories"),
-        ("actor_rollout_ref.rollout.trace.token2text=true", "seal_log/trajectories"),
-        ("actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=2", "seal_log/trajectories"),
+        ("trainer.test_freq=true", "must be a number"),
+        ("trainer.experiment_name=3", "must be a text or a list"),
     ],
 )
 def test_a_value_that_nothing_could_use_is_refused(override, wanted):
@@ -255,15 +245,21 @@ def test_a_wrong_value_in_a_recipe_names_the_file(tmp_path):
     assert str(error.value) == f"{mine}: seal.seed is 'abc'; it must be a whole number."
 
 
-def test_verls_types_are_those_of_its_own_dataclasses():
-    from dataclasses import fields
-
-    from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig, RolloutConfig
-
-    for cls in (FSDPActorConfig, FSDPOptimizerConfig, RolloutConfig):
-        found = field_types(cls.__name__)
-        scalars = {bool, int, float, bool | None, int | None, float | None}
-        assert set(found) == {field.name for field in fields(cls) if field.type in scalars}
+@pytest.mark.parametrize(
+    "override",
+    [
+        "actor_rollout_ref.rollout.n=1.5",
+        "data.train_batch_size=x",
+        "trainer.n_gpus_per_node=two",
+        "trainer.nnodes=true",
+        "trainer.total_epochs=true",
+        "trainer.total_training_steps=abc",
+    ],
+)
+def test_what_a_plan_counts_is_a_whole_number(override):
+    with pytest.raises(LaunchError) as error:
+        CHECKS["step plan"](read_recipe(HOME / "exp" / "SEAL.yaml", [override]))
+    assert override.split("=")[0] in str(error.value) and "must be a" in str(error.value)
 
 
 def test_the_main_recipe_writes_out_the_methods_defaults():

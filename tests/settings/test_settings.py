@@ -7,13 +7,11 @@ import pytest
 from annotated_types import Ge, Gt, Le
 
 from env_service.environments.bfcl.splits import SPLITS
-from seal.cli.settings_page import settings_page
 from seal.diagnosis.categories import CATEGORIES
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError, task_files
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
 from seal.settings.sentences import is_block, kind
-from seal.system.paths import HOME
 
 
 def fields(block, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -165,16 +163,3 @@ def test_numbers_in_the_environment_of_processes_are_texts():
 def test_the_selection_knows_the_tasks_of_the_environment():
     assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
     assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"
-
-
-def test_the_page_of_settings_is_current():
-    shown = (HOME / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert shown == settings_page(), "run `seal settings --out docs/settings.md`"
-    assert all(f"`{key}`" in shown for key in FIELDS)
-
-
-def test_the_page_of_one_block_holds_the_blocks_within():
-    page = settings_page("seal.interface")
-    assert "## `seal.interface.evolve`" in page and "seal.rollout" not in page
-    with pytest.raises(ValueError, match="choose from seal, "):
-        settings_page("seal.nothing")

@@ -16,7 +16,7 @@ import requests
 from rich.console import Console
 
 from seal.launch.folder import LOCK_FILE
-from seal.launch.run import Request, composed, fitted
+from seal.launch.run import Request, fitted
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
@@ -62,11 +62,9 @@ def refused(*overrides: str, with_bfcl: bool = False) -> str:
     """
     name = f"test-{uuid4().hex[:8]}"
     run_dir, record = HOME / "experiments" / name, HOME / "launcher_record" / name
-    request = Request(
-        HOME / "exp" / "quickstart.yaml", (f"trainer.experiment_name={name}", *overrides), False, with_bfcl
-    )
+    request = Request(HOME / "exp" / "quickstart.yaml", (f"trainer.experiment_name={name}", *overrides), with_bfcl)
     try:
-        with pytest.raises(LaunchError) as error, fitted(composed(request), "auto", Console(quiet=True)):
+        with pytest.raises(LaunchError) as error, fitted(request, Console(quiet=True)):
             pass
         assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
         assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {LOCK_FILE}
@@ -100,6 +98,7 @@ class Run:
     """One experiment folder and the launches in it.
 
     loggers: where it logs to beside its own files; None leaves the recipe's.
+    recipe: the file that its launches name.
     """
 
     name: str
@@ -108,6 +107,7 @@ class Run:
     with_bfcl: bool = True
     loggers: str | None = "[console]"
     port: int = field(default_factory=free_port)
+    recipe: str = "exp/quickstart.yaml"
 
     @property
     def folder(self) -> Path:
@@ -147,9 +147,11 @@ class Run:
             f"env_service.env_url=http://127.0.0.1:{self.port}",
             *((f"trainer.logger={self.loggers}",) if self.loggers else ()),
         )
-        source = options if "--replay" in options else ("--conf", "exp/quickstart.yaml", *options)
         bfcl = ("--with-bfcl",) if self.with_bfcl else ()
-        return [*self.prefix, sys.executable, "launcher.py", *source, *bfcl, "--", *own, *self.overrides, *extra]
+        return [
+            *(*self.prefix, sys.executable, "launcher.py"),
+            *("--conf", self.recipe, *options, *bfcl, "--", *own, *self.overrides, *extra),
+        ]
 
     def start(self, *extra: str, options: tuple[str, ...] = ()) -> subprocess.Popen:
         env = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""`python -m seal.launch.selfcheck`: imports what a run needs and checks that everything is registered.
+"""`python -m shelf.operate.selfcheck`: imports what a run needs and checks that everything is registered.
 
 The installed torch says which run is meant: one built without CUDA belongs to the CPU path.
 """

@@ -17,7 +17,7 @@ def settings(
 
     `seal settings --out docs/settings.md` renews the page of the documentation.
     """
-    from seal.cli.settings_page import settings_page
+    from shelf.operate.settings_page import settings_page
 
     try:
         page = settings_page(block)

@@ -13,6 +13,14 @@ def plan(arguments: Arguments = None, conf: Conf = None) -> None:
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/SEAL.yaml")
-    from seal.launch.run import Request, show
+    from seal.launch.plan import step_plan
+    from seal.launch.recipe import read_recipe
+    from seal.launch.run import refused
+    from seal.system.errors import LaunchError
+    from shelf.operate.plan import table
 
-    raise typer.Exit(show(Request(recipe, overrides), console(), plan=True))
+    try:
+        asked = read_recipe(recipe, overrides)
+        console().print(table(step_plan(asked.config), asked.name))
+    except LaunchError as error:
+        raise typer.Exit(refused(error, console())) from None

@@ -179,7 +179,7 @@ def _flash_attn() -> Finding:
 
 
 def _registrations(target: str) -> Finding:
-    done = run_python("-W", "ignore", "-m", "seal.launch.selfcheck", timeout=PROBE_DEADLINE_S)
+    done = run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=PROBE_DEADLINE_S)
     if done.returncode == 0:
         return Finding("plugins", "everything imports; SEAL is registered with verl and vLLM")
     errors = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]

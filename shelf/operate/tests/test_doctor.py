@@ -1,4 +1,4 @@
-"""`launcher.py doctor`: what was found, what is missing, how to fix it."""
+"""`seal doctor`: what was found, what is missing, how to fix it."""
 
 import json
 import os
@@ -10,10 +10,11 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from seal.launch import devices, doctor
+from seal.launch import devices
 from seal.launch.devices import Torch
-from seal.launch.doctor import examine
 from seal.system.paths import HOME
+from shelf.operate import doctor
+from shelf.operate.doctor import examine
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed
@@ -22,7 +23,7 @@ QUICKSTART = HOME / "exp" / "quickstart.yaml"
 
 
 def run_doctor(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "launcher.py", "doctor", *arguments]
+    command = [sys.executable, "-c", "from shelf.operate.cli.doctor import app; app()", *arguments]
     return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900, check=False)
 
 
@@ -88,11 +89,8 @@ def test_memory_is_measured_against_the_recipe_s_own_figure():
     recipes = [HOME / "exp" / f"{name}.yaml" for name in ("SEAL_1gpu", "SEAL", "quickstart")]
     one_gpu, four, none = (composed(recipe).seal.min_memory_gb for recipe in recipes)
     assert one_gpu > four > none
-    config = composed(QUICKSTART)
-    config.seal.min_memory_gb = 1
-    assert not doctor._memory(config).fix
-    config.seal.min_memory_gb = 1_000_000
-    finding = doctor._memory(config)
+    assert not doctor._memory(1).fix
+    finding = doctor._memory(1_000_000)
     assert "seal.min_memory_gb=1000000" in finding.fix and not finding.blocks
 
 
@@ -109,12 +107,6 @@ class Answer(BaseHTTPRequestHandler):
         return None
 
 
-def services(*urls: str):
-    config = composed(QUICKSTART)
-    config.env_service.env_url = list(urls) if len(urls) > 1 else urls[0]
-    return list(doctor._services(config))
-
-
 def test_each_service_address_is_examined():
     server = Loopback(Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -122,7 +114,7 @@ def test_each_service_address_is_examined():
         silent.bind(("127.0.0.1", 0))
         taken = f"http://127.0.0.1:{silent.getsockname()[1]}"
         other = f"http://127.0.0.1:{server.server_port}"
-        found = services(free_url(), taken, other)
+        found = list(doctor._services([free_url(), taken, other]))
     server.shutdown()
     assert [finding.blocks for finding in found] == [False, True, True]
     assert "data/manifest.json" in found[2].fix and "env_service.env_url" in found[1].fix
@@ -134,10 +126,3 @@ def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
     config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes = 100_000_000
     finding = doctor._shared_memory(config)
     assert finding.blocks and "--shm-size" in finding.fix
-
-
-def test_an_interpreter_without_the_packages_says_what_to_run():
-    command = [sys.executable, "-S", "launcher.py", "doctor"]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1 and "bash install.sh" in done.stderr and "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""`seal doctor [RECIPE] [key=value ...]`, also `launcher.py doctor`."""
+"""`seal doctor [RECIPE] [key=value ...]`."""
 
 import typer
 
@@ -14,6 +14,6 @@ def doctor(arguments: Arguments = None, conf: Conf = None) -> None:
     Starts nothing and changes nothing. Without a recipe it checks exp/SEAL.yaml if torch was built for CUDA, else
     exp/quickstart.yaml. Exit code 0: nothing that is needed is missing.
     """
-    from seal.launch.doctor import run
+    from shelf.operate.doctor import run
 
     raise typer.Exit(run(*split(arguments, conf), console()))

@@ -1,0 +1,17 @@
+"""The commands of this package, as `seal` lists them."""
+
+from seal.cli.main import TRAINING, Entry
+
+COMMANDS = {
+    "doctor": Entry(
+        TRAINING,
+        "Check whether a recipe can run on this machine, and say how to fix what is missing.",
+        "shelf.operate.cli.doctor",
+    ),
+    "plan": Entry(
+        TRAINING, "Print the rows, batches and token budgets of a recipe's training step.", "shelf.operate.cli.plan"
+    ),
+    "settings": Entry(
+        TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning.", "shelf.operate.cli.settings"
+    ),
+}

@@ -1,0 +1,45 @@
+"""What the record of a launch holds, and what of it a run's log takes."""
+
+import shutil
+from uuid import uuid4
+
+import pytest
+from omegaconf import OmegaConf
+
+from seal.launch.recipe import read_recipe
+from seal.launch.record import HIDDEN, add_service, launch_facts, without_secrets, write_record
+from seal.system.paths import HOME
+
+NAME = f"test-{uuid4().hex[:8]}"
+RECIPE = HOME / "exp" / "quickstart.yaml"
+COMMAND = ["python", "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl"]
+
+
+@pytest.fixture
+def record(tmp_path):
+    own = [f"trainer.experiment_name={NAME}", f"seal.run_dir={tmp_path}/{NAME}", "seal.seed=7"]
+    recipe = read_recipe(RECIPE, own)
+    config = recipe.config
+    recipe.rows.write(config.data.train_files, config.data.val_files)
+    resumed = OmegaConf.merge(config, {"trainer": {"val_before_train": False}})
+    folder = write_record(config, resumed, RECIPE, [], COMMAND)
+    add_service(folder, {"protocol": 1, "data_hash": "d"})
+    yield folder
+    shutil.rmtree(HOME / "launcher_record" / NAME)
+
+
+def test_what_goes_into_the_runs_log_has_no_secrets(record):
+    facts = launch_facts(record, {"data_hash": "d"})
+    assert facts["config"]["seal"]["seed"] == 7 and facts["service"] == {"data_hash": "d"}
+    sources = {(source, split) for source, _task, split in facts["rows"]["training"]}
+    assert {("base@1", "train"), ("synth_train_base", "train")} <= sources
+    config = {
+        "process_env": {"WANDB_API_KEY": "k", "HF_TOKEN": "t", "TOKENIZERS_PARALLELISM": "false"},
+        "max_token_len": 5,
+        "urls": ["http://me:secret@10.0.0.5:8082/x"],
+    }
+    assert without_secrets(config) == {
+        "process_env": {"WANDB_API_KEY": HIDDEN, "HF_TOKEN": HIDDEN, "TOKENIZERS_PARALLELISM": "false"},
+        "max_token_len": 5,
+        "urls": ["http://10.0.0.5:8082/x"],
+    }
