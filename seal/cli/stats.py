@@ -28,14 +28,12 @@ def stats(
     suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
     csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
     json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
-    plot: Annotated[Path | None, _write("Curves over steps, as .png or .html.")] = None,
 ) -> None:
     """Rates with intervals of one run (--val-dir), or paired differences of several (--compare).
 
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
     from seal.data.suspected import load_suspected
-    from seal.statistics.plots import save_rates
     from seal.statistics.runs import compare_runs, expected_tasks, summarise_run
     from seal.statistics.tables import console, to_csv
     from seal.system.files import write_json, write_text
@@ -62,9 +60,7 @@ def stats(
             write_text(to_csv(found.records), csv)
         if json:
             write_json(found.to_json(), json)
-        if plot:
-            save_rates(found.curves, found.tables, plot)
-        for path in filter(None, (csv, json, plot)):
+        for path in filter(None, (csv, json)):
             out.print(f"wrote {path}", highlight=False)
     if found.problems:
         raise typer.Exit(1)

@@ -14,7 +14,13 @@ from seal.settings.service import EnvServiceSettings
 
 BLOCKS = {"seal": SealSettings, "env_service": EnvServiceSettings}
 
-__all__ = ["BLOCKS", "EnvServiceSettings", "SealSettings", "SettingsError", "task_files"]
+__all__ = ["BLOCKS", "EnvServiceSettings", "SealSettings", "SettingsError", "recorded", "task_files"]
+
+
+def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration that a run recorded, without the settings that only other versions know; never for a launch."""
+    known = {name: block.read(config[name], name, "ignore") for name, block in BLOCKS.items()}
+    return {**config, **{name: settings.model_dump(exclude_unset=True) for name, settings in known.items()}}
 
 
 def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:

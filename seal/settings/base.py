@@ -1,7 +1,7 @@
 """What every block of settings is: a frozen model, read from a recipe's mapping or refused in one sentence."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,13 +30,14 @@ class Settings(BaseModel):
     )
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], key: str = "") -> Self:
+    def read(cls, values: Mapping[str, Any], key: str = "", extra: Literal["forbid", "ignore"] = "forbid") -> Self:
         """Build the block from a mapping, of OmegaConf too; `key` is the block's name in the recipe.
 
-        Raises SettingsError for the first key that is unknown or has a wrong value.
+        extra: what to do with unknown keys. Raises SettingsError for the first key that
+        is unknown or has a wrong value.
         """
         try:
-            return cls.model_validate(plain(values))
+            return cls.model_validate(plain(values), extra=extra)
         except ValidationError as error:
             raise refusal(cls, key, first_error(error.errors(include_url=False))) from None
 

@@ -19,7 +19,7 @@ from seal.records.source import WHOLE
 from seal.records.validation import Log, read_validation_dir
 from seal.statistics.comparison import Side, compare
 from seal.statistics.heldout import not_held_out
-from seal.statistics.summary import Summary, Task, missing_tasks, summarise, suspected_tasks
+from seal.statistics.summary import Task, missing_tasks, summarise, suspected_tasks
 from seal.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from seal.system.jsonl import BadLine, read_jsonl
 
@@ -33,7 +33,7 @@ ABOUT_COMPARISONS = (
 
 
 class RunStatistics(NamedTuple):
-    """What the statistics of some logs are: tables, curves by run, flat records, and problems of the logs.
+    """What the statistics of some logs are: tables, flat records, and problems of the logs.
 
     kind names the records in files: summaries or comparisons.
     """
@@ -41,7 +41,6 @@ class RunStatistics(NamedTuple):
     kind: str
     tables: tuple[RenderableType, ...]
     records: tuple[Mapping[str, Any], ...]
-    curves: Mapping[str, Sequence[Summary]]
     bad: tuple[BadLine, ...]
     missing: tuple[str, ...]
     provenance: Mapping[str, Sequence[str]]
@@ -53,7 +52,7 @@ class RunStatistics(NamedTuple):
         return [*map(str, self.bad), *self.missing]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but tables and curves, for programs."""
+        """Everything but tables, for programs."""
         return {self.kind: self.records, "problems": self.problems, "warning": self.warning, **self.provenance}
 
 
@@ -83,7 +82,6 @@ def summarise_run(
         kind="summaries",
         tables=(*tables, _notes(log, suspected)),
         records=tuple(records),
-        curves={str(folder): rows},
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
@@ -122,12 +120,10 @@ def compare_runs(
         unpaired = rows[-1].unpaired
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
-    curves = {name: summarise(Log.joined(each)) for name, each in logs.items()}
     return RunStatistics(
         kind="comparisons",
         tables=(*tables, ABOUT_COMPARISONS, *seeds),
         records=tuple(records),
-        curves=curves,
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),

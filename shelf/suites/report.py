@@ -3,6 +3,7 @@
 The estimates are those of validation logs (`seal.statistics`): an attempt at an item is a line.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ from rich.table import Table
 
 from seal.records.source import WHOLE
 from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.intervals import pass_hat_k
 from seal.statistics.runs import ABOUT_COMPARISONS
 from seal.statistics.summary import Summary, informative, summarise_step
 from seal.statistics.tables import RATES, comparison_record, comparison_table, percent, table, with_interval
@@ -187,3 +187,13 @@ def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
             differing = sorted(name for name, (left, right) in known.items() if left != right)
             if differing:
                 raise ValueError(f"{a} and {b} were measured with another {', '.join(differing)}: not comparable.")
+
+
+def pass_hat_k(samples: int, passed: int, k: int) -> float:
+    """The unbiased estimate that k samples all pass (tau2's pass^k), from `passed` of `samples`.
+
+    ValueError if fewer than k samples were taken.
+    """
+    if not 1 <= k <= samples:
+        raise ValueError(f"pass^{k} needs at least {k} samples per task, and a task has {samples}.")
+    return math.comb(passed, k) / math.comb(samples, k)

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le
 
 from env_service.environments.bfcl.splits import SPLITS
 from seal.diagnosis.categories import CATEGORIES
-from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError, task_files
+from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError, recorded, task_files
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection
 from seal.settings.sentences import is_block, kind
@@ -25,10 +25,16 @@ FIELDS = {key: field for name, block in BLOCKS.items() for key, field in fields(
 KEYS = {key: field for key, field in FIELDS.items() if not is_block(field.annotation)}
 
 
-def read(key: str, value: Any) -> Any:
-    """The settings of a recipe that sets one key."""
+def defaults() -> dict[str, Any]:
+    """The blocks of a recipe that sets nothing."""
     config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
     config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    return config
+
+
+def read(key: str, value: Any) -> Any:
+    """The settings of a recipe that sets one key."""
+    config = defaults()
     *path, last = key.split(".")
     block = config
     for name in path:
@@ -163,3 +169,14 @@ def test_numbers_in_the_environment_of_processes_are_texts():
 def test_the_selection_knows_the_tasks_of_the_environment():
     assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
     assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"
+
+
+def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
+    config = defaults()
+    config["seal"]["interface"]["departed"] = config["seal"]["data"]["train"]["departed"] = True
+    with pytest.raises(SettingsError, match="departed is not a setting"):
+        SealSettings.of(config)
+    assert SealSettings.of(recorded(config)) == SealSettings.of(defaults())
+    config["seal"]["seed"] = "y"
+    with pytest.raises(SettingsError, match=r"seal\.seed is 'y'"):
+        recorded(config)

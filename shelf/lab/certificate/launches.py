@@ -8,7 +8,7 @@ from seal.data.selection import selected_rows
 from seal.interface.artefact import InterfaceArtefact
 from seal.records.folder import RunFolder
 from seal.rollout.budgets import Budgets
-from seal.settings import SealSettings
+from seal.settings import SealSettings, recorded
 from seal.settings.data import DataSettings, Selection
 from seal.system.files import file_sha256
 from seal.system.jsonl import read_records
@@ -34,7 +34,7 @@ class Launch:
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Read a line of launches.jsonl; ValueError if it is not one."""
         try:
-            config = facts["config"]
+            config = recorded(facts["config"])
             settings, initial = SealSettings.of(config), facts.get("interface")
             interface = InterfaceArtefact.from_json(initial) if initial else None
             if (interface is None) != (settings.interface.initial is None):

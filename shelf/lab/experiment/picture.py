@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from seal.statistics.plots import tidy
 from shelf.lab.experiment.design import Design
 from shelf.lab.experiment.effects import Curve, Effect
+from shelf.view.plots import tidy
 
 ARM, AGAINST, AREA = "#0072B2", "#8A8A8A", "#D55E00"
 COLUMNS = 4

@@ -11,10 +11,10 @@ from matplotlib.ticker import MaxNLocator
 
 from seal.labels import PASS
 from seal.records.trajectory import MET
-from seal.statistics.plots import draw_rates, tidy
 from seal.statistics.summary import Summary
 from seal.statistics.tables import percent
 from shelf.view.palette import colour
+from shelf.view.plots import draw_rates, tidy
 from shelf.view.report.run import Run
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")

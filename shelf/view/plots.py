@@ -1,16 +1,10 @@
-"""Curves of validation results over training steps, as PNG or as one HTML page."""
+"""Curves of validation results over training steps."""
 
-import io
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.console import RenderableType
 
 from seal.statistics.summary import Summary, informative
-from seal.statistics.tables import console
-from seal.system.files import write_text
 
 COLOURS = {
     "base": "#0072B2",
@@ -56,33 +50,3 @@ def tidy(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
-
-
-def rates_figure(runs: Mapping[str, Sequence[Summary]]) -> Figure:
-    """One row of two panels (whole tasks, turns) for each named run."""
-    figure = Figure(figsize=(10, 3.4 * len(runs)), layout="constrained")
-    panels = figure.subplots(len(runs), 2, squeeze=False, sharey="col")
-    for row, (name, rows) in zip(panels, runs.items(), strict=True):
-        for axes, turns in zip(row, (False, True), strict=True):
-            draw_rates(axes, rows, turns)
-            axes.set_title(f"{name}: {'turns' if turns else 'whole tasks'}", loc="left", fontsize=10)
-            axes.set_xlabel("training step")
-        row[0].legend(fontsize=8, frameon=False)
-    return figure
-
-
-def save_rates(runs: Mapping[str, Sequence[Summary]], tables: Sequence[RenderableType], path: Path) -> None:
-    """Draw the runs as .png, or as .html with the tables below; ValueError for another ending."""
-    figure = rates_figure(runs)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".png":
-        figure.savefig(path, dpi=140)
-    elif path.suffix == ".html":
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-        svg = stream.getvalue()
-        page = console(file=io.StringIO(), record=True)
-        page.print(*tables, sep="\n")
-        write_text(page.export_html().replace("<body>", f"<body>\n{svg[svg.index('<svg') :]}", 1), path)
-    else:
-        raise ValueError(f"{path}: a plot is written as .png or .html.")
