@@ -160,8 +160,13 @@ def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
 
 
 def _anchor(config: DictConfig) -> None:
-    """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere."""
+    """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere.
+
+    A run may be named by a number.
+    """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
+    if not OmegaConf.is_missing(config.trainer, "experiment_name"):
+        config.trainer.experiment_name = str(config.trainer.experiment_name)
     for block, key in ((config.seal, "run_dir"), (config.seal.interface, "initial")):
         _make_absolute(block, key)
     _make_absolute(rollout.agent, "agent_loop_config_path")

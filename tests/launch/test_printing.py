@@ -47,7 +47,7 @@ def test_the_configuration(name, printed):
 
 
 def test_a_recorded_launch_is_a_recipe(name, tmp_path, printed):
-    own = [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7"]
+    own = [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7", "seal.name=mine"]
     recipe = read_recipe(RECIPE, own)
     config = recipe.config
     recipe.rows.write(config.data.train_files, config.data.val_files)

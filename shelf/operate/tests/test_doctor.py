@@ -5,19 +5,18 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from env_service.protocol import PROTOCOL
 from seal.launch import devices
 from seal.launch.devices import Torch
 from seal.system.paths import HOME
 from shelf.operate import doctor
 from shelf.operate.doctor import examine
 from tests.support.launches import free_url
-from tests.support.loopback import Loopback
 from tests.support.recipes import composed
+from tests.support.stub_server import service_that_answers
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
 
@@ -90,32 +89,15 @@ def test_memory_is_measured_against_the_recipe_s_own_figure():
     one_gpu, four, none = (composed(recipe).seal.min_memory_gb for recipe in recipes)
     assert one_gpu > four > none
     assert not doctor._memory(1).fix
-    finding = doctor._memory(1_000_000)
-    assert "seal.min_memory_gb=1000000" in finding.fix and not finding.blocks
-
-
-class Answer(BaseHTTPRequestHandler):
-    """Speaks like the environment service, with other data than ours."""
-
-    def do_GET(self):
-        body = json.dumps({"data_hash": "0" * 64}).encode() if self.path == "/version" else b"OK"
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        return None
+    finding = doctor._memory(100_000)
+    assert "seal.min_memory_gb=100000" in finding.fix and not finding.blocks
 
 
 def test_each_service_address_is_examined():
-    server = Loopback(Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with socket.socket() as silent:
+    with socket.socket() as silent, service_that_answers(protocol=PROTOCOL, data_hash="0" * 64) as other:
         silent.bind(("127.0.0.1", 0))
         taken = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        other = f"http://127.0.0.1:{server.server_port}"
         found = list(doctor._services([free_url(), taken, other]))
-    server.shutdown()
     assert [finding.blocks for finding in found] == [False, True, True]
     assert "data/manifest.json" in found[2].fix and "env_service.env_url" in found[1].fix
 
