@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from zlib import crc32
 
-from env_service.environments.bfcl.splits import Side, side_of
+from env_service.environments.bfcl.splits import Side
 from env_service.environments.registry import get_environment
 from seal.diagnosis.categories import environment_of, parse_task_id, qualified
 from seal.records.source import WHOLE, data_source
@@ -74,13 +74,3 @@ def environment_rows(name: str, split: Side, subset: str | None = None) -> tuple
     environment = get_environment(name)
     facts = map(environment.task, environment.task_ids(subset or split))
     return tuple(TaskRow(task.id, qualified(name, task.category), crc32(task.group.encode()), split) for task in facts)
-
-
-def refuse_evaluation_tasks(task_ids: Iterable[str], purpose: str) -> None:
-    """ValueError if a task of the default split's evaluation side is among them."""
-    held = sorted({task for task in task_ids if side_of(task) == "eval"})
-    if held:
-        raise ValueError(
-            f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
-            f"for {purpose}: measure tasks of the training side (seal data select --split train)."
-        )

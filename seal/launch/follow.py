@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -66,47 +66,21 @@ class JsonlTail:
             yield from map(json.loads, lines.splitlines())
 
 
-class Deadline:
-    """The time within which a run must reach its next stage or step."""
-
-    def __init__(self, seconds: float):
-        self._seconds = seconds
-        self._since = time.monotonic()
-        self._stage: Mapping[str, Any] | None = None
-
-    def restart(self, stage: Mapping[str, Any] | None = None) -> None:
-        """Note that a stage begins, or that a step is done."""
-        self._since = time.monotonic()
-        self._stage = stage or self._stage
-
-    def check(self, log: Path) -> None:
-        """Raise LaunchError, which says who waits for whom, when the time is over."""
-        if time.monotonic() - self._since <= self._seconds:
-            return
-        where = "its start"
-        if self._stage is not None:
-            where = f"step {self._stage['step']}, {STAGES.get(self._stage['stage'], self._stage['stage'])}"
-        raise LaunchError(
-            f"The run made no progress for {self._seconds:.0f} s (seal.step_deadline_s) in {where}. It was stopped; "
-            f"its log is {log}. Start again to resume from the last checkpoint.",
-            exits.INFRASTRUCTURE,
-        )
-
-
 def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s: float, console: Console) -> None:
     """Show a run's progress until `running` returns False.
 
     Raises LaunchError if no stage begins and no step ends for `deadline_s` seconds.
     """
     folder = RunFolder(run_dir)
-    stages, steps, deadline = JsonlTail(folder.stages), JsonlTail(folder.steps), Deadline(deadline_s)
+    stages, steps = JsonlTail(folder.stages), JsonlTail(folder.steps)
+    moved, stage = time.monotonic(), None
     columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("starting Ray, the trainer and the rollout engine", total=None)
         ended = False
         while True:
             for stage in stages:
-                deadline.restart(stage)
+                moved = time.monotonic()
                 if stage["stage"] == "validate":
                     console.print(f"validating {stage['of']} tasks at step {stage['step']}")
                     progress.update(bar, description=f"validating {stage['of']} tasks", total=None)
@@ -114,14 +88,19 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
                     description = f"step {stage['step']}: {stage['stage']}"
                     progress.update(bar, description=description, total=stage["of"], completed=stage["step"] - 1)
             for step in map(StepRecord.from_line, steps):
-                deadline.restart()
+                moved = time.monotonic()
                 console.print(step_line(step), highlight=False)
                 progress.update(bar, completed=step.step)
             if ended:
                 return
             ended = not running()
-            if not ended:
-                deadline.check(log)
+            if not ended and time.monotonic() - moved > deadline_s:
+                where = f"step {stage['step']}, {STAGES.get(stage['stage'], stage['stage'])}" if stage else "its start"
+                raise LaunchError(
+                    f"The run made no progress for {deadline_s:.0f} s (seal.step_deadline_s) in {where}. It was "
+                    f"stopped; its log is {log}. Start again to resume from the last checkpoint.",
+                    exits.INFRASTRUCTURE,
+                )
             time.sleep(POLL_S)
 
 

@@ -9,9 +9,8 @@ from importlib.util import find_spec
 
 from omegaconf import OmegaConf
 
-from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
-from env_service.environments.registry import DEFAULT, get_environment
+from env_service.environments.registry import get_environment
 from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
@@ -121,20 +120,11 @@ def _environments(recipe: Recipe) -> None:
             formats = get_environment(name).formats
         except ValueError as error:
             raise LaunchError(f"{key}: {error}") from error
-        if name != DEFAULT and (mode := service.mode(name)) not in formats:
+        if name in recipe.environments and (mode := service.mode(name)) not in formats:
             raise LaunchError(
-                f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "
-                f"{name}: {formats[0]} to env_service.prompt_modes."
+                f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: set it to "
+                f"one of them, or add {name}: {formats[0]} to env_service.prompt_modes."
             )
-
-
-def _prompt_mode(recipe: Recipe) -> None:
-    if DEFAULT not in recipe.environments:
-        return
-    try:
-        get_format(recipe.service.mode(DEFAULT))
-    except ValueError as error:
-        raise LaunchError(f"env_service.prompt_mode: {error}") from error
 
 
 def _task_files(recipe: Recipe) -> None:
@@ -179,7 +169,6 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "step plan": _plan,
     "engines": _engines,
     "environments": _environments,
-    "prompt mode": _prompt_mode,
     "interface": initial_interface,
     "task files": _task_files,
     "tasks": _tasks,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as validated
@@ -223,24 +223,6 @@ class StepRecord:
             by_name[name] = {key: value for key, value in rewards.items() if value is not None}
         figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
         return {f"seal/{name}": value for name, value in figures.items()}
-
-
-class PushRatios(NamedTuple):
-    """How hard failures push for each unit of successes, with w and without."""
-
-    weighted: float
-    unweighted: float
-
-
-def push_ratios(steps: Sequence[StepRecord]) -> PushRatios | None:
-    """The ratios over some steps; None if their logs lack the sums or nothing succeeded."""
-    total = Counter[str]()
-    for step in steps:
-        total.update(step.push)
-    if not total["successes"]:
-        return None
-    plain = total["failures_unweighted"] / total["successes_unweighted"]
-    return PushRatios(total["failures"] / total["successes"], plain)
 
 
 @dataclass(frozen=True)

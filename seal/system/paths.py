@@ -1,21 +1,5 @@
 """Where the repository is: recipes, data and run folders are named relative to it."""
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 HOME = Path(__file__).resolve().parents[2]
-
-
-def movable(value: Any, checkout: Path = HOME) -> Any:
-    """A configuration, or a part of it, whose paths in a checkout are relative to it.
-
-    It then says nothing of the machine, and is the same in every clone.
-    """
-    if isinstance(value, Mapping):
-        return {key: movable(item, checkout) for key, item in value.items()}
-    if isinstance(value, list):
-        return [movable(item, checkout) for item in value]
-    # Not within another path.
-    return re.sub(rf"(?<![\w./-]){re.escape(str(checkout))}/", "", value) if isinstance(value, str) else value

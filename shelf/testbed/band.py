@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seal.data.rows import refuse_evaluation_tasks
+from env_service.environments.bfcl.splits import side_of
 from seal.records.validation import read_log
 from seal.system.files import file_sha256
 
@@ -25,7 +25,11 @@ def find_band(log: Path | str, low: float = 0.0, high: float = 1.0) -> dict[str,
         raise ValueError(f"The band from {low} to {high} is empty: give 0 <= low < high <= 1.")
     path = Path(log)
     lines = read_log(path).without_bad()
-    refuse_evaluation_tasks((line.task_id for line in lines), "the training band")
+    if held := sorted({line.task_id for line in lines if side_of(line.task_id) == "eval"}):
+        raise ValueError(
+            f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
+            "for the training band: measure tasks of the training side (seal data select --split train)."
+        )
     counts: dict[tuple[str, int], list[bool]] = {}
     for line in lines:
         if line.infra is None:

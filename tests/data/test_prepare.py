@@ -72,10 +72,10 @@ def test_changed_package_data_is_refused_and_reported(made, capsys):
     assert check(made) == []
 
 
-def test_overlapping_sides_are_reported_with_both_files(made):
+def test_rows_of_the_other_side_are_reported(made):
     write_rows(read_rows(made / "bfcl_train.parquet"), made / "bfcl_eval_400.parquet")
     problems = check(made)
-    assert any("400 tasks are on both sides of scenario" in problem for problem in problems)
+    assert any("bfcl_eval_400.parquet does not hold the rows of its split" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.settings import task_files
 from seal.system.files import json_hash
 from seal.system.jsonl import BadLine, read_jsonl, step_files
-from seal.system.paths import HOME, movable
+from seal.system.paths import HOME
 from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import VERSION
 from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
 from shelf.lab.certificate.version import require_trained_by_own, version
+from shelf.lab.paths import movable
 
 AGAIN = "train it again with this version to certify it"
 

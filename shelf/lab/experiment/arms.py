@@ -16,10 +16,10 @@ from seal.settings.base import recipe_defaults
 from seal.statistics.summary import AVERAGE
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
-from seal.system.paths import movable
 from shelf.lab.certificate.launches import validation_steps
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.paths import movable
 
 ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
 """Keys that say where a run works and how it logs, not what it computes."""

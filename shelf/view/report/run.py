@@ -175,3 +175,21 @@ def ranges(steps: Sequence[int]) -> str:
 
 def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
     return sum((Counter(step.label_counts) for step in steps), Counter())
+
+
+class PushRatios(NamedTuple):
+    """How hard failures push for each unit of successes, with w and without."""
+
+    weighted: float
+    unweighted: float
+
+
+def push_ratios(steps: Sequence[StepRecord]) -> PushRatios | None:
+    """The ratios over some steps; None if their logs lack the sums or nothing succeeded."""
+    total = Counter[str]()
+    for step in steps:
+        total.update(step.push)
+    if not total["successes"]:
+        return None
+    plain = total["failures_unweighted"] / total["successes_unweighted"]
+    return PushRatios(total["failures"] / total["successes"], plain)

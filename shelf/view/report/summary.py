@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from seal.data.suspected import load_suspected
-from seal.records.step import push_ratios
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.records.validation import Log
 from seal.statistics.comparison import Comparison, Side, compare
@@ -26,7 +25,7 @@ from shelf.view.lifts import Lift, lifts, progress, withdrawal_log
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
 from shelf.view.report.practice import practice
-from shelf.view.report.run import Change, Quarters, Run, ranges, read_run
+from shelf.view.report.run import Change, Quarters, Run, push_ratios, ranges, read_run
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
