@@ -38,35 +38,6 @@ failure label when only a turn's own faults count (`seal.diagnosis.blame: own`).
 SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
 """Labels of the release's taxonomy that name the same failure as a label of the paper's."""
 
-PAPER = (
-    GT_ERROR,
-    CHECKER_ERROR,
-    PASS,
-    INVALID_TOOL_CALL,
-    ARGUMENT_MISMATCH,
-    BUDGET_CUT,
-    STATE_MISMATCH,
-    RECOVERY_FAILURE,
-    MISSING_TOOL_CALL,
-    RESPONSE_MISMATCH,
-    SPURIOUS_TOOL_CALL,
-    CORRECT_ABSTENTION,
-)
-"""The paper's taxonomy in order of priority; the six labels of Table 5 keep their order."""
-
-RELEASE = (
-    GT_ERROR,
-    CHECKER_ERROR,
-    SPURIOUS_TOOL_CALL,
-    CORRECT_ABSTENTION,
-    EMPTY_TURN,
-    INSTANCE_MISMATCH,
-    STATE_MISMATCH,
-    RESPONSE_MISMATCH,
-    PASS,
-)
-"""The smaller taxonomy of the public release, in the order in which it decides."""
-
 
 @dataclass(frozen=True)
 class Label:
@@ -93,22 +64,12 @@ def declare(name: str, utility: float, success: bool = False) -> Label:
     return label
 
 
-def retract(name: str) -> None:
-    """Remove a label from the register; ValueError when it is not there."""
-    del _REGISTER[get(name).name]
-
-
 def get(name: str) -> Label:
     """Return the declared label of that name; ValueError when there is none."""
     try:
         return _REGISTER[name]
     except KeyError:
         raise ValueError(f"unknown label {name!r}; known labels: {', '.join(sorted(_REGISTER))}") from None
-
-
-def known() -> tuple[str, ...]:
-    """Return the names of all declared labels, sorted."""
-    return tuple(sorted(_REGISTER))
 
 
 # Table 6 gives seven of these. For the first three it gives no number and says only that

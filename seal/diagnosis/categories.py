@@ -8,8 +8,7 @@ task differs from those of training.
 import re
 from typing import Literal, get_args
 
-BENCHMARK = "bfcl"
-"""The environment whose categories stand alone."""
+from seal.settings.data import BENCHMARK, Category
 
 
 def qualified(environment: str, category: str) -> str:
@@ -23,7 +22,6 @@ def environment_of(category: str) -> str:
     return environment if slash else BENCHMARK
 
 
-Category = Literal["base", "miss_func", "miss_param", "long_context"]
 CATEGORIES: tuple[str, ...] = get_args(Category)
 """The four variants of a scenario of the benchmark, in the order of every table and file."""
 

@@ -257,19 +257,6 @@ def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> 
     _TAXONOMIES[taxonomy] = (*current[:at], rule, *current[at:])
 
 
-def unregister(name: str, taxonomy: str = "paper") -> None:
-    """Remove a rule from a taxonomy; ValueError when it is not there."""
-    remaining = tuple(rule for rule in rules(taxonomy) if rule.name != name)
-    if len(remaining) == len(rules(taxonomy)):
-        raise ValueError(f"taxonomy {taxonomy!r} has no rule named {name!r}")
-    _TAXONOMIES[taxonomy] = remaining
-
-
-def diagnose_turn(turn: TurnEvidence, taxonomy: str = "paper") -> Diagnosis:
-    """Apply Psi to one turn."""
-    return _diagnose(turn, rules(taxonomy))
-
-
 def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:
     fired = [(rule, reason) for rule in order if (reason := rule.test(turn)) is not None]
     if not fired:

@@ -1,4 +1,4 @@
-"""Where labels come from: the diagnosis, or one of the controls that could falsify the method.
+"""The labels that training uses: those of the diagnosis, or of a control that could falsify the method.
 
 If a control helps as much as the diagnosis, the diagnosis is not what helps. A control
 replaces the labels of a step before they reach the profile, the interface and the
@@ -9,56 +9,59 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import get_args
+from typing import Any
 
 from seal import labels as vocabulary
 from seal.diagnosis.profile import Tally
 from seal.diagnosis.rules import rules
 from seal.labels import EXCLUDED
-from seal.settings.diagnosis import DiagnosisSettings, Source
-
-SOURCES = get_args(Source)
+from seal.settings.diagnosis import Blame, DiagnosisSettings
 
 Batch = list[tuple[str, ...]]
 
 
-@dataclass(frozen=True)
-class LabelSource:
-    """The labels that training uses, made from those that were diagnosed.
+def counted_labels(
+    labels: Sequence[str], diagnosis: Sequence[Mapping[str, Any]], blame: Blame = "observed"
+) -> tuple[str, ...]:
+    """Return the labels that C_t, the cues and w count.
 
-    source, one of SOURCES:
+    labels and diagnosis (`Diagnosis` as JSON) are those of the turns of one trajectory.
+    observed: the labels as they are, as in the paper. own: a failure that the turn
+    inherited becomes `inherited`, which is excluded.
+    """
+    if blame == "observed":
+        return tuple(labels)
+    inherited = {entry["turn"] for entry in diagnosis if entry.get("blame") == "inherited"}
+    return tuple(
+        vocabulary.INHERITED
+        if turn in inherited and label not in EXCLUDED and not vocabulary.get(label).success
+        else label
+        for turn, label in enumerate(labels)
+    )
+
+
+def relabelled(
+    batch: Sequence[Sequence[str]], settings: DiagnosisSettings, seed: int, step: int, recent: Tally
+) -> Batch:
+    """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
+
     verifier: as diagnosed. random: each label drawn from the label distribution of the
     profile's window. permuted: the names of the failure labels exchanged by
     :func:`exchanged_names`. Excluded labels stay where they are.
+    recent: the tally of *diagnosed* labels in the window, this step included. Drawing
+    from one's own draws would let the distribution drift. Seed and step fix the draw:
+    give the batch in an order that does not depend on timing.
     """
-
-    source: str = "verifier"
-    taxonomy: str = "paper"
-    seed: int = 0
-
-    @classmethod
-    def of(cls, settings: DiagnosisSettings, seed: int) -> LabelSource:
-        """The source that a run's settings ask for."""
-        return cls(settings.source, settings.taxonomy, seed)
-
-    def relabel(self, batch: Sequence[Sequence[str]], step: int, recent: Tally) -> Batch:
-        """The labels by trajectory and turn, in the order of ``batch``; T_j never changes.
-
-        recent: the tally of *diagnosed* labels in the window, this step included. Drawing
-        from one's own draws would let the distribution drift. Seed and step fix the draw:
-        give the batch in an order that does not depend on timing.
-        """
-        diagnosed = [tuple(labels) for labels in batch]
-        if self.source == "permuted":
-            names = exchanged_names(self.taxonomy)
-            return _mapped(diagnosed, lambda label: names.get(label, label))
-        if self.source == "random":
-            rng = random.Random(f"{self.source}:{self.seed}:{step}")
-            counts = {label: cell.count for label, cell in recent.labels().items()}
-            names, numbers = list(counts), list(counts.values())
-            return _mapped(diagnosed, lambda _: rng.choices(names, numbers)[0])
-        return diagnosed
+    diagnosed = [tuple(labels) for labels in batch]
+    if settings.source == "permuted":
+        names = exchanged_names(settings.taxonomy)
+        return _mapped(diagnosed, lambda label: names.get(label, label))
+    if settings.source == "random":
+        rng = random.Random(f"random:{seed}:{step}")
+        counts = {label: cell.count for label, cell in recent.labels().items()}
+        names, numbers = list(counts), list(counts.values())
+        return _mapped(diagnosed, lambda _: rng.choices(names, numbers)[0])
+    return diagnosed
 
 
 def taxonomy_labels(taxonomy: str) -> tuple[str, ...]:

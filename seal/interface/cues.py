@@ -11,6 +11,7 @@ from typing import Any
 
 from seal.diagnosis.categories import environment_of
 from seal.interface.wording import wording, wording_digest
+from seal.settings.base import Amount, Settings
 
 EVERYWHERE = "*"
 """The scope for tasks of every category that has no scope of its own."""
@@ -44,6 +45,13 @@ def catalogue() -> Mapping[str, Cue]:
     }
 
 
+class _OmegaJson(Settings):
+    """Omega as JSON values."""
+
+    version: Amount
+    cues: dict[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.
@@ -69,7 +77,7 @@ class Omega:
         for scope in sorted(by_scope):
             names = set(by_scope[scope])
             if unknown := sorted(names - set(order)):
-                raise ValueError(f"unknown cue {unknown[0]!r} for {scope!r}; known cues: {', '.join(order)}")
+                raise ValueError(f"omega: unknown cue {unknown[0]!r} for {scope!r}; known cues: {', '.join(order)}")
             if names or scope != EVERYWHERE:
                 active.append((scope, tuple(sorted(names, key=order.index))))
         return cls(version, tuple(active))
@@ -112,24 +120,5 @@ class Omega:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Omega:
         """Rebuild an Omega; ValueError names the key that is missing, unknown or wrong."""
-        if not isinstance(data, Mapping):
-            raise ValueError("omega: expected an object with the keys version and cues")
-        for key in sorted(set(map(str, data)) - {"version", "cues"}):
-            raise ValueError(f"omega: unknown key {key!r}; it has the keys version and cues")
-        version = data.get("version")
-        if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-            raise ValueError(f"omega: version must be a whole number from 0, got {version!r}")
-        cues = data.get("cues")
-        if not isinstance(cues, Mapping):
-            raise ValueError("omega: cues must be an object of {scope: [cue name, ...]}")
-        for scope, names in cues.items():
-            if (
-                not isinstance(scope, str)
-                or not isinstance(names, list | tuple)
-                or not all(isinstance(n, str) for n in names)
-            ):
-                raise ValueError(f"omega: cues[{scope!r}] must be a list of cue names")
-        try:
-            return cls.of(cues, version)
-        except ValueError as error:
-            raise ValueError(f"omega: cues: {error}") from None
+        read = _OmegaJson.read(data, "omega")
+        return cls.of(read.cues, read.version)

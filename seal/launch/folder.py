@@ -10,7 +10,7 @@ from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import CheckpointError, last_step, repair_tracker, step_of, verify
+from seal.training.checkpoints import CheckpointError, last_step, step_of, track, verify
 
 LOCK_FILE = "launcher.lock"
 
@@ -89,7 +89,7 @@ def find_start(recipe: Recipe, mode: str, last: int) -> Start:
             )
         return Start(0)
     _require_whole(checkpoints / f"global_step_{step}")
-    repaired = repair_tracker(checkpoints, step)
+    repaired = track(checkpoints, step)
     notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
     return _continued(recipe, step, last, notice if repaired else "", {})
 

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import get_environment
-from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
 from seal.launch.model import check_model
@@ -20,7 +19,6 @@ from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.rollout.row import whole_part
 from seal.system.errors import LaunchError
-from seal.system.paths import HOME
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "sdpa"
@@ -61,23 +59,6 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
         f"{problem} Training falls back to {FALLBACK}, which is slower on long packed batches; install flash-attn "
         f"(docs/operate.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
     )
-
-
-def initial_interface(recipe: Recipe) -> InterfaceArtefact | None:
-    """The Omega of an earlier run that this one starts with, if any; LaunchError if it cannot."""
-    settings = recipe.settings
-    path = settings.interface.initial
-    if path is None:
-        return None
-    try:
-        artefact = read_artefact(HOME / path)
-        try:
-            artefact.require_fit(settings.interface.evolve, settings.diagnosis.taxonomy, recipe.service.prompt_mode)
-        except ValueError as error:
-            raise ValueError(f"{path} {error}.") from None
-    except ValueError as error:
-        raise LaunchError(f"seal.interface.initial: {error}") from error
-    return artefact
 
 
 def _plan(recipe: Recipe) -> None:
@@ -169,7 +150,6 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "step plan": _plan,
     "engines": _engines,
     "environments": _environments,
-    "interface": initial_interface,
     "task files": _task_files,
     "tasks": _tasks,
     "model": check_model,

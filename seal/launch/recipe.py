@@ -167,8 +167,7 @@ def _anchor(config: DictConfig) -> None:
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     if not OmegaConf.is_missing(config.trainer, "experiment_name"):
         config.trainer.experiment_name = str(config.trainer.experiment_name)
-    for block, key in ((config.seal, "run_dir"), (config.seal.interface, "initial")):
-        _make_absolute(block, key)
+    _make_absolute(config.seal, "run_dir")
     _make_absolute(rollout.agent, "agent_loop_config_path")
     if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str) and (HOME / model.path).exists():
         _make_absolute(model, "path")

@@ -19,7 +19,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
 from seal.data.parquet import read_rows
-from seal.interface.artefact import read_artefact
 from seal.launch.method import method_digest
 from seal.settings import SealSettings
 from seal.system.files import file_sha256, write_json
@@ -76,8 +75,7 @@ def write_record(
 
 
 def _hashes(config: DictConfig) -> dict[str, str]:
-    """sha256 of the training and validation rows, the model's small files, its weights or their heads, and
-    the interface that is started with."""
+    """sha256 of the training and validation rows, the model's small files, and its weights or their heads."""
     model = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
     found = {
         f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
@@ -87,8 +85,6 @@ def _hashes(config: DictConfig) -> dict[str, str]:
             found[f"model/{path.name}"] = file_sha256(path)
         elif path.suffix == ".safetensors":
             found[f"model/{path.name}"] = file_sha256(path) if path.stat().st_size < WHOLE_HASH else _head(path)
-    if (initial := OmegaConf.select(config, "seal.interface.initial")) is not None:
-        found["seal.interface.initial"] = file_sha256(HOME / initial)
     return found
 
 
@@ -106,7 +102,6 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
     """
     facts = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-    initial = config["seal"]["interface"].get("initial")
     return {
         "seal": __version__,
         **{name: facts[name] for name in RECORDED},
@@ -116,7 +111,6 @@ def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
             "training": _rows(HOME / config["data"]["train_files"]),
             "validation": _rows(HOME / config["data"]["val_files"]),
         },
-        **({"interface": read_artefact(HOME / initial).to_json()} if initial else {}),
         "config": without_secrets(config),
     }
 

@@ -133,8 +133,6 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
         start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
         if start.notice:
             tell(console, start.notice)
-        if not start.step and (initial := preflight.initial_interface(recipe)):
-            tell(console, str(initial))
         if not start.complete:
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)

@@ -34,7 +34,5 @@ class InterfaceSettings(Settings):
     share: NonZeroShare = 1.0
     """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
     benchmark."""
-    initial: str | None = None
-    """The `interface.json` of an exported run, whose Omega this run starts with."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""

@@ -60,17 +60,15 @@ class Best(NamedTuple):
 class Checkpoints:
     """The folder of one run's checkpoints, as the trainer writes it."""
 
-    def __init__(self, folder: Path, retention: CheckpointSettings, first_size: int | None = None):
-        """first_size: the expected size of a checkpoint in bytes, used until there is one."""
+    def __init__(self, folder: Path, retention: CheckpointSettings):
         self._folder = folder.resolve()
         self._retention = retention
-        self._first_size = first_size
 
     def continue_from(self, checkpoint: Path, step: int) -> None:
         """Resume from `step`, if the checkpoint belongs to this run; later steps are superseded."""
         if checkpoint.resolve().parent != self._folder:
             return
-        _track(self._folder, step)
+        track(self._folder, step)
         if self.best is not None and self.best.step > step:
             (self._folder / BEST).unlink()
 
@@ -118,10 +116,9 @@ class Checkpoints:
     def _require_room(self, step: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         whole = whole_steps(self._folder)
-        size = _size(self._folder / f"global_step_{whole[-1]}") if whole else self._first_size
-        free = shutil.disk_usage(self._folder).free
-        if size is not None and free < ROOM * size:
-            raise CheckpointError(self._not_saved(step, f"needs about {ROOM * size / GIB:.2f} GiB"))
+        needed = ROOM * sum((_listed(self._folder / f"global_step_{whole[-1]}") or {}).values()) if whole else 0
+        if shutil.disk_usage(self._folder).free < needed:
+            raise CheckpointError(self._not_saved(step, f"needs about {needed / GIB:.2f} GiB"))
 
     def _not_saved(self, step: int, why: str) -> str:
         whole = whole_steps(self._folder)
@@ -134,12 +131,11 @@ class Checkpoints:
 
     def _publish(self, written: Path, step: int) -> None:
         final = self._folder / written.name
-        if final.exists():
-            # From before the run was resumed at an earlier step.
+        if final.exists():  # from before the run was resumed at an earlier step
             _remove(final)
         os.replace(written, final)
         shutil.rmtree(written.parent, ignore_errors=True)
-        _track(self._folder, step)
+        track(self._folder, step)
 
     def _prune(self, newest: int) -> None:
         """Remove checkpoints that the retention does not keep or that a resume from an earlier step superseded."""
@@ -161,18 +157,18 @@ def last_step(folder: Path) -> int | None:
     return max(whole_steps(folder), default=None)
 
 
-def repair_tracker(folder: Path, step: int) -> bool:
+def track(folder: Path, step: int) -> bool:
     """Make the tracker name `step`; return False if it did already."""
     if _tracked(folder) == str(step):
         return False
-    _track(folder, step)
+    write_text(str(step), folder / TRACKER, flush=True)
     return True
 
 
 def whole_steps(folder: Path) -> list[int]:
     """Return the steps whose checkpoint has all its files in full size, ascending."""
-    found = {step_of(path): path for path in folder.glob("global_step_*")}
-    return sorted(step for step, path in found.items() if step is not None and _missing(path) is None)
+    saved = {step_of(path): path for path in folder.glob("global_step_*")}
+    return sorted(step for step, path in saved.items() if step is not None and _missing(path) is None)
 
 
 def verify(checkpoint: Path) -> None:
@@ -187,17 +183,6 @@ def verify(checkpoint: Path) -> None:
         else "there is no other one here, so start over in another experiment folder (trainer.experiment_name)"
     )
     raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {fix}.")
-
-
-def expected_size(model: Path) -> int | None:
-    """Estimate a checkpoint's size in bytes: fp32 weights and Adam's two moments; None without local weights."""
-    try:
-        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
-    half = str(config.get("dtype") or config.get("torch_dtype")) in ("bfloat16", "float16")
-    return weights // (2 if half else 4) * 12 or None
 
 
 def step_of(checkpoint: Path) -> int | None:
@@ -225,9 +210,9 @@ def load_state(folder: Path) -> dict[str, Any]:
             f"{path} is missing: this checkpoint was not written by SEAL; start over in another experiment folder."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointError(f"{path} cannot be read: resume from an earlier global_step folder.") from None
+        intact = False
     if not intact:
-        raise CheckpointError(f"{path} does not match its checksum: resume from an earlier global_step folder.")
+        raise CheckpointError(f"{path} is damaged: resume from an earlier global_step folder.")
     if version != STATE_VERSION:
         raise CheckpointError(
             f"{path} has version {version} and this SEAL reads version {STATE_VERSION}: resume with the SEAL that "
@@ -301,19 +286,11 @@ def _listed(checkpoint: Path) -> dict[str, int] | None:
         return None
 
 
-def _size(checkpoint: Path) -> int:
-    return sum((_listed(checkpoint) or {}).values())
-
-
 def _tracked(folder: Path) -> str:
     try:
         return (folder / TRACKER).read_text(encoding="utf-8").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return ""
-
-
-def _track(folder: Path, step: int) -> None:
-    write_text(str(step), folder / TRACKER, flush=True)
 
 
 def _remove(checkpoint: Path) -> None:

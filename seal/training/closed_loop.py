@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seal.diagnosis.blame import counted_labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.sources import LabelSource
-from seal.interface.artefact import InterfaceArtefact
+from seal.diagnosis.sources import counted_labels, relabelled
 from seal.interface.cues import Omega
 from seal.interface.evolve import evolve, initial_omega
 from seal.records.lift import Lift
@@ -30,15 +28,13 @@ class ClosedLoop:
     control draws from; the two are the same where labels come from the verifier.
     """
 
-    def __init__(self, settings: SealSettings, start: InterfaceArtefact | None = None):
-        """start: the Omega of an earlier run to start with, which must fit (`InterfaceArtefact.require_fit`)."""
+    def __init__(self, settings: SealSettings):
         self._settings = settings
-        taxonomy, evolving = settings.diagnosis.taxonomy, settings.interface.evolve
-        self._source = LabelSource.of(settings.diagnosis, settings.seed)
+        taxonomy = settings.diagnosis.taxonomy
         self._profile = Profile.empty(window=settings.diagnosis.window)
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, taxonomy)
-        self._omega = start.start(evolving) if start else initial_omega(evolving, taxonomy)
+        self._omega = initial_omega(settings.interface.evolve, taxonomy)
 
     @property
     def _sends_omega(self) -> bool:
@@ -66,7 +62,7 @@ class ClosedLoop:
         rows, row_advantages = [records[i] for i in counted], [advantages[i] for i in counted]
         diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
         self._observed = _counted(self._observed, step, rows, diagnosed)
-        labels = self._source.relabel(diagnosed, step, self._observed.recent())
+        labels = relabelled(diagnosed, settings.diagnosis, settings.seed, step, self._observed.recent())
         self._profile = _counted(self._profile, step, rows, labels)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)

@@ -21,7 +21,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
-from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, expected_size, last_step, load_state
+from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, last_step, load_state
 from seal.training.checkpoints import save_state as write_state
 from seal.training.log import RunLog
 from seal.training.stop import StopRequest, StopRequested, check_infrastructure
@@ -37,8 +37,7 @@ class Durable(PPOTrainer):
         self._log = RunLog(Path(settings.run_dir))
         self._stop = StopRequest(Path(settings.run_dir))
         self._folder = Path(config.trainer.default_local_dir)
-        size = expected_size(Path(config.actor_rollout_ref.model.path))
-        self._checkpoints = Checkpoints(self._folder, settings.checkpoints, size)
+        self._checkpoints = Checkpoints(self._folder, settings.checkpoints)
         self._saved_step = 0
         self._validation_folder = config.trainer.validation_data_dir
         config.trainer.default_local_dir = str(self._folder / SAVING)  # whence a whole checkpoint is moved

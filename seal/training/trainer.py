@@ -18,7 +18,6 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
 from seal.data.parquet import withdrawal_file
-from seal.interface.artefact import read_artefact
 from seal.records.step import StepReport
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs
@@ -38,9 +37,7 @@ class SEALTraining(Durable):
     buffer: type[SEALReplayBuffer] | type[SEALAsyncReplayBuffer]
 
     def __init__(self, config: DictConfig):
-        settings = SealSettings.of(config)
-        initial = settings.interface.initial
-        self._loop = ClosedLoop(settings, read_artefact(initial) if initial else None)
+        self._loop = ClosedLoop(SealSettings.of(config))
         self._report: StepReport | None = None
         use_extension_points(config, self.mode, self.buffer)
         super().__init__(config)

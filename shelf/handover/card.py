@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_fr
 
 from seal import __version__
 from seal.data.suspected import load_suspected
-from seal.interface.artefact import FILE_NAME, InterfaceArtefact
+from seal.interface.cues import Omega
 from seal.records.source import WHOLE
 from seal.records.validation import read_validation_dir
 from seal.statistics.comparison import Comparison, Side, compare
@@ -47,9 +47,7 @@ class Figures(NamedTuple):
         return [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in names]
 
 
-def model_card(
-    source: Source, kind: str, dtype: str | None, licence: str | None, artefact: InterfaceArtefact | None
-) -> str:
+def model_card(source: Source, kind: str, dtype: str | None, licence: str | None, omega: Omega | None) -> str:
     """The card as text. kind: "model" or "adapter"; licence: None if nobody has stated it."""
     name = f"{source.name}-step-{source.step}"
     found = figures_of(source)
@@ -74,8 +72,7 @@ def model_card(
         "dtype": dtype,
         "base": base_name(source),
         "licence": licence,
-        "artefact": artefact,
-        "interface_file": FILE_NAME,
+        "omega": omega,
         "launch": source.launch,
         "cost": ", ".join(f"{value} {what}" for what, value in cost.cells(devices)),
         "found": found,

@@ -2,10 +2,9 @@
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seal import __version__
-from seal.interface.artefact import FILE_NAME, InterfaceArtefact
 from seal.interface.cues import Omega
 from seal.system.files import write_json, write_text
 from shelf.handover.card import base_name, model_card, stated_licence
@@ -13,14 +12,15 @@ from shelf.handover.source import Source
 from shelf.handover.weights import DTYPES, write_model
 
 CARD = "README.md"
+INTERFACE = "interface.json"
 
 
 class Exported(NamedTuple):
-    """What was written. kind: "model" or "adapter"; artefact: the interface, None for a run that showed none."""
+    """What was written. kind: "model" or "adapter"; omega: the interface, None for a run that showed none."""
 
     folder: Path
     kind: str
-    artefact: InterfaceArtefact | None
+    omega: Omega | None
     licence: str | None
 
 
@@ -45,32 +45,35 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
     draft.mkdir(parents=True)
     try:
         kind = write_model(source.actor, draft, dtype, base_name(source), merge_adapter)
-        artefact = interface_of(source)
-        if artefact is not None:
-            write_json(artefact.to_json(), draft / FILE_NAME)
-        write_text(model_card(source, kind, dtype, licence, artefact), draft / CARD)
+        omega = omega_of(source)
+        if omega is not None:
+            write_json(interface(source, omega), draft / INTERFACE)
+        write_text(model_card(source, kind, dtype, licence, omega), draft / CARD)
         if out.exists():
             out.rmdir()
         draft.replace(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Exported(out, kind, artefact, licence)
+    return Exported(out, kind, omega, licence)
 
 
-def interface_of(source: Source) -> InterfaceArtefact | None:
+def omega_of(source: Source) -> Omega | None:
     """Omega as the checkpoint has it, for the step after it; None if the run showed none or recorded no launch."""
-    if source.launch is None:
+    settings = source.launch.settings if source.launch else None
+    if settings is None or not (settings.enabled and settings.interface.enabled):
         return None
-    settings = source.launch.settings
-    if not (settings.enabled and settings.interface.enabled):
-        return None
-    omega = Omega.from_json(source.state["loop"]["omega"])
-    return InterfaceArtefact(
-        run=source.name,
-        step=source.step,
-        prompt_mode=source.launch.prompt_mode,
-        taxonomy=settings.diagnosis.taxonomy,
-        omega=omega,
-        digest=omega.digest,
-        seal=__version__,
-    )
+    return Omega.from_json(source.state["loop"]["omega"])
+
+
+def interface(source: Source, omega: Omega) -> dict[str, Any]:
+    """The file `interface.json`: Omega, the step that it is of, and the prompt mode and taxonomy of its cues."""
+    return {
+        "format": 1,
+        "run": source.name,
+        "step": source.step,
+        "prompt_mode": source.launch.prompt_mode,
+        "taxonomy": source.launch.settings.diagnosis.taxonomy,
+        "omega": omega.to_json(),
+        "digest": omega.digest,
+        "seal": __version__,
+    }

@@ -10,12 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seal import labels
+from seal.diagnosis import rules as rules_module
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence, Violation
-from seal.diagnosis.rules import Diagnosis, Rule, diagnose, diagnose_turn, register, rules, unregister
+from seal.diagnosis.rules import Diagnosis, Rule, diagnose, register, rules
 
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "extend.md"
 CASES = json.loads((HERE / "open_cases.json").read_text(encoding="utf-8"))
+LABELS = {taxonomy: [rule.label for rule in rules(taxonomy)] for taxonomy in ("paper", "release")}
+
+
+def diagnose_turn(turn):
+    """The diagnosis of one turn, also of one that did not take place."""
+    return rules_module._diagnose(turn, rules("paper"))
 
 
 def call(name="ls", available=True, **fields):
@@ -85,7 +92,7 @@ BAD = Violation("type", "a", "a must be a string")
 def test_each_label_of_the_paper(evidence, label):
     found = diagnose_turn(evidence)
     assert found.label == label
-    assert found.label in labels.PAPER
+    assert found.label in LABELS["paper"]
     assert found.reason and "\n" not in found.reason
 
 
@@ -110,7 +117,7 @@ def test_the_first_signal_in_table_5_dominates_and_all_are_kept():
         "response_mismatch",
     )
     assert (found.label, found.signals) == ("invalid_tool_call", table_5)
-    assert [label for label in labels.PAPER if label in table_5] == list(table_5)
+    assert [label for label in LABELS["paper"] if label in table_5] == list(table_5)
 
 
 def test_an_error_that_only_the_result_text_tells_counts_as_feedback():
@@ -165,7 +172,7 @@ def test_an_unavailable_tool_that_executed_counts_as_executed():
 )
 def test_each_label_of_the_release(evidence, label):
     assert diagnose([evidence], "release")[0].label == label
-    assert label in labels.RELEASE
+    assert label in LABELS["release"]
 
 
 def test_turns_that_did_not_take_place_have_no_label():
@@ -180,20 +187,18 @@ def test_a_case_that_the_paper_leaves_open_is_decided_as_written(case):
     assert [d.label for d in diagnose(turns)] == case["labels"]
 
 
-def test_the_label_of_the_extending_guide_is_short_and_works(tmp_path):
+def test_the_label_of_the_extending_guide_is_short_and_works(tmp_path, monkeypatch):
     source = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
     assert len(source.splitlines()) < 30
     module = tmp_path / "repeated_call.py"
     module.write_text(source)
+    monkeypatch.setattr(rules_module, "_TAXONOMIES", dict(rules_module._TAXONOMIES))
+    monkeypatch.setattr(labels, "_REGISTER", dict(labels._REGISTER))
     runpy.run_path(str(module))
-    try:
-        again = turn(action(call(error="execution")), action(call(error="execution")), SAY, matches=STATE)
-        assert diagnose_turn(again).label == "repeated_call"
-        assert diagnose_turn(turn(action(call(error="execution")), SAY, matches=STATE)).label == "recovery_failure"
-        assert labels.get("repeated_call").utility == 1.4
-    finally:
-        unregister("repeated")
-        labels.retract("repeated_call")
+    again = turn(action(call(error="execution")), action(call(error="execution")), SAY, matches=STATE)
+    assert diagnose_turn(again).label == "repeated_call"
+    assert diagnose_turn(turn(action(call(error="execution")), SAY, matches=STATE)).label == "recovery_failure"
+    assert labels.get("repeated_call").utility == 1.4
 
 
 def test_bad_registrations_are_refused_in_a_sentence():
@@ -251,8 +256,7 @@ turns = st.builds(
 @given(st.lists(turns, max_size=4), st.sampled_from(["paper", "release"]))
 def test_any_evidence_gets_labels_of_the_taxonomy_and_survives_json(episode, taxonomy):
     found = diagnose(episode, taxonomy)
-    vocabulary = labels.PAPER if taxonomy == "paper" else labels.RELEASE
-    assert all({d.label, *d.signals} <= set(vocabulary) for d in found)
+    assert all({d.label, *d.signals} <= set(LABELS[taxonomy]) for d in found)
     assert all(d.signals[0] == d.label for d in found if d.signals)
     rebuilt = [TurnEvidence.from_json(json.loads(json.dumps(t.to_json()))) for t in episode]
     assert diagnose(rebuilt, taxonomy) == found
@@ -268,7 +272,6 @@ def test_a_failure_is_never_labelled_a_success(evidence):
         assert label != "correct_abstention"
 
 
-def test_every_rule_has_a_declared_label_and_the_order_of_the_vocabulary():
-    for taxonomy, order in (("paper", labels.PAPER), ("release", labels.RELEASE)):
-        assert [rule.label for rule in rules(taxonomy)] == list(order)
-        assert set(order) <= set(labels.known())
+def test_every_rule_has_a_declared_label():
+    for order in LABELS.values():
+        assert [labels.get(label).name for label in order] == order

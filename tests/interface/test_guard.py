@@ -26,8 +26,8 @@ def guard(public=(), documents=(), **changes):
 
 
 def told(text, **changes):
-    """(secret, certain) of every leak of a text that the interface adds."""
-    return {(leak.secret, leak.certain) for leak in guard(**changes).leaks("OBS", f"OBS\n{text}")}
+    """Every leak of a text that the interface adds."""
+    return set(guard(**changes).leaks("OBS", f"OBS\n{text}"))
 
 
 # --- what it finds -------------------------------------------------------------------
@@ -49,50 +49,22 @@ def told(text, **changes):
         "the balance becomes 10,007",
         "the balance becomes 10007.0!",
         "a stock such as QWXZ",
-        "on March 9, 2024",
-        "on 9th of March 2024",
-        "on 09.03.2024",
-        "on 3/9/2024",
+        "on 2024-03-09",
         "then cancel_order is there",
         'call {"name": "place_order", "arguments": {"symbol": "TSLA"}}',
     ],
 )
-def test_a_specific_secret_is_certain_and_stops(text):
-    assert any(certain for _, certain in told(text))
+def test_a_secret_stops_the_run(text):
     with pytest.raises(InterfaceLeak, match="which only the reference knows"):
         guard().check("OBS", f"OBS\n{text}")
 
 
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        ("set confirmed to true", "confirmed: true"),
-        ("Confirmed=True", "confirmed: true"),
-        ("try amount=17", "amount: 17"),
-        ("an amount of 17", "17"),
-    ],
-)
-def test_a_common_value_is_suspected_and_stops_nothing(text, secret):
-    assert (secret, False) in told(text) and not any(certain for _, certain in told(text))
-    assert guard().check("OBS", f"OBS\n{text}")
-
-
-@pytest.mark.parametrize(
-    ("text", "certain"),
-    [
-        ("about the quarterly planning committee", True),
-        ("see commit", False),
-        ("see committ", False),
-        ("see third", False),
-    ],
-)
-def test_a_part_of_a_value_is_found(text, certain):
-    found = told(text, calls=[("send_message", {"message": NOTE})])
-    assert found and any(sure for _, sure in found) == certain
+@pytest.mark.parametrize("text", ["set confirmed to true", "try amount=17", "about the quarterly meeting"])
+def test_a_common_value_and_a_part_of_a_value_are_no_secrets(text):
+    assert told(text, calls=[*CALLS, ("send_message", {"message": NOTE})]) == set()
 
 
 def test_changing_the_observation_itself_is_a_leak():
-    assert guard().leaks("OBS", "OB")[0].secret == ""
     with pytest.raises(InterfaceLeak, match="a changed observation"):
         guard().check("OBS", "SBO")
 
@@ -108,10 +80,10 @@ def test_a_cue_that_tells_a_value_is_caught_in_an_episode():
 
 def test_what_dialogue_or_documents_told_is_no_leak():
     seen = guard(["Buy 17 shares of tsla for 1,500.50 on 2024-03-09"])
-    assert seen.leaks("OBS", "OBS\nTSLA, 17 shares, 1500.5, March 9, 2024") == ()
-    assert {leak.secret for leak in seen.leaks("OBS", "OBS\n98214")} == {"98214"}
-    assert seen.check("order 98214", "order 98214\nso 98214") == ()
-    assert seen.check("OBS", "OBS\n98214") == ()
+    assert seen.leaks("OBS", "OBS\nTSLA, 17 shares, 1500.5, 2024-03-09") == ()
+    assert seen.leaks("OBS", "OBS\n98214") == ("98214",)
+    seen.check("order 98214", "order 98214\nso 98214")
+    assert seen.leaks("OBS", "OBS\n98214") == ()
 
 
 def test_a_withheld_tool_is_public_from_its_reveal_on():
@@ -121,17 +93,17 @@ def test_a_withheld_tool_is_public_from_its_reveal_on():
     with pytest.raises(InterfaceLeak, match=name):
         watching.check("OBS", f"OBS\nTools that exist now: {name}.")
     watching.reveal(revealed_tools(task, turn))
-    assert watching.check("OBS", f"OBS\nTools that exist now: {name}.") == ()
+    watching.check("OBS", f"OBS\nTools that exist now: {name}.")
     written = episode_guard(task, MODE)
     written.saw_calls([(name, {})])
-    assert written.check("OBS", f"OBS\n{name} is not one of the available tools.") == ()
+    written.check("OBS", f"OBS\n{name} is not one of the available tools.")
 
 
 def test_text_that_the_policy_escaped_is_its_own():
     watching = guard(calls=[("touch", {"file_name": "größe"})])
     watching.saw('{"name": "touch", "arguments": {"gr\\u00f6\\u00dfe": 1}}')
     watching.saw_calls([("touch", {"größe": 1})])
-    assert watching.check("OBS", "OBS\ntouch: größe is not an argument of this tool.") == ()
+    watching.check("OBS", "OBS\ntouch: größe is not an argument of this tool.")
 
 
 def test_indices_of_lists_and_counted_errors_are_no_numbers_of_the_reference():
@@ -170,8 +142,8 @@ def test_numbers_in_names_and_versions_are_not_numbers():
 def test_no_alarm_on_what_the_interface_adds_and_recall_on_what_leaks():
     """Over more tasks: python -m tests.support.leak_cases."""
     clean, leaks = judged(step=20)
-    assert clean.total() > 350 and clean["certain"] == clean["suspected"] == 0
+    assert clean.total() > 350 and clean[True] == 0
     total = sum(verdicts.total() for verdicts in leaks.values())
-    assert total > 280 and sum(verdicts["nothing"] for verdicts in leaks.values()) <= 0.03 * total
+    assert total > 200 and sum(verdicts[False] for verdicts in leaks.values()) <= 0.03 * total
     for kind in ("a value as it is", "a whole call", "a key of the state", "a tool that is withheld"):
-        assert leaks[kind]["certain"] == leaks[kind].total() > 0, kind
+        assert leaks[kind][True] == leaks[kind].total() > 0, kind

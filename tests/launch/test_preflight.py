@@ -13,8 +13,6 @@ from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.backends import weight_socket
 from seal.data.parquet import read_rows
-from seal.interface.artefact import InterfaceArtefact
-from seal.interface.cues import Omega
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, compose_recipe
@@ -352,21 +350,3 @@ def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypa
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))
     preflight.CHECKS["disk"](Recipe.of(config))
-
-
-def test_an_interface_to_start_with_is_checked_before_anything_starts(config, tmp_path):
-    assert preflight.initial_interface(Recipe.of(config)) is None
-    path = tmp_path / "interface.json"
-    config.seal.interface.initial = str(path)
-    assert "seal.interface.initial: " in refused(config) and "does not exist" in refused(config)
-    omega = Omega.of(("feedback_error",), 2)
-    artefact = InterfaceArtefact("earlier", 3, "compact", "paper", omega, omega.digest, "1")
-    path.write_text(json.dumps(artefact.to_json()))
-    assert preflight.initial_interface(Recipe.of(config)) == artefact
-    config.env_service.prompt_mode = "bfcl_qwen_fc"
-    assert "prompt mode compact" in refused(config, preflight.initial_interface)
-
-
-def test_an_interface_is_named_from_the_repository(tmp_path):
-    recipe = composed(HOME / "exp" / "quickstart.yaml", "seal.interface.initial=models/a/interface.json")
-    assert recipe.seal.interface.initial == str(HOME / "models" / "a" / "interface.json")

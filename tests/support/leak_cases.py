@@ -5,7 +5,6 @@ python -m tests.support.leak_cases      # the figures of docs/how-it-works.md
 
 from __future__ import annotations
 
-import datetime
 import json
 import random
 from collections import Counter
@@ -22,7 +21,7 @@ from seal.interface.cues import Omega, catalogue
 from seal.interface.feedback import observe_feedback
 from seal.interface.guard import LeakGuard
 from seal.interface.observation import observe_reveal, observe_start
-from seal.interface.secrets import dates, normal, numbers
+from seal.interface.secrets import normal, numbers
 from seal.interface.wording import PromptWording
 
 FULL = Omega.of(list(catalogue()))
@@ -133,9 +132,6 @@ def _told(task: Task, rng: random.Random, told: str) -> Iterator[tuple[str, str]
         yield "a value in another case", word.swapcase()
         yield "a value with zero-width characters", "\u200b".join(word)
         yield "a value in full-width characters", word.translate(FULL_WIDTH)
-        half = word[: max(6, 2 * len(word) // 3)]
-        if len(word) >= 9 and half.casefold() not in told:
-            yield "the first part of a value", half
     if figures:
         figure = rng.choice(figures)
         yield "a number as it is", f"{figure}"
@@ -145,20 +141,6 @@ def _told(task: Task, rng: random.Random, told: str) -> Iterator[tuple[str, str]
     name, given = rng.choice(calls)
     if given and any(str(value).casefold() not in told for value in given.values() if not isinstance(value, bool)):
         yield "a whole call", f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
-    flags = [(key, value) for key, value in arguments if isinstance(value, bool)]
-    if flags:
-        key, value = rng.choice(flags)
-        yield "a boolean with its argument", f"{key} = {value}"
-    small = [(key, v) for key, v in arguments if isinstance(v, int) and not isinstance(v, bool) and 1 < v < 100]
-    if small and f"{small[0][1]}" not in told:
-        yield "a small number with its argument", f"{small[0][0]} {small[0][1]}"
-    days = [value for value in words if _day(value) and _day(value) not in dates(normal(told))]
-    if days:
-        day = _day(days[0])
-        yield (
-            "a date in another format",
-            rng.choice([f"{day:%d.%m.%Y}", f"{day:%B} {day.day}, {day.year}", f"{day:%m/%d/%Y}"]),
-        )
     keys = hidden(key for key in _state_keys(task) if len(key) >= 4)
     if keys:
         yield "a key of the state", rng.choice(keys)
@@ -170,13 +152,6 @@ def _told(task: Task, rng: random.Random, told: str) -> Iterator[tuple[str, str]
     withheld = hidden(name for names in task.withheld.values() for name in names)
     if withheld:
         yield "a tool that is withheld", rng.choice(withheld)
-
-
-def _day(text: str) -> datetime.date | None:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _state_keys(task: Task) -> set[str]:
@@ -196,35 +171,30 @@ def _state_keys(task: Task) -> set[str]:
 
 
 def judged(step: int = 4) -> tuple[Counter, dict[str, Counter]]:
-    """(verdicts on legitimate augmentations, verdicts on leaks by kind) over every step-th task, modes in turn."""
+    """How many legitimate augmentations alarm, and leaks by kind, over every step-th task, modes in turn."""
     modes, clean, leaks = format_names(), Counter(), {}
     for number, task in enumerate(list(load_tasks().values())[::step]):
         rng, mode = random.Random(task.id), modes[number % len(modes)]
         for case in legitimate(task, mode, rng):
-            clean[_verdict(case)] += 1
+            clean[_leaks(case)] += 1
             case.guard.saw(case.plain)
         for kind, case in leaking(task, mode, rng):
-            leaks.setdefault(kind, Counter())[_verdict(case)] += 1
+            leaks.setdefault(kind, Counter())[_leaks(case)] += 1
     return clean, leaks
 
 
-def _verdict(case: Case) -> str:
-    found = case.guard.leaks(case.plain, case.augmented)
-    return "certain" if found and found[0].certain else "suspected" if found else "nothing"
+def _leaks(case: Case) -> bool:
+    return bool(case.guard.leaks(case.plain, case.augmented))
 
 
 def table(step: int = 4) -> str:
     """Precision and recall as a Markdown table."""
     clean, leaks = judged(step)
     total = sum(leaks.values(), Counter())
-    lines = ["| leak | cases | certain | certain or suspected |", "| --- | --- | --- | --- |"]
+    lines = ["| leak | cases | caught |", "| --- | --- | --- |"]
     for kind, verdicts in [*leaks.items(), ("all", total)]:
-        cases = verdicts.total()
-        certain, either = verdicts["certain"] / cases, 1 - verdicts["nothing"] / cases
-        lines.append(f"| {kind} | {cases} | {certain:.2f} | {either:.2f} |")
-    alarms = clean["certain"] + clean["suspected"]
-    lines.append("")
-    lines.append(f"Legitimate augmentations: {clean.total()}, alarms: {alarms}.")
+        lines.append(f"| {kind} | {verdicts.total()} | {verdicts[True] / verdicts.total():.2f} |")
+    lines += ["", f"Legitimate augmentations: {clean.total()}, alarms: {clean[True]}."]
     return "\n".join(lines)
 
 

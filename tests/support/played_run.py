@@ -26,7 +26,6 @@ from env_service.environments.bfcl.tools import parse_reference
 from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
-from seal.interface.artefact import InterfaceArtefact, read_artefact
 from seal.launch.method import method_digest
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
@@ -231,7 +230,7 @@ def write_run(
     overrides = (*asked, f"trainer.val_before_train={0 in validations}".lower(), *overrides)
     log, rng = RunLog(folder), random.Random(seed)
     player = Player(configuration(*overrides), seed, late, lost)
-    loop = ClosedLoop(player.settings, _artefact(player))
+    loop = ClosedLoop(player.settings)
     train, val = _launched(log, player, 0)
     for step in range(steps + 1):
         if step - 1 in (resumed or {}):
@@ -239,7 +238,7 @@ def write_run(
             _lose(folder, step, player, loop, log, rng.sample(train, player.config["data"]["train_batch_size"]))
             log.keep_through(step - 1)
             player = Player(configuration(*overrides, *resumed[step - 1]), seed, late, lost)
-            loop = ClosedLoop(player.settings, _artefact(player))
+            loop = ClosedLoop(player.settings)
             loop.restore(state)
             train, val = _launched(log, player, step - 1)
         if step:
@@ -257,16 +256,8 @@ def _launched(log: RunLog, player: Player, step: int) -> tuple[Sequence[TaskRow]
     """Log a launch that continues after `step`; its training and validation rows."""
     train = selected_rows(player.settings.data.train)
     val = [row for part in player.settings.data.val for row in selected_rows(part)]
-    artefact = _artefact(player)
-    loaded = {"interface": artefact.to_json()} if artefact else {}
-    log.launch(_facts(player.config, train, val) | loaded, step=step)
+    log.launch(_facts(player.config, train, val), step=step)
     return train, val
-
-
-def _artefact(player: Player) -> InterfaceArtefact | None:
-    """The Omega of an earlier run that this one starts with."""
-    initial = player.settings.interface.initial
-    return read_artefact(initial) if initial else None
 
 
 def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:

@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 
 from seal.diagnosis.profile import Profile
-from seal.interface.artefact import InterfaceArtefact
-from seal.interface.cues import Omega, catalogue
+from seal.interface.cues import catalogue
 from seal.launch.recipe import compose_recipe
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
@@ -273,17 +272,3 @@ def test_a_refused_episode_stops_the_run_at_once():
     refused = record(1, infra="environment_refused", infra_message="interface leak in multi_turn_base_0")
     with pytest.raises(InfrastructureFailure, match="interface leak"):
         check_infrastructure([record(0), refused, *(record(i) for i in range(2, 20))], limit=1.0)
-
-
-def test_a_run_that_starts_with_an_earlier_omega_sends_it_and_evolves_it():
-    omega = Omega.of(("use_tools",), 4)
-    start = InterfaceArtefact("a", 9, "compact", "paper", omega, omega.digest, "1")
-    loop = ClosedLoop(settings(), start)
-    sent = loop.omega_to_send()
-    assert sent["version"] == 4 and "use_tools" in sent["cues"]["*"]
-    _, report = run(loop, 1, batch())
-    assert "use_tools" in report.record.cues
-    assert [(event.cue, event.on) for event in report.record.events] == [("listed_tools", True), ("use_tools", False)]
-    again = ClosedLoop(settings(), start)
-    again.restore(loop.state)
-    assert again.omega_to_send() == loop.omega_to_send() != sent  # a resumed run keeps its own

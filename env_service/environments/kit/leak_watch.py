@@ -1,12 +1,9 @@
 """The leak guard of an episode: what the policy has seen, and what the interface may therefore say."""
 
-import logging
 from collections.abc import Sequence
 
 from env_service.environments.base import Call, Document, Refusal
 from seal.interface.guard import InterfaceLeak, LeakGuard
-
-_log = logging.getLogger(__name__)
 
 
 class LeakWatch:
@@ -33,12 +30,10 @@ class LeakWatch:
             self._guard.reveal(documents)
 
     def checked(self, plain: str, augmented: str) -> str:
-        """The augmented text; Refusal if it tells what only the reference knows. A suspicion is logged."""
+        """The augmented text; Refusal if it tells what only the reference knows."""
         if self._guard is not None:
             try:
-                suspected = self._guard.check(plain, augmented)
+                self._guard.check(plain, augmented)
             except InterfaceLeak as leak:
                 raise Refusal(f"interface leak in {self._task_id}: {leak}") from leak
-            for leak in suspected:
-                _log.warning("suspected interface leak in %s: %r in %r", self._task_id, leak.secret, leak.added)
         return augmented

@@ -48,8 +48,8 @@ def export(
         console.print(f"step {source.step} of {source.name}: {source.why}", markup=False)
         made = write(source, out, license, merge_adapter)
         console.print(f"wrote {out}: {made.kind}, tokenizer, README.md (model card)", markup=False)
-        if made.artefact:
-            console.print(f"interface.json: {', '.join(made.artefact.omega.cues) or 'no cue is on'}", markup=False)
+        if made.omega:
+            console.print(f"interface.json: {', '.join(made.omega.cues) or 'no cue is on'}", markup=False)
         if made.licence is None:
             console.print("The base model's licence is not known: state it with --license before you share this.")
         if push is not None:

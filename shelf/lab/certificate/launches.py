@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from seal.data.selection import selected_rows
-from seal.interface.artefact import InterfaceArtefact
 from seal.records.folder import RunFolder
 from seal.rollout.budgets import Budgets
 from seal.settings import SealSettings, recorded
@@ -21,25 +20,20 @@ MOST_STEPS = 1_000_000
 class Launch:
     """One launch: its facts as logged, and the settings in them.
 
-    step: it continues after this one. interface: the Omega of an earlier run that it was started with.
+    step: it continues after this one.
     """
 
     step: int
     facts: Mapping[str, Any]
     settings: SealSettings
     budgets: Budgets
-    interface: InterfaceArtefact | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Read a line of launches.jsonl; ValueError if it is not one."""
         try:
             config = recorded(facts["config"])
-            settings, initial = SealSettings.of(config), facts.get("interface")
-            interface = InterfaceArtefact.from_json(initial) if initial else None
-            if (interface is None) != (settings.interface.initial is None):
-                raise ValueError("a launch does not hold the interface that seal.interface.initial names, or holds one")
-            launch = cls(int(facts["step"]), facts, settings, Budgets.of(config), interface)
+            launch = cls(int(facts["step"]), facts, SealSettings.of(config), Budgets.of(config))
             counts = (launch.samples, launch.prompts, launch.validation_samples)
             if not all(isinstance(count, int) and count > 0 for count in counts):
                 raise ValueError(f"a launch has {counts} samples, prompts and validation samples")

@@ -28,7 +28,7 @@ class Rounds:
         """Go on under the settings of a launch, as a resumed trainer does."""
         if self._launch is launch:
             return
-        before, self._loop, self._launch = self._loop, ClosedLoop(launch.settings, launch.interface), launch
+        before, self._loop, self._launch = self._loop, ClosedLoop(launch.settings), launch
         if before is not None:
             self._loop.restore(before.state)
 

@@ -39,14 +39,14 @@ def validate(
     Takes about two minutes of one core for all tasks.
     """
     from env_service.environments.bfcl.catalog import load_tasks
-    from seal.labels import PAPER
+    from seal.diagnosis.rules import rules
     from seal.system.files import write_jsonl
     from shelf.authoring.confusion import Confusion
     from shelf.authoring.validation import validate as judge
 
     judged = list(judge(list(load_tasks().values())[::every], seed))
     matrix, wrong = Confusion.of(judged), [turn for turn in judged if turn.expected != turn.found]
-    labels = matrix.labels(PAPER)
+    labels = matrix.labels([rule.label for rule in rules("paper")])
     _show_matrix(matrix, labels, judged, Console(width=180))
     if picture is not None:
         _draw(matrix, labels, picture)

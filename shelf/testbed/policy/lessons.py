@@ -15,8 +15,7 @@ from typing import Any
 
 from env_service.environments.bfcl.catalog import Task, all_tools, available_tools
 from env_service.environments.bfcl.formats import get_format
-from seal.interface.cues import EVERYWHERE, Omega
-from seal.interface.sampling import random_omega
+from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.interface.schema_cue import compact_schema
 from shelf.testbed.policy.dialogue import (
     PROMPT_MODE,
@@ -92,7 +91,7 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
         return _told_by_an_error(task, calls, cued, rng)
     if not cued and rng.random() >= settings.cue_share:
         return _with_slip(task, calls, None, settings.plain_slip_share, rng)
-    names = _cues(task, rng)
+    names = _cues(rng)
     if cued:
         names.add("schema_required")
     omega = Omega.of({EVERYWHERE: sorted(names)})
@@ -104,8 +103,9 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
     return None
 
 
-def _cues(task: Task, rng: random.Random) -> set[str]:
-    return set(random_omega(rng, rng.choice(_ACTIVE)).for_category(task.category))
+def _cues(rng: random.Random) -> set[str]:
+    share = rng.choice(_ACTIVE)
+    return {cue.name for cue in catalogue().values() if cue.taxonomy in (None, "paper") and rng.random() < share}
 
 
 def few_tools(task: Task, rng: random.Random) -> Task:
@@ -158,7 +158,7 @@ def _told_by_an_error(task: Task, calls: Calls, cued: set[str], rng: random.Rand
     turn, index = next((t, i) for t, made in enumerate(calls) for i, call in enumerate(made) if call[0] == tool)
     omega = None
     if rng.random() < _WITH_FEEDBACK:
-        names = _cues(task, rng) - {"schema_required"} | {"feedback_error"}
+        names = _cues(rng) - {"schema_required"} | {"feedback_error"}
         omega = Omega.of({EVERYWHERE: sorted(names)})
     arguments = calls[turn][index][1]
     guessed = Renaming.draw([tool], rng).arguments(tool, arguments)  # as by a policy that knows none of the names

@@ -18,11 +18,8 @@ from hypothesis import strategies as st
 
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.data.suspected import load_suspected
-from seal.interface.artefact import InterfaceArtefact
-from seal.interface.cues import Omega
 from seal.launch.method import method_digest
 from seal.records.trajectory import TrajectoryRecord
-from seal.system.files import write_json
 from seal.system.paths import HOME
 from shelf.lab.certificate.collect import records
 from shelf.lab.certificate.fields import LOST_HASHED, STEP_HASHED, TRAJECTORY_HASHED
@@ -106,22 +103,6 @@ def test_a_run_that_was_resumed_with_other_settings_holds(tmp_path, url):
     assert_holds(run, url)
     launches = [json.loads(line) for line in (run / "seal_log" / "launches.jsonl").read_text().splitlines()]
     assert [launch["step"] for launch in launches] == [0, 1, 2]
-
-
-def test_a_run_that_starts_with_an_earlier_omega_holds_without_its_file(tmp_path, url):
-    omega = Omega.of(("recover",), 3)
-    path = tmp_path / "interface.json"
-    write_json(InterfaceArtefact("earlier", 3, "compact", "paper", omega, omega.digest, "1").to_json(), path)
-    kinds = "seal.interface.evolve={kinds: [feedback, guideline], adaptive: [feedback, guideline]}"
-    run = write_run(tmp_path / "run", *SMALL, kinds, f"seal.interface.initial={path}", steps=2, validations=())
-    path.unlink()
-    assert_holds(run, url)
-    step = json.loads((run / "seal_log" / "steps.jsonl").read_text().splitlines()[0])
-    assert (step["omega"]["version"], step["omega"]["cues"]) == (3, ["recover"])
-    log = run / "seal_log" / "launches.jsonl"
-    log.write_text(log.read_text().replace('"cues": {"*": ["recover"]}', '"cues": {"*": ["caution"]}'))
-    write(records(run), run / "c.seal.gz")
-    assert not verify(run / "c.seal.gz", url=url).holds
 
 
 @pytest.fixture(scope="module")
