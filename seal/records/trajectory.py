@@ -116,7 +116,7 @@ class TrajectoryRecord:
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens."""
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
-    """Per assistant message, (text, natural log-prob) of each sampled token; empty unless the recipe logs tokens."""
+    """Per assistant message, (text, natural log-prob) of each sampled token, in logs of earlier versions."""
     drift: int | None = None
     """Tokens that would differ if its text were tokenised anew; None if the template cannot say."""
 

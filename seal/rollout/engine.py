@@ -116,7 +116,6 @@ class EngineSpeaker(Speaker):
             "drift": self.drift,
             "prompt_tokens": self.prompt_length,
             "length": self.length,
-            "sampled": self._texts() if self._settings.log_tokens else (),
             "weights": (min(self.versions), max(self.versions)) if self._training and self.versions else None,
         }
 
@@ -177,16 +176,6 @@ class EngineSpeaker(Speaker):
             return None
         boundaries = frozenset(self._loop.tokenizer.added_tokens_decoder)
         return drift(self.ids[:sampled_end], normalize_token_ids(again), boundaries)
-
-    def _texts(self) -> tuple[tuple[tuple[str, float], ...], ...]:
-        """Text and log-prob of each sampled token, by message."""
-        return tuple(
-            tuple(
-                (self._loop.tokenizer.decode([token], skip_special_tokens=False), round(logprob, 5))
-                for token, logprob in zip(message.ids, message.logprobs, strict=True)
-            )
-            for message in self.sampled
-        )
 
 
 async def generate(

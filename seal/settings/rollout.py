@@ -28,8 +28,6 @@ class RolloutSettings(Settings):
     """Seeds each request, together with step, row, sample and message."""
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""
-    log_tokens: bool = False
-    """`true` logs the text and the log-prob of each sampled token, about 20 bytes per token (docs/logs.md)."""
 
     enforce_available_tools: ClassVar[bool] = True
     """In training, calls of tools that the task does not offer are refused."""

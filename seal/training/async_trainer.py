@@ -8,6 +8,7 @@ of the engine, or by verl's `algorithm.rollout_correction` (docs/operate.md#asyn
 """
 
 import logging
+import zlib
 from typing import Any
 
 import transfer_queue as tq
@@ -18,11 +19,15 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seal.rollout.seeds import continued
 from seal.training.replay_buffer import TRAIN, SEALAsyncReplayBuffer
 from seal.training.trainer import SEALTraining
 
 logger = logging.getLogger(__name__)
+
+
+def continued(seed: int, tokens: int) -> int:
+    """The seed for the part of a message that is sampled after `tokens` tokens of prompt and message."""
+    return zlib.crc32(f"{seed}/{tokens}".encode())
 
 
 class _SeededClient(LLMServerClient):

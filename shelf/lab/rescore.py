@@ -14,7 +14,6 @@ from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
-from seal.rollout.replay import Again, played_again
 from seal.settings.diagnosis import Taxonomy
 from seal.settings.reward import RewardSettings
 from seal.statistics.comparison import Comparison, Side, compare
@@ -26,6 +25,7 @@ from shelf.lab.certificate.launches import Launch, launch_of_step, read_launches
 from shelf.lab.certificate.places import difference, shown
 from shelf.lab.certificate.replay import UNPLAYABLE, parameters
 from shelf.suites.bfcl.journal import SETTINGS
+from shelf.view.again import Again, played_again
 
 PARTS = {
     "tools": "the simulators answer a call differently",

@@ -72,7 +72,7 @@ def _plain(url: str, record: TrajectoryRecord) -> list[int | None]:
     """Lengths of what the environment sends without cues, by playing the policy's messages without any."""
     if record.omega_version is None or not record.prompt_mode:
         return [None] * len(record.messages)
-    from seal.rollout.replay import Again, played_again
+    from shelf.view.again import Again, played_again
 
     if not record.truncated and any(action["truncated"] for turn in record.evidence for action in turn["actions"]):
         last = sum(message["role"] == "assistant" for message in record.messages) - 1

@@ -25,13 +25,26 @@ from env_service.environments.bfcl.catalog import load_tasks
 from seal.launch.recipe import compose_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
+from seal.rollout.dialogue import Dialogue
 from seal.rollout.services import shared_services
+from seal.rollout.speaker import Said, Speaker
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from tests.support.references import play_reference
 
 TASK = "multi_turn_base_0"
 START_DEADLINE_S = 120
+
+
+class Script(Speaker):
+    """Says the given messages one after the other."""
+
+    def __init__(self, messages: Sequence[str]):
+        self._remaining = iter(messages)
+
+    async def say(self, dialogue: Dialogue) -> Said | None:
+        text = next(self._remaining, None)
+        return None if text is None else Said(text)
 
 
 class ServiceProcess:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seal.diagnosis.profile import Profile
-from seal.rollout.seeds import continued
+from seal.training.async_trainer import continued
 from seal.training.batch import StepBatch
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups

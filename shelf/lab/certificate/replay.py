@@ -17,13 +17,13 @@ from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.play import Terms
-from seal.rollout.replay import Again, refused_calls
 from seal.rollout.row import sees_omega
 from seal.settings import SealSettings
 from shelf.lab.certificate.fields import ASPECT_OF, LOST_HASHED
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.places import Disagreement, Place, difference, says, shown
 from shelf.lab.certificate.unordered import in_one_order
+from shelf.view.again import Again, refused_calls
 
 WEIGHING = ("group", "advantage", "w")
 """The fields that only the step as a whole decides."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from seal.rollout.budgets import Budgets
-from seal.rollout.replay import played_again
 from seal.settings import SealSettings
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.places import difference
 from shelf.lab.certificate.replay import Line, Stage
 from shelf.lab.certificate.unordered import in_one_order
+from shelf.view.again import played_again
 from tests.support.rollout_play import TASK, ScriptedEngine, configured, reference_texts, roll_out, running_service
 
 OMEGA = {"version": 2, "cues": {"*": ["feedback_error", "schema_types"]}}

@@ -2,20 +2,72 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
 from env_service.client import AsyncServiceClient
-from seal.records.trajectory import TrajectoryRecord
+from seal.records.trajectory import CUTS, TrajectoryRecord
+from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
-from seal.rollout.speaker import Recorded
+from seal.rollout.speaker import Said, Speaker
 
 BATCH = 32
 RESTART_WAIT_S = 10.0
 _BROKEN = "Error during execution: "
+
+
+class Recorded(Speaker):
+    """Says what the policy said in a stored trajectory.
+
+    The new record keeps the fields of the stored one that the environment does not decide.
+    """
+
+    name = "the record"
+
+    def __init__(self, record: TrajectoryRecord):
+        self._record = record
+        self._texts = [str(message["content"]) for message in record.messages if message["role"] == "assistant"]
+        self.limit = record.stop if record.stop in CUTS else ""
+
+    async def say(self, dialogue: Dialogue) -> Said | None:
+        number = len(dialogue.turns)
+        return Said(self._texts[number], number in self._record.truncated) if number < len(self._texts) else None
+
+    def facts(self, dialogue: Dialogue) -> dict[str, Any]:
+        kept = {each.name: getattr(self._record, each.name) for each in fields(self._record)}
+        spans = zip(dialogue.turns, self._record.spans, strict=False)
+        return {name: value for name, value in kept.items() if name not in _DECIDED} | {
+            "spans": tuple((turn, start, end) for turn, (_, start, end) in spans)
+        }
+
+
+_DECIDED = frozenset(
+    [
+        "score",
+        "labels",
+        "diagnosis",
+        "evidence",
+        "turns_passed",
+        "turns",
+        "progress",
+        "calls",
+        "errors",
+        "stop",
+        "excluded",
+        "infra",
+        "infra_message",
+        "omega_version",
+        "data_hash",
+        "messages",
+        "truncated",
+        "day",
+        "rebuilt",
+    ]
+)
+"""The fields of a record that playing it again decides."""
 
 
 @dataclass(frozen=True)
