@@ -115,17 +115,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Profile:
-    """C_t: a tally for each of the last ``window`` steps."""
+    """C_t: a tally for each of the last ``window`` training steps."""
 
-    window: int
+    window: int = 5
     steps: tuple[tuple[int, Tally], ...] = ()
-
-    @classmethod
-    def empty(cls, window: int = 5) -> Profile:
-        """Return the profile before anything was seen; ``window`` is in training steps."""
-        if window < 1:
-            raise ValueError(f"profile: the window must be at least one step, got {window}")
-        return cls(window)
 
     def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Profile:
         """Return the profile after these trajectories of one step."""

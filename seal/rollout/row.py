@@ -83,11 +83,8 @@ class Row:
 
     def sharing(self, share: float) -> Self:
         """The row without Omega unless it is one of its prompt's share; they are spread evenly over its rollouts."""
-        return self if sees_omega(self.sample, share) or self.withdrawn is not None else self.plain()
-
-    def plain(self) -> Self:
-        """The row without Omega."""
-        return replace(self, omega=None)
+        shows = sees_omega(self.sample, share) or self.withdrawn is not None
+        return self if shows else replace(self, omega=None)
 
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""

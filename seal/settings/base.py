@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seal.settings.sentences import first_error, refusal
+from seal.settings.sentences import refusal
 
 Count = Annotated[int, Ge(1)]
 """A whole number of at least 1."""
@@ -39,7 +39,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(plain(values), extra=extra)
         except ValidationError as error:
-            raise refusal(cls, key, first_error(error.errors(include_url=False))) from None
+            raise refusal(cls, key, error.errors(include_url=False)) from None
 
 
 def follows(interpolation: str, default: Any) -> Any:

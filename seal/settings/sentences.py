@@ -90,19 +90,12 @@ def nearest(key: str, known: Iterable[str], otherwise: str = ".") -> str:
     return f"; did you mean {near[0]}?" if near else otherwise
 
 
-def first_error(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The error to name: the first, but a misspelt key before the required one that is missing because of it."""
-    missing = {each["loc"] for each in errors if each["type"] == "missing"}
-    for each in errors:
-        *above, name = each["loc"] or ("",)
-        siblings = [str(loc[-1]) for loc in missing if list(loc[:-1]) == above]
-        if each["type"] == "extra_forbidden" and difflib.get_close_matches(str(name), siblings):
-            return each
-    return errors[0]
+def refusal(block: type[BaseModel], prefix: str, errors: Sequence[Mapping[str, Any]]) -> SettingsError:
+    """The sentence for pydantic's errors about a block that the recipe calls `prefix`: it names the first.
 
-
-def refusal(block: type[BaseModel], prefix: str, error: Mapping[str, Any]) -> SettingsError:
-    """The sentence for one error of pydantic's about a block that the recipe calls `prefix`."""
+    A key that is unknown comes before any other, because a required one may be missing for its misspelling.
+    """
+    error = min(errors, key=lambda each: each["type"] != "extra_forbidden")
     key, expected = prefix, (block, ())
     for step in error["loc"]:
         below = _below(*expected, step)
@@ -110,12 +103,8 @@ def refusal(block: type[BaseModel], prefix: str, error: Mapping[str, Any]) -> Se
             break
         key, expected = f"{key}[{step}]" if isinstance(step, int) else joined(key, step), below
     if error["type"] == "extra_forbidden":
-        name = str(error["loc"][-1])
-        unknown, siblings = joined(key, name), list(_bare(*expected)[0].model_fields)
-        if near := difflib.get_close_matches(name, siblings, n=1):
-            hint = f"; did you mean {joined(key, near[0])}?"
-        else:
-            hint = nearest(unknown, keys(block, prefix), f"; {key or 'the block'} has {', '.join(siblings)}.")
+        unknown, siblings = joined(key, str(error["loc"][-1])), ", ".join(_bare(*expected)[0].model_fields)
+        hint = nearest(unknown, keys(block, prefix), f"; {key or 'the block'} has {siblings}.")
         return SettingsError(unknown, f"{unknown} is not a setting{hint}")
     if error["type"] == "missing":
         return SettingsError(key, f"{key} has no value; it must be {kind(*expected).sentence}.")

@@ -31,7 +31,7 @@ class ClosedLoop:
     def __init__(self, settings: SealSettings):
         self._settings = settings
         taxonomy = settings.diagnosis.taxonomy
-        self._profile = Profile.empty(window=settings.diagnosis.window)
+        self._profile = Profile(window=settings.diagnosis.window)
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, taxonomy)
         self._omega = initial_omega(settings.interface.evolve, taxonomy)

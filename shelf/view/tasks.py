@@ -1,5 +1,6 @@
 """The synthesised task of a logged trajectory, from the files that its run names."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from env_service.environments.bfcl.task_file import MadeTask
-from seal.settings import task_files
+from seal.settings.data import names_environment
 from seal.system.jsonl import Line, read_jsonl
 from seal.system.paths import HOME
 
@@ -29,6 +30,20 @@ def task_line(task_id: str, launches: Path | None) -> dict[str, Any]:
         named = ", ".join(map(str, files)) or "none"
         raise ValueError(f"{task_id} is in none of the run's task files ({named}): they have changed since.")
     return task
+
+
+def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The files of synthesised tasks that a run's configuration names, also one of an earlier version.
+
+    Relative ones are below the checkout, where the launcher works.
+    """
+    named = list(config["env_service"].get("task_files") or ())
+    data = config["seal"]["data"]
+    for selection in (data["train"], *data["val"], data.get("withdrawal")):
+        mixture = (selection or {}).get("mixture") or ()
+        sources = [mixture] if isinstance(mixture, Mapping) else mixture
+        named += [source["tasks"] for source in sources if not names_environment(source["tasks"])]
+    return tuple(dict.fromkeys(named))
 
 
 @lru_cache(maxsize=16)

@@ -79,7 +79,7 @@ def test_permuted_keeps_which_turns_failed_alike():
 
 
 def test_random_draws_from_the_window_and_not_from_the_run():
-    profile = Profile.empty(window=1)
+    profile = Profile(window=1)
     profile = profile.updated(1, [Trajectory("base", ("pass",), 1.0)] * 50)
     profile = profile.updated(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
     drawn = relabelled([("pass",)] * 40, "random", step=2, recent=profile.recent())

@@ -44,7 +44,7 @@ class ScriptedPolicy:
 def run():
     """Log lines of a run, one a step."""
     policy, settings, reweighting = ScriptedPolicy(), EvolveSettings(kinds=("guideline",)), ReweightSettings()
-    omega, profile, rho, lines = initial_omega(settings), Profile.empty(3), initial_rho(reweighting), []
+    omega, profile, rho, lines = initial_omega(settings), Profile(3), initial_rho(reweighting), []
     for step in range(1, STEPS + 1):
         prompt = observe_start("tools: ls", TOOLS, omega, "base", MODE)
         batch = []

@@ -32,7 +32,7 @@ def rollout(rng, shares):
 
 def cues_off(settings, trajectories, window, shares, seed=0, steps=STEPS):
     """(step, cue) of each cue that was turned off."""
-    rng, omega, profile, off = random.Random(seed), initial_omega(settings), Profile.empty(window), []
+    rng, omega, profile, off = random.Random(seed), initial_omega(settings), Profile(window), []
     for step in range(1, steps + 1):
         rows = [rollout(rng, shares(step)) for _ in range(trajectories)]
         batch = [Trajectory("base", row, float(set(row) == {"pass"})) for row in rows]

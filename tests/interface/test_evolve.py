@@ -21,7 +21,7 @@ def seen(counts, passes=0, reward=0.0, category="base", step=1):
     """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
     batch = [Trajectory(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
     batch += [Trajectory(category, ("pass",), 1.0)] * passes
-    return Profile.empty(1).updated(step, batch)
+    return Profile(1).updated(step, batch)
 
 
 def guidelines(omega):
@@ -93,7 +93,7 @@ def test_the_margin_shrinks_with_the_evidence():
 def test_a_thin_window_changes_nothing():
     omega = Omega.of(["caution"], version=3)
     assert step(omega, seen({}, passes=7)) == (omega, ())
-    assert step(omega, Profile.empty()) == (omega, ())
+    assert step(omega, Profile()) == (omega, ())
 
 
 def test_success_labels_and_excluded_labels_never_turn_a_cue_on():
@@ -149,11 +149,11 @@ def test_a_frozen_interface_keeps_its_start():
 def test_each_of_several_environments_is_judged_by_its_own_figures():
     batch = [Trajectory("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
     batch += [Trajectory("base", ("pass",), 1.0)] * 300
-    omega, events = step(Omega(), Profile.empty(1).updated(1, batch))
+    omega, events = step(Omega(), Profile(1).updated(1, batch))
     assert omega.cues == ("tau2_telecom/caution",) and [event.category for event in events] == ["tau2_telecom"]
     assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
     calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
-    assert step(omega, Profile.empty(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
+    assert step(omega, Profile(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
 
 
 def test_events_tell_the_figures_that_caused_them():

@@ -121,7 +121,7 @@ def test_without_renormalising_failures_weigh_more_than_successes():
 def seen(counts, rewards=None):
     rewards = rewards or {}
     batch = [Trajectory("base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
-    return Profile.empty(1).updated(1, batch)
+    return Profile(1).updated(1, batch)
 
 
 def test_rho_follows_the_equation():

@@ -152,7 +152,7 @@ def test_a_step_has_figures_by_environment() -> None:
 def test_each_environment_has_cues_of_its_own() -> None:
     weak = [Trajectory("sound/say", ("state_mismatch",), 0.0)] * 20
     strong = [Trajectory("base", ("pass",), 1.0)] * 20
-    profile = Profile.empty().updated(1, [*weak, *strong])
+    profile = Profile().updated(1, [*weak, *strong])
     omega, events = evolve(Omega(), profile, EvolveSettings(adaptive=("schema", "feedback", "guideline")), step=1)
     assert {event.category for event in events} == {"sound"}
     assert omega.for_category("sound/say") and not omega.for_category("base")

@@ -10,7 +10,6 @@ from seal.diagnosis.categories import BENCHMARK, environment_of
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
-from seal.settings import task_files
 from seal.system.files import json_hash
 from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.system.paths import HOME
@@ -19,6 +18,7 @@ from shelf.lab.certificate.file import VERSION
 from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
 from shelf.lab.certificate.version import require_trained_by_own, version
 from shelf.lab.paths import movable
+from shelf.view.tasks import task_files
 
 AGAIN = "train it again with this version to certify it"
 

@@ -9,7 +9,7 @@ from seal import __version__
 from seal.launch.method import method_digest
 from seal.system.paths import HOME
 
-OWN = "shelf/lab/certificate"
+OWN = ("shelf/lab/certificate", "shelf/view/again.py")
 """What a verification computes with beside the method."""
 
 LAST_WITHOUT_VERSION = "dba7bcd"
@@ -21,12 +21,12 @@ def version() -> dict[str, str]:
 
     commit: of the checkout, "" in a copy without history. method: sha256 of what a verification computes with.
     """
-    return {"seal": __version__, "commit": _commit(), "method": method_digest(OWN)}
+    return {"seal": __version__, "commit": _commit(), "method": method_digest(*OWN)}
 
 
 def require_own(path: Path | str, head: Mapping[str, Any]) -> None:
     """ValueError, which names the commit to get, for a certificate of another version of the method."""
-    if head.get("method") != method_digest(OWN):
+    if head.get("method") != method_digest(*OWN):
         commit = head.get("commit") or ("" if "method" in head else LAST_WITHOUT_VERSION)
         raise ValueError(_other(f"{path} was made", head, commit, "verify"))
 

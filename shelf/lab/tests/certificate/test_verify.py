@@ -53,7 +53,7 @@ def test_a_certificate_of_another_version_is_refused_with_the_commit_that_verifi
         verify(Path(__file__).with_name("quickstart.seal.gz"), url=url)
     head = contents[0][1]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HOME, capture_output=True, text=True, check=False).stdout
-    assert head["commit"] == commit.strip() and head["method"] == method_digest(OWN)
+    assert head["commit"] == commit.strip() and head["method"] == method_digest(*OWN)
     path = tmp_path / "other.seal.gz"
     write([("head", head | {"method": "0" * 64, "commit": "c" * 40}), *contents[1:]], path)
     done = seal("verify", path)

@@ -16,6 +16,7 @@ from shelf.testbed.synthesis.make import synthesise
 from shelf.view.cli.view import app
 from shelf.view.replay import Replayer
 from shelf.view.state import compare, leaves
+from shelf.view.tasks import task_files
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run
 
@@ -176,3 +177,17 @@ def test_a_state_of_every_simulator_is_plain_json():
             seen |= set(task.involved_classes)
             json.dumps(leaves(Toolbox(task).instances), allow_nan=False)
     assert len(seen) == 8
+
+
+def test_the_task_files_of_an_earlier_versions_run_are_found():
+    mixture = [{"tasks": "bfcl", "subset": None}, {"tasks": "a.jsonl", "weight": 2}]
+    data = {
+        "train": {"mixture": mixture, "min_turns": 2},
+        "val": [{"mixture": {"tasks": "b.jsonl"}}],
+        "withdrawal": None,
+    }
+    assert task_files({"seal": {"data": data}, "env_service": {"task_files": ["c.jsonl"]}}) == (
+        "c.jsonl",
+        "a.jsonl",
+        "b.jsonl",
+    )
