@@ -1,9 +1,7 @@
 """What was observed in one user turn: the input of the diagnosis function Psi.
 
 The environment service fills these values from the running episode and from
-the verifier; Psi reads nothing else (paper, section 3.2). Everything here is
-plain data that round-trips through JSON, so a diagnosis can be redone offline
-from a log.
+the verifier; Psi reads nothing else (paper, section 3.2).
 """
 
 from __future__ import annotations
@@ -128,25 +126,8 @@ class TurnEvidence:
         return tuple(call for action in self.actions for call in action.calls)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TurnEvidence:
-        """Rebuild evidence from a log line; raises TypeError on unknown fields."""
-        actions = tuple(
-            ActionEvidence(
-                calls=tuple(
-                    CallEvidence(**{**call, "violations": tuple(Violation(**v) for v in call.get("violations", ()))})
-                    for call in action.get("calls", ())
-                ),
-                refusals=tuple(action.get("refusals", ())),
-                truncated=action.get("truncated", False),
-            )
-            for action in data.get("actions", ())
-        )
-        names = {key: tuple(data.get(key, ())) for key in ("needed", "needed_writes", "absent")}
-        return cls(**{**data, **names, "actions": actions})
 
 
 class TurnCounts(TypedDict):

@@ -9,7 +9,7 @@ decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,13 +41,8 @@ class Diagnosis:
     blame: Blame | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary."""
         return {**asdict(self), "signals": list(self.signals)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Diagnosis:
-        """Rebuild a diagnosis from a log; TypeError on missing or unknown fields."""
-        return cls(**{**data, "signals": tuple(data.get("signals", ()))})
 
 
 # --- what a turn was -----------------------------------------------------------------

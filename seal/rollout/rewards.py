@@ -25,6 +25,6 @@ def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut
     solved, scorable = info["passed_turns"], info["scorable_turns"]
     abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
     if settings.mode == "capped":
-        return passed or min(settings.cap, settings.weight * solved / max(1, scorable))
+        return passed or settings.weight * solved / max(1, scorable)
     total = scorable + settings.weight * abstainable
     return (solved + settings.weight * abstained) / total if total else passed

@@ -18,5 +18,3 @@ class RewardSettings(Settings):
 
     weight: ClassVar[float] = 0.5
     """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""
-    cap: ClassVar[float] = 0.5
-    """The largest reward of a failed trajectory in mode `capped`."""

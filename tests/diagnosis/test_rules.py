@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from seal import labels
 from seal.diagnosis import rules as rules_module
@@ -17,6 +18,7 @@ from seal.diagnosis.rules import Diagnosis, Rule, diagnose, register, rules
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "extend.md"
 CASES = json.loads((HERE / "open_cases.json").read_text(encoding="utf-8"))
+EVIDENCE = TypeAdapter(list[TurnEvidence])
 LABELS = {taxonomy: [rule.label for rule in rules(taxonomy)] for taxonomy in ("paper", "release")}
 
 
@@ -183,7 +185,7 @@ def test_turns_that_did_not_take_place_have_no_label():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["decision"].split(".")[0])
 def test_a_case_that_the_paper_leaves_open_is_decided_as_written(case):
-    turns = [TurnEvidence.from_json(data) for data in case["turns"]]
+    turns = EVIDENCE.validate_python(case["turns"])
     assert [d.label for d in diagnose(turns)] == case["labels"]
 
 
@@ -258,9 +260,9 @@ def test_any_evidence_gets_labels_of_the_taxonomy_and_survives_json(episode, tax
     found = diagnose(episode, taxonomy)
     assert all({d.label, *d.signals} <= set(LABELS[taxonomy]) for d in found)
     assert all(d.signals[0] == d.label for d in found if d.signals)
-    rebuilt = [TurnEvidence.from_json(json.loads(json.dumps(t.to_json()))) for t in episode]
-    assert diagnose(rebuilt, taxonomy) == found
-    assert tuple(Diagnosis.from_json(json.loads(json.dumps(d.to_json()))) for d in found) == found
+    written = json.dumps([turn.to_json() for turn in episode])
+    assert diagnose(EVIDENCE.validate_json(written), taxonomy) == found
+    assert TypeAdapter(list[Diagnosis]).validate_json(json.dumps([d.to_json() for d in found])) == list(found)
 
 
 @given(turns)

@@ -25,15 +25,15 @@ def test_binary_is_the_verdict():
     assert terminal_reward(evaluation(False, 3), RewardSettings()) == 0.0
 
 
-def test_capped_grades_failed_trajectories_up_to_the_cap():
-    settings = RewardSettings(mode="capped", weight=0.5, cap=0.3)
+def test_capped_grades_failed_trajectories_up_to_half():
+    settings = RewardSettings(mode="capped")
     assert terminal_reward(evaluation(False, 1), settings) == pytest.approx(0.125)
-    assert terminal_reward(evaluation(False, 3), settings) == 0.3
+    assert terminal_reward(evaluation(False, 4), settings) == 0.5
     assert terminal_reward(evaluation(True, 4), settings) == 1.0
 
 
 def test_t3rl_counts_abstention_at_its_weight():
-    settings = RewardSettings(mode="t3rl", weight=0.5)
+    settings = RewardSettings(mode="t3rl")
     assert terminal_reward(evaluation(False, 2, 4, 1, 2), settings) == pytest.approx(2.5 / 5)
 
 
