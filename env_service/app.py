@@ -45,7 +45,9 @@ def create_app(settings: ServerSettings) -> FastAPI:
 
     @app.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
-        """Answer OK while the service runs."""
+        """Answer OK while the service runs and enforces its deadlines."""
+        if not pool.enforces_deadlines:
+            raise HTTPException(503, "The watch over deadlines has ended: restart the service.")
         return "OK"
 
     @app.get("/version")

@@ -1,6 +1,7 @@
 """The connection to one worker process: requests out, answers back in the same order."""
 
 import asyncio
+import time
 from collections import deque
 from typing import Any, cast
 
@@ -12,13 +13,17 @@ class WorkerGone(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """The service's end of the socket pair."""
+    """The service's end of the socket pair.
+
+    waiting_since: when the oldest unanswered request became the oldest, in seconds of the monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._gone = False
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[bytes], Any]] = deque()
         self._answered = 0
+        self.waiting_since = 0.0
         self._received = FrameBuffer()
 
     @property
@@ -38,6 +43,7 @@ class Connection(asyncio.Protocol):
         for payload in self._received.feed(data):
             future, _ = self._waiting.popleft()
             self._answered += 1
+            self.waiting_since = time.monotonic()
             if not future.done():
                 future.set_result(payload)
 
@@ -57,6 +63,8 @@ class Connection(asyncio.Protocol):
         if self._gone or self._transport is None:
             raise WorkerGone
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self.waiting_since = time.monotonic()
         self._waiting.append((future, about))
         self._transport.write(frame(payload))
         return future

@@ -7,6 +7,7 @@ takes one request at a time; a repeated /step is recognised by its step_id.
 import asyncio
 import hashlib
 import logging
+import math
 import tempfile
 import time
 import uuid
@@ -14,12 +15,12 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from env_service import protocol
-from env_service.delay import Delay
 from env_service.encoding import encode
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
@@ -34,11 +35,11 @@ _REMEMBERED_IDS = 4096
 @dataclass(eq=False)
 class _OpenEpisode:
     history: EpisodeHistory
-    create_id: str | None
+    request: protocol.CreateRequest
     used: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     finished: bool = False
-    last_step: tuple[str, str, bytes] | None = None
+    last_step: tuple[str, tuple[str, bool], bytes] | None = None
 
 
 class Episodes:
@@ -49,7 +50,6 @@ class Episodes:
         self._settings = settings
         self._pool = pool
         self._metrics = metrics
-        self._delay = Delay(settings.delay_seconds, settings.delay_spread)
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
@@ -66,7 +66,11 @@ class Episodes:
         lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
         path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
         path.write_bytes(lines)
-        return _success((await self._pool.load_task_file(str(path))).body)
+        try:
+            return _success((await self._pool.load_task_file(str(path))).body)
+        except RequestRefused:
+            path.unlink(missing_ok=True)
+            raise
 
     async def create(self, request: protocol.CreateRequest) -> bytes:
         """Open an episode."""
@@ -74,14 +78,14 @@ class Episodes:
             raise RequestRefused("task_id is missing: name the task to open.")
         name = request.instance_id or uuid.uuid4().hex
         if name in self._open:
-            return await self._repeat(self._open[name], request.create_id)
+            return await self._repeat(self._open[name], request)
         limit = self._settings.max_episodes
         if len(self._open) >= limit:
             self._metrics.failures.labels("too_many_episodes").inc()
             raise RequestRefused(f"{limit} episodes are open: release some, or raise {variable('max_episodes')}.", 429)
         broken = list(request.refused_calls)
         history = EpisodeHistory(name, request.env_type, request.task_id, request.params, broken=broken)
-        self._open[name] = entry = _OpenEpisode(history, request.create_id, time.monotonic())
+        self._open[name] = entry = _OpenEpisode(history, request, time.monotonic())
         async with entry.lock:
             try:
                 answer = await self._pool.create(history)
@@ -93,10 +97,10 @@ class Episodes:
         self._metrics.episodes.labels("created").inc()
         return _success(answer.body)
 
-    async def _repeat(self, known: _OpenEpisode, create_id: str | None) -> bytes:
+    async def _repeat(self, known: _OpenEpisode, request: protocol.CreateRequest) -> bytes:
         """Answer a create that was sent twice; refuse any other use of an open id."""
         async with known.lock:
-            if create_id is None or create_id != known.create_id or known.history.steps:
+            if request.create_id is None or request != known.request or known.history.steps:
                 name = known.history.id
                 raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
             self._require_open(known)
@@ -104,16 +108,16 @@ class Episodes:
 
     async def step(self, request: protocol.StepRequest) -> bytes:
         """Pass on one assistant message."""
-        content, step_id = request.messages.content, request.step_id
+        message, step_id = (request.messages.content, request.truncated), request.step_id
         entry = self._entry(request.instance_id)
         async with entry.lock:
             self._require_open(entry)
             if step_id is not None and entry.last_step is not None and entry.last_step[0] == step_id:
-                if entry.last_step[1] != content:
+                if entry.last_step[1] != message:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
                 return _success(entry.last_step[2])
             try:
-                answer = await self._pool.step(entry.history, content, request.truncated)
+                answer = await self._pool.step(entry.history, *message)
             except RequestRefused:
                 self._metrics.failures.labels("lost" if entry.history.lost else "step").inc()
                 raise
@@ -124,8 +128,8 @@ class Episodes:
                 entry.finished = True
                 self._metrics.episodes.labels("finished").inc()
             if step_id is not None:
-                entry.last_step = (step_id, content, answer.body)
-            await asyncio.sleep(self._delay.seconds(entry.history.id, str(len(entry.history.steps))))
+                entry.last_step = (step_id, message, answer.body)
+            await asyncio.sleep(delay(self._settings.delay_seconds, f"{entry.history.id}/{len(entry.history.steps)}"))
             return _success(answer.body)
 
     async def evaluate(self, request: protocol.EvaluateRequest) -> bytes:
@@ -201,6 +205,11 @@ class Episodes:
 
 def _success(data: bytes) -> bytes:
     return b'{"success":true,"data":' + data + b"}"
+
+
+def delay(median: float, place: str) -> float:
+    """Seconds for which an answer is held back: log-normal, as calls to real tools are, and fixed by the place."""
+    return Random(place).lognormvariate(math.log(median), 1.0) if median else 0.0
 
 
 class Verb(NamedTuple):

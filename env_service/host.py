@@ -24,10 +24,6 @@ _PLAYING = frozenset({"rebuild", "step", "start", "evaluate", "describe"})
 """In these requests only a Refusal is the caller's fault."""
 
 
-class EnvironmentFailed(Exception):
-    """The environment raised an exception, or gave an answer of another shape; the message names it."""
-
-
 class EpisodeGuard(base.Guard):
     """Numbers the guarded calls of an episode and skips those that exceeded a limit before.
 
@@ -69,35 +65,28 @@ class Host:
     def __init__(self, activity: ActivityPage) -> None:
         """activity records every guarded call."""
         self._activity = activity
-        self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard]] = {}
-        self._names: dict[str, str] = {}  # the environment of each episode
+        self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard, str]] = {}
 
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False, "code"?}, the reason as text)."""
+        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False, "code"?}, the reason as text).
+
+        Whatever an environment raises that is not a refusal is its failure.
+        """
         try:
-            data = self._attributed(op, episode, arguments)
-        except EnvironmentFailed as error:
-            return {"ok": False, "code": ENVIRONMENT_FAILED}, str(error).encode("utf-8", "replace")
-        except ValueError as error:
-            return {"ok": False}, str(error).encode("utf-8", "replace")
+            data = self._answer(op, episode, arguments)
+        except MemoryError:
+            raise  # a limit of the service's
+        except Exception as error:  # an environment may be anybody's code
+            if isinstance(error, base.Refusal if op in _PLAYING else ValueError):
+                return {"ok": False}, str(error).encode("utf-8", "replace")
+            *_, env_type = self._episodes.get(episode) or (arguments.get("env_type", DEFAULT),)
+            _LOG.exception("the environment %s failed in %s", env_type, op)
+            reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
+            return {"ok": False, "code": ENVIRONMENT_FAILED}, reason.encode("utf-8", "replace")
         header = {"ok": True}
         if op == "step":
             header |= {"done": data["is_terminated"], "error": data["info"].get("error_class")}
         return header, encode(data)
-
-    def _attributed(self, op: str, episode: str, arguments: Mapping[str, Any]) -> Any:
-        """The answer; EnvironmentFailed for whatever an environment raises that is not a refusal."""
-        try:
-            return self._answer(op, episode, arguments)
-        except (MemoryError, base.Refusal):
-            raise  # a limit of the service's, and the caller's own mistake
-        except Exception as error:  # an environment may be anybody's code
-            if isinstance(error, ValueError) and op not in _PLAYING:
-                raise
-            env_type = self._names.get(episode) or arguments.get("env_type", DEFAULT)
-            _LOG.exception("the environment %s failed in %s", env_type, op)
-            reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
-            raise EnvironmentFailed(reason) from error
 
     def _answer(self, op: str, name: str, arguments: Mapping[str, Any]) -> Any:
         match op:
@@ -118,7 +107,6 @@ class Host:
                 return self._episodes[name][0].describe()
             case "release":
                 self._episodes.pop(name, None)
-                self._names.pop(name, None)
                 return None
             case "profile":
                 return list(get_environment(arguments["env_type"]).task_ids(arguments["split"]))
@@ -133,12 +121,11 @@ class Host:
         environment = get_environment(arguments["env_type"])
         episode = environment.open(arguments["task_id"], arguments["params"], guard)
         data = _opening(episode, name)
-        self._episodes[name] = (episode, guard)
-        self._names[name] = arguments["env_type"]
+        self._episodes[name] = (episode, guard, arguments["env_type"])
         return data
 
     def _step(self, name: str, content: str, truncated: bool) -> Step:
-        episode, guard = self._episodes[name]
+        episode, guard, _ = self._episodes[name]
         data = _shaped(_STEP, episode.step(content, truncated))
         guard.next_step()
         return data

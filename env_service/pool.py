@@ -14,12 +14,11 @@ from env_service.connection import WorkerGone
 from env_service.environments.registry import DEFAULT
 from env_service.protocol import ENVIRONMENT_FAILED, EPISODE_BROKEN, RequestRefused
 from env_service.settings import ServerSettings
-from env_service.worker import Answer, EpisodeHistory, Worker
+from env_service.worker import START_SECONDS, Answer, EpisodeHistory, Worker
 
 _LOG = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
 _MAX_RESTARTS_PER_REQUEST = 8
-_START_SECONDS = 120.0
 
 
 class WorkerPool:
@@ -36,9 +35,14 @@ class WorkerPool:
         """How many processes were replaced."""
         return sum(worker.restarts for worker in self._workers)
 
+    @property
+    def enforces_deadlines(self) -> bool:
+        """Whether the watch over deadlines runs."""
+        return self._deadline_watch is not None and not self._deadline_watch.done()
+
     async def start(self) -> None:
         """Start every worker and the watch over deadlines; return once each worker has answered."""
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             await asyncio.gather(*(worker.start() for worker in self._workers))
             first = (worker.request("version", None, {"env_type": DEFAULT}) for worker in self._workers)
             try:
@@ -136,4 +140,7 @@ class WorkerPool:
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             for worker in self._workers:
-                worker.kill_if_overdue()
+                try:
+                    worker.kill_if_overdue()
+                except OSError:
+                    _LOG.exception("a look at a worker's deadline failed; the next one follows")

@@ -6,9 +6,10 @@ ignored. `instance_id` and `task_id` may be missing here because the protocol
 answers that with 400, and a wrong shape with 422.
 """
 
+import math
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from env_service import answers
 
@@ -46,6 +47,13 @@ class CreateRequest(BaseModel):
     create_id: Identifier | None = None
     params: dict[str, Any] = {}
     refused_calls: list[tuple[int, int, str]] = []
+
+    @field_validator("params")
+    @classmethod
+    def _require_finite(cls, params: dict[str, Any]) -> dict[str, Any]:
+        if infinite := [key for key, value in params.items() if isinstance(value, float) and not math.isfinite(value)]:
+            raise ValueError(f"{infinite[0]} is not a finite number")
+        return params
 
 
 class AssistantMessage(BaseModel):

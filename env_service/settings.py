@@ -40,9 +40,7 @@ class ServerSettings(BaseSettings):
     max_body_bytes: int = Field(4 * 2**20, gt=0)
     """Size limit of one request body."""
     delay_seconds: float = Field(0.0, ge=0)
-    """For benchmarks: the median of the time that the answer to a step is held back; 0 answers at once."""
-    delay_spread: float = Field(1.0, ge=0)
-    """For benchmarks: the standard deviation of the logarithm of that time, which is log-normal."""
+    """For benchmarks: the median of the time that the answer to a step is held back (log-normal); 0 for none."""
     environments: str = ""
     """Further environments: name=package.module:Class, separated by commas."""
     task_files: str = ""

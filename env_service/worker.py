@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
-import psutil
 
 from env_service.channel import Activity, ActivityPage
 from env_service.connection import Connection
@@ -31,6 +30,9 @@ from env_service.worker_main import OUT_OF_MEMORY
 
 _LOG = logging.getLogger(__name__)
 _WAITING_FACTOR = 6
+START_SECONDS = 120.0
+_SCHEDULED_TIME = 2
+"""In the number of a process's clock: time of all its threads (clock_getcpuclockid(3), which Python lacks)."""
 
 
 @dataclass(eq=False)
@@ -96,11 +98,13 @@ class Worker:
         command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
         # Simulators print sets in the order of their hashes: a fixed seed lets all services answer alike.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        self._process = subprocess.Popen(
-            command, env=environment, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL
-        )
-        theirs.close()
-        os.close(page)
+        try:
+            self._process = subprocess.Popen(
+                command, env=environment, pass_fds=(theirs.fileno(), page), stdin=subprocess.DEVNULL
+            )
+        finally:
+            theirs.close()
+            os.close(page)
         ours.setblocking(False)
         self._connection = Connection()
         self._overdue = False
@@ -133,16 +137,19 @@ class Worker:
         """Kill the process when its call or request is past its deadline; pending requests get WorkerGone.
 
         Deadlines count the worker's processor time, so that a busy machine is not
-        mistaken for a slow call; a call that waits instead gets six times as long.
+        mistaken for a slow call; a call that waits instead gets six times as long, and so
+        does a request that the worker does not read.
         """
         if self._process is None or self._activity is None or not self.busy:
             return
         now = self._activity.read()
-        limit = self._deadline(now)
-        elapsed = time.monotonic() - (now.call_began or now.request_began)
-        if not now.request_began or elapsed <= limit:
+        limit, unread = self._deadline(now), not now.request_began
+        if unread:  # by a process that has to start first if it has read none before
+            limit = _WAITING_FACTOR * limit if now.request else START_SECONDS
+        elapsed = time.monotonic() - (now.call_began or now.request_began or self._connection.waiting_since)
+        if elapsed <= limit:
             return
-        if elapsed > _WAITING_FACTOR * limit or self._processor_seconds() - now.processor_seconds > limit:
+        if unread or elapsed > _WAITING_FACTOR * limit or self._processor_seconds() - now.processor_seconds > limit:
             self._overdue = True
             self._process.kill()
 
@@ -150,22 +157,29 @@ class Worker:
         return self._settings.call_seconds if activity.call_began else self._settings.request_seconds
 
     def _processor_seconds(self) -> float:
+        """The process's, read from its clock: that needs no descriptor, of which the service may have none left."""
         assert self._process is not None
         try:
-            times = psutil.Process(self._process.pid).cpu_times()
-        except psutil.NoSuchProcess:  # it has just ended; pending requests learn that from the connection
+            return time.clock_gettime(~self._process.pid << 3 | _SCHEDULED_TIME)
+        except OSError:  # it has just ended; pending requests learn that from the connection
             return 0.0
-        return times.user + times.system
 
     async def replace(self, generation: int) -> None:
-        """Start a new process, unless that has happened since `generation`; record what ended the old one."""
+        """Start a new process, unless that has happened since `generation`; record what ended the old one.
+
+        RequestRefused if none can be started; the next call tries again.
+        """
         async with self._starting:
             if self.generation != generation:
                 return
             await self.stop()
-            self._record_cause()
-            self.restarts += 1
-            await self.start()
+            if self.restarts == self.generation:  # else an earlier call has recorded it, and could not start another
+                self._record_cause()
+                self.restarts += 1
+            try:
+                await self.start()
+            except OSError as error:
+                raise RequestRefused(f"No worker can be started ({error.strerror}): send it again.", 503) from error
 
     def _record_cause(self) -> None:
         """Mark the call or episode that ended the process.

@@ -28,7 +28,6 @@ def serve(
     max_episodes: Annotated[int | None, _option("max_episodes")] = None,
     max_body_bytes: Annotated[int | None, _option("max_body_bytes")] = None,
     delay_seconds: Annotated[float | None, _option("delay_seconds")] = None,
-    delay_spread: Annotated[float | None, _option("delay_spread")] = None,
     environments: Annotated[str | None, _option("environments")] = None,
     task_files: Annotated[str | None, _option("task_files")] = None,
 ) -> None:

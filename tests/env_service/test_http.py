@@ -121,6 +121,8 @@ def test_a_repeated_step_id_acts_once(client: Client, episode: str) -> None:
     assert "already exists" in again or "exists" in again
     status, answer = client.say(episode, "other", step_id="s2")
     assert (status, "step_id" in answer["detail"]) == (400, True)
+    cut = {"instance_id": episode, "messages": {"role": "assistant", "content": call}, "truncated": True}
+    assert client.post("step", {**cut, "step_id": "s2"})[0] == 400
     assert client.ok("evaluate", {"instance_id": episode})["calls"] == 2
 
 
@@ -160,6 +162,8 @@ BAD = [
     ("create", {"task_id": TASK, "params": {"tool_prompt_mode": "x"}}, 400, "choose one of bfcl_qwen_fc"),
     ("create", {"task_id": TASK, "params": {"turns": 5}}, 400, "turns must be in 1..4"),
     ("create", {"task_id": TASK, "params": {"turns": "many"}}, 400, "params.turns"),
+    ("create", {"task_id": TASK, "params": {"turns": True}}, 400, "params.turns"),
+    ("create", b'{"task_id":"multi_turn_base_0","params":{"turns":1e999}}', 422, "turns is not a finite number"),
     ("create", {"task_id": TASK, "params": {"max_steps": 0}}, 400, "params.max_steps"),
     ("create", {"task_id": TASK, "params": {"taxonomy": "mine"}}, 400, "taxonomy"),
     ("create", {"task_id": TASK, "params": {"omega": {}}}, 400, "omega"),
@@ -229,7 +233,8 @@ def test_a_repeated_create_opens_one_episode(client: Client) -> None:
     body = {"task_id": TASK, "instance_id": "twice", "create_id": "c1", "params": COMPACT}
     first = client.post("create", body)
     assert first[0] == 200 and client.post("create", body) == first
-    assert client.post("create", {**body, "create_id": "c2"})[0] == 400
+    for other in ({"create_id": "c2"}, {"task_id": "multi_turn_base_1"}, {"params": {**COMPACT, "turns": 1}}):
+        assert client.post("create", {**body, **other})[0] == 400
     assert client.say("twice", "Done.")[0] == 200
     assert client.post("create", body)[0] == 400
     client.ok("release", {"instance_id": "twice"})

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -139,6 +140,50 @@ def test_workers_killed_from_outside_are_replaced_and_episodes_go_on(
         (service_pid,) = set(children(os.getpid())) - before
         asyncio.run(scenario(port, children(service_pid)))
         assert metric(port, "worker_restarts") == 2
+
+
+def test_a_worker_that_stops_while_it_is_idle_is_replaced(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    async def scenario(port: int, worker: int) -> Any:
+        connection = Connection("127.0.0.1", port, deadline=60)
+        await connection.verb("create", {"task_id": maths_task().id, "instance_id": "a", "params": MODE})
+        os.kill(worker, signal.SIGSTOP)
+        answer = await connection.verb("step", {"instance_id": "a", "messages": say("add", a=1, b=2)})
+        connection.close()
+        return answer["info"]["error_class"]
+
+    before = set(children(os.getpid()))
+    with start_service(BFCL_WORKERS="1", BFCL_REQUEST_SECONDS="1") as port:
+        (service_pid,) = set(children(os.getpid())) - before
+        assert asyncio.run(scenario(port, *children(service_pid))) is None
+
+
+def test_connections_that_use_up_the_descriptors_do_not_end_the_watch_over_deadlines(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    hanging = say("power", base=10, exponent=10**9)
+
+    async def scenario(port: int) -> Any:
+        connection, idle = Connection("127.0.0.1", port, deadline=60), []
+        await connection.verb("create", {"task_id": maths_task().id, "instance_id": "a", "params": MODE})
+        step = asyncio.create_task(connection.post("step", {"instance_id": "a", "messages": hanging}))
+        await asyncio.sleep(0.2)
+        for _ in range(120):
+            idle.append(await asyncio.open_connection("127.0.0.1", port))
+            idle[-1][1].write(b"POST /step HTTP/1.1\r\n")
+        await asyncio.wait([step], timeout=3)
+        for _, writer in idle:
+            writer.close()
+        await step  # without descriptors there is no other worker to run it
+        after = await connection.verb("step", {"instance_id": "a", "messages": say("add", a=1, b=2)})
+        connection.close()
+        return after["info"]["error_class"]
+
+    limited = ("bash", "-c", 'ulimit -n 100; exec "$0" -m env_service', sys.executable)
+    with start_service(limited, BFCL_WORKERS="1", BFCL_CALL_SECONDS="1") as port:
+        assert asyncio.run(scenario(port)) is None
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).status == 200
 
 
 def test_no_worker_outlives_a_service_that_is_killed_in_the_middle_of_a_call(

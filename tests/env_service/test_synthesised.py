@@ -99,9 +99,9 @@ def test_the_service_plays_the_tasks_of_its_files(start_service, files) -> None:
         assert {result["test_category"] for result in results} == {task.task.category for task in tasks}
 
 
-def test_tasks_sent_while_the_service_runs_are_served_by_every_worker(start_service, files) -> None:
+def test_tasks_sent_while_the_service_runs_are_served_by_every_worker(start_service, files, tmp_path) -> None:
     tasks, one, two = files
-    with start_service(BFCL_WORKERS="2", BFCL_TASK_FILES=str(one)) as port:
+    with start_service(BFCL_WORKERS="2", BFCL_TASK_FILES=str(one), TMPDIR=str(tmp_path)) as port:
         sent = [json.loads(line) for line in two.read_text().splitlines()]
         assert post(port, "tasks", {"tasks": sent}) == {"success": True, "data": 20}
         assert post(port, "tasks", {"tasks": sent})["data"] == 20
@@ -112,6 +112,7 @@ def test_tasks_sent_while_the_service_runs_are_served_by_every_worker(start_serv
             post(port, "tasks", {"tasks": [{**sent[0], "users": ["Another message."] * len(sent[0]["users"])}]})
         assert refused.value.code == 400
         assert "is not the id of its content" in json.load(refused.value)["detail"]
+        assert len(list(tmp_path.glob("seal_tasks_*/*"))) == 1, "what was refused does not stay"
 
 
 def test_sending_tasks_needs_the_token(start_service, files) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from seal.diagnosis.rules import rules
 from seal.interface.cues import Omega, catalogue
@@ -28,7 +28,7 @@ class Settings(BaseModel):
     """The interface as JSON."""
     tool_prompt_mode: str = ""
     """The prompt and parser format; the environment's first by default."""
-    turns: int | None = None
+    turns: StrictInt | None = None
     """Play the first user turns only."""
     enforce_available_tools: bool | None = None
     """Refuse calls of tools that are not visible; only BFCL can run them."""
