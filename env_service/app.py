@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import orjson
 from fastapi import FastAPI, HTTPException
@@ -12,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from env_service import protocol
 from env_service.environments.registry import DEFAULT, locations
-from env_service.episodes import VERBS, Episodes
+from env_service.episodes import Episodes
 from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
 from env_service.settings import ServerSettings
@@ -69,13 +68,14 @@ def create_app(settings: ServerSettings) -> FastAPI:
         """Give the metrics in Prometheus' text format."""
         return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    for name, verb in VERBS.items():  # only for the OpenAPI document: the layer answers them before the router
+    for name, verb in protocol.VERBS.items():  # for the OpenAPI document: the layer answers before the router
+        handle = getattr(episodes, name)
         app.add_api_route(
             f"/{name}",
-            partial(verb.handle, episodes),
+            handle,
             methods=["POST"],
             operation_id=name,
-            summary=verb.handle.__doc__,
+            summary=handle.__doc__,
             description=verb.request.__doc__,
             response_model=verb.answer,
             response_description=verb.answer.__doc__ or "",

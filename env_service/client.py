@@ -105,23 +105,18 @@ class AsyncServiceClient:
 
     async def tasks(self, split: str) -> list[str]:
         """The ids of a split's tasks, in the service's order; ServiceError lists the splits if it is unknown."""
-        request = protocol.ProfileRequest
-        answer = protocol.ProfileAnswer
-        return (
-            await self._post("get_env_profile", request, answer, env_type=self.env_type, params={"split": split})
-        ).data
+        return (await self._post("get_env_profile", env_type=self.env_type, params={"split": split})).data
 
     async def add_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         """Serve synthesised tasks too, as the lines of a task file hold them."""
-        await self._post("tasks", protocol.TasksRequest, protocol.TasksAnswer, tasks=list(tasks))
+        await self._post("tasks", tasks=list(tasks))
 
     async def create(
         self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None, **others: Any
     ) -> answers.Opening:
         """Open an episode under a name of the caller's; others: further fields of the request, as `env_type`."""
         fields = {"env_type": self.env_type, "create_id": instance_id, "params": dict(params or {}), **others}
-        request, answer = protocol.CreateRequest, protocol.CreateAnswer
-        return (await self._post("create", request, answer, task_id=task_id, instance_id=instance_id, **fields)).data
+        return (await self._post("create", task_id=task_id, instance_id=instance_id, **fields)).data
 
     async def step(
         self, instance_id: str, content: str, truncated: bool = False, step_id: str | None = None
@@ -129,8 +124,6 @@ class AsyncServiceClient:
         """Send one assistant message. truncated: a length limit cut it. A repeated step_id acts once."""
         answer = await self._post(
             "step",
-            protocol.StepRequest,
-            protocol.StepAnswer,
             instance_id=instance_id,
             messages={"role": "assistant", "content": content},
             step_id=step_id or uuid.uuid4().hex,
@@ -144,30 +137,30 @@ class AsyncServiceClient:
         stop: `length` or `step_limit` if the caller ends an episode here that the service would continue.
         """
         params = {"sparse": False} | params | ({"stop": stop} if stop else {})
-        request = protocol.EvaluateRequest
-        return (await self._post("evaluate", request, _FullEvaluation, instance_id=instance_id, params=params)).data
+        return (await self._post("evaluate", _FullEvaluation, instance_id=instance_id, params=params)).data
 
     async def tools(self, instance_id: str) -> str:
         """The tools that are available now, as text."""
-        request, answer = protocol.InstanceRequest, protocol.InfoAnswer
-        return (await self._post("get_info", request, answer, instance_id=instance_id)).data
+        return (await self._post("get_info", instance_id=instance_id)).data
 
     async def release(self, instance_id: str) -> bool:
         """Close an episode; False if it was not open."""
-        request, answer = protocol.InstanceRequest, protocol.ReleaseAnswer
-        return (await self._post("release", request, answer, instance_id=instance_id)).success
+        return (await self._post("release", instance_id=instance_id)).success
 
     async def close(self) -> None:
         """Close the connections; open episodes stay open until the service expires them."""
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, verb: str, request: type[BaseModel], answer: type[Answer], **fields: Any) -> Answer:
+    async def _post(
+        self, verb: str, answer: type[protocol.Success[Any]] | None = None, **fields: Any
+    ) -> protocol.Success[Any]:
+        request, success = protocol.VERBS[verb]
         try:
             body = request(**fields).model_dump_json(exclude_unset=True).encode()
         except ValidationError as error:
             raise ServiceError("refused", f"the request is wrong: {_first(error)}") from error
-        return await self._ask("POST", verb, body, answer)
+        return await self._ask("POST", verb, body, answer or success)
 
     async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
         """The answer to a request; the last fault if no attempt brought one."""
@@ -277,9 +270,7 @@ class ServiceClient:
         return self.client
 
 
-class _FullEvaluation(protocol.EvaluateAnswer):
-    data: dict[str, Any]
-
+class _FullEvaluation(protocol.Success[dict[str, Any]]):
     @field_validator("data")
     @classmethod
     def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:

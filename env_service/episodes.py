@@ -1,4 +1,4 @@
-"""The verbs of the protocol, over the open episodes: which exist, who may act on them, when they end.
+"""The verbs of the protocol, a method for each, over the open episodes: which exist, and when they end.
 
 This module answers everything that a client can do wrong with an id. An episode
 takes one request at a time; a repeated /step is recognised by its step_id.
@@ -12,13 +12,11 @@ import tempfile
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel
+from typing import Any
 
 from env_service import protocol
 from env_service.encoding import encode
@@ -210,23 +208,3 @@ def _success(data: bytes) -> bytes:
 def delay(median: float, place: str) -> float:
     """Seconds for which an answer is held back: log-normal, as calls to real tools are, and fixed by the place."""
     return Random(place).lognormvariate(math.log(median), 1.0) if median else 0.0
-
-
-class Verb(NamedTuple):
-    """One POST verb: the models of its request and answer, and its handler."""
-
-    request: type[BaseModel]
-    answer: type[BaseModel]
-    handle: Callable[[Episodes, Any], Awaitable[bytes]]
-
-
-VERBS = {
-    "get_env_profile": Verb(protocol.ProfileRequest, protocol.ProfileAnswer, Episodes.get_env_profile),
-    "create": Verb(protocol.CreateRequest, protocol.CreateAnswer, Episodes.create),
-    "step": Verb(protocol.StepRequest, protocol.StepAnswer, Episodes.step),
-    "evaluate": Verb(protocol.EvaluateRequest, protocol.EvaluateAnswer, Episodes.evaluate),
-    "get_info": Verb(protocol.InstanceRequest, protocol.InfoAnswer, Episodes.get_info),
-    "tasks": Verb(protocol.TasksRequest, protocol.TasksAnswer, Episodes.tasks),
-    "release": Verb(protocol.InstanceRequest, protocol.ReleaseAnswer, Episodes.release),
-}
-"""The verbs by name."""

@@ -7,7 +7,8 @@ answers that with 400, and a wrong shape with 422.
 """
 
 import math
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -105,20 +106,24 @@ class Success(BaseModel, Generic[Data]):
     data: Data
 
 
-ProfileAnswer = Success[list[str]]
-"""Answer to /get_env_profile: the task ids of the split."""
-CreateAnswer = Success[answers.Opening]
-"""Answer to /create."""
-StepAnswer = Success[answers.Step]
-"""Answer to /step."""
-EvaluateAnswer = Success[float | dict[str, Any]]
-"""Answer to /evaluate: a float if sparse."""
-InfoAnswer = Success[str]
-"""Answer to /get_info."""
-ReleaseAnswer = Success[None]
-"""Answer to /release: success is false for an unknown id."""
-TasksAnswer = Success[int]
-"""Answer to /tasks: how many tasks were sent."""
+class Verb(NamedTuple):
+    """One POST verb: the models of its request and its answer."""
+
+    request: type[BaseModel]
+    answer: type[Success[Any]]
+
+
+VERBS: Mapping[str, Verb] = {
+    "get_env_profile": Verb(ProfileRequest, Success[list[str]]),  # the task ids of the split
+    "create": Verb(CreateRequest, Success[answers.Opening]),
+    "step": Verb(StepRequest, Success[answers.Step]),
+    "evaluate": Verb(EvaluateRequest, Success[float | dict[str, Any]]),  # a float if sparse
+    "get_info": Verb(InstanceRequest, Success[str]),
+    "tasks": Verb(TasksRequest, Success[int]),  # how many tasks were sent
+    "release": Verb(InstanceRequest, Success[None]),  # success is false for an unknown id
+}
+"""The verbs by name."""
+
 EnvironmentsAnswer = Success[list[str]]
 """Answer to /environments: names for `env_type`; the package of one may still be missing."""
 

@@ -14,9 +14,9 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from env_service.episodes import VERBS, Episodes, Verb
+from env_service.episodes import Episodes
 from env_service.metrics import Metrics
-from env_service.protocol import RequestRefused
+from env_service.protocol import VERBS, RequestRefused
 from env_service.settings import ServerSettings, variable
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -43,18 +43,18 @@ class VerbLayer:
         if "//" in path:  # the client of the public release doubles the slash
             path = re.sub("/+", "/", path)
             scope = {**scope, "path": path}
-        verb = VERBS.get(path.removeprefix("/"))
+        verb = path.removeprefix("/")
         if path != "/healthz" and not self._is_admitted(scope):
             detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
             await _send(send, 401, _problem(detail))
-        elif verb is None:
+        elif verb not in VERBS:
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
             await _send(send, 405, _problem(f"{path} takes POST."), _ALLOW_POST)
         else:
             began = time.perf_counter()
             status, body = await self._answer(verb, receive)
-            self._metrics.observe(path[1:], status, time.perf_counter() - began)
+            self._metrics.observe(verb, status, time.perf_counter() - began)
             await _send(send, status, body)
 
     def _is_admitted(self, scope: Scope) -> bool:
@@ -63,10 +63,10 @@ class VerbLayer:
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         return hmac.compare_digest(given, self._expected)
 
-    async def _answer(self, verb: Verb, receive: Receive) -> tuple[int, bytes]:
+    async def _answer(self, verb: str, receive: Receive) -> tuple[int, bytes]:
         try:
-            request = _parse(verb.request, await _body(receive, self._max_body_bytes))
-            return 200, await verb.handle(self._episodes, request)
+            request = _parse(VERBS[verb].request, await _body(receive, self._max_body_bytes))
+            return 200, await getattr(self._episodes, verb)(request)
         except RequestRefused as error:
             return error.status, _problem(str(error), error.code)
 

@@ -21,6 +21,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import state_chec
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
+from env_service.environments.bfcl.python_calls import write_call
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal import labels
 from shelf.authoring import bfcl_official as official
@@ -226,7 +227,7 @@ def _wrong_format(site: _Site) -> Fault | None:
 def _foreign(mode: str, call: Call) -> list[str]:
     """A call as other formats than the mode's write it."""
     name, arguments = call
-    python = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    python = write_call(name, arguments)
     qwen = json.dumps({"name": name, "arguments": arguments})
     llama = json.dumps({"name": name, "parameters": arguments})
     found = [f"```json\n{qwen}\n```", f"I will do this now: {qwen}", f"Sure.\n\n{qwen}", f"Let me see. [{python}]"]
@@ -325,7 +326,7 @@ def expected(task: Task, fault: Fault) -> str:
     """Return the label that the faulty turn must get."""
     if not task.reference[fault.turn] or fault.cut or fault.loop:
         return fault.broken
-    found = official.check(task, [[[official.source(call)] for call in calls] for calls in fault.turns])
+    found = official.check(task, [[[write_call(*call)] for call in calls] for calls in fault.turns])
     if found.valid or found.turn != fault.turn:
         return labels.PASS  # the fault changes nothing that the turn is judged by
     if fault.broken:

@@ -17,7 +17,6 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import long_context
 
-from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.tools import simulator_class
 
@@ -73,9 +72,3 @@ def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> Outcome:
     turn = int(found["error_message"].rstrip(".").rsplit(" ", 1)[1])
     results = found["details"]["model_response (including all previous turns)"]
     return Outcome(False, turn, found["error_type"], tuple(results[-sum(map(len, turns[turn])) :]))
-
-
-def source(call: Call) -> str:
-    """Return a call as the package's handlers decode it."""
-    name, arguments = call
-    return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"

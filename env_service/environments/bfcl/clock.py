@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import datetime
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
 
-from env_service.answers import Evaluation, Opening, Step
 from env_service.environments.base import EnvironmentEpisode
 
 _set: list[datetime.date] = []
@@ -40,23 +38,9 @@ class Dated:
     """An episode on another day, for a replay."""
 
     def __init__(self, episode: EnvironmentEpisode, day: datetime.date) -> None:
-        self._episode = episode
-        self._day = day
-
-    def start(self) -> Opening:
-        with as_of(self._day):
-            return self._episode.start()
-
-    def step(self, content: str, truncated: bool) -> Step:
-        with as_of(self._day):
-            return self._episode.step(content, truncated)
-
-    def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
-        with as_of(self._day):
-            return self._episode.evaluate(params)
-
-    def describe(self) -> str:
-        return self._episode.describe()
+        on_that_day = as_of(day)  # a decorator: every call opens the block again
+        self.start, self.step = on_that_day(episode.start), on_that_day(episode.step)
+        self.evaluate, self.describe = on_that_day(episode.evaluate), episode.describe
 
 
 class _Datetime(datetime.datetime):

@@ -17,12 +17,11 @@ from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
 from env_service.environments.base import Call, Guard, Refusal
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.leak_watch import LeakWatch
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.tasks import Check, Outcome
 from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.interface.feedback import observe_feedback
-from seal.interface.guard import LeakGuard
+from seal.interface.guard import InterfaceLeak, LeakGuard
 from seal.interface.observation import observe_reveal, observe_start
 
 
@@ -64,8 +63,7 @@ class ToolEpisode:
         self._max_steps = settings.max_steps or scene.max_steps
         self._wording = scene.format.cue_wording
         watched = settings.leak_guard and self._omega is not None
-        leak_guard = LeakGuard(scene.secrets(), scene.tools(0), self._wording) if watched else None
-        self._watch = LeakWatch(scene.task_id, leak_guard)
+        self._leak_guard = LeakGuard(scene.secrets(), scene.tools(0), self._wording) if watched else None
         self._world = scene.world()
         self._turns = [_Turn()]
         self._pending_feedback = False
@@ -80,10 +78,10 @@ class ToolEpisode:
         """System and first user message, and what identifies the episode."""
         scene, omega = self._scene, None
         content, user = scene.system(), scene.user(0)
-        self._watch.saw(user)
+        self._saw(user)
         if self._omega is not None:
             augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
-            content = self._watch.checked(content, augmented)
+            content = self._checked(content, augmented)
             omega = {"version": self._omega.version, "digest": self._omega.digest}
         info = {
             "task_id": scene.task_id,
@@ -100,12 +98,13 @@ class ToolEpisode:
         """Take one assistant message; Refusal when the episode has ended."""
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
-        self._watch.saw(content)
+        self._saw(content)
         if truncated and self._scene.cut_ends(content):
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._scene.parse(content)
-        self._watch.saw_calls(parsed.calls)
+        if self._leak_guard is not None:
+            self._leak_guard.saw_calls(parsed.calls)
         if parsed.refusals and self._parse_errors == "end_episode":
             return self._fail(parsed)
         if self._scene.stop_tool in (name for name, _ in parsed.calls):
@@ -184,6 +183,22 @@ class ToolEpisode:
             self._blames = blames
         return blames
 
+    # --- what the interface may say -------------------------------------------------
+
+    def _saw(self, text: str) -> None:
+        """Note what the dialogue shows without an interface."""
+        if self._leak_guard is not None:
+            self._leak_guard.saw(text)
+
+    def _checked(self, plain: str, augmented: str) -> str:
+        """The augmented text; Refusal if it tells what only the reference knows."""
+        try:
+            if self._leak_guard is not None:
+                self._leak_guard.check(plain, augmented)
+        except InterfaceLeak as leak:
+            raise Refusal(f"interface leak in {self._scene.task_id}: {leak}") from leak
+        return augmented
+
     # --- one action ---------------------------------------------------------------
 
     @property
@@ -223,7 +238,7 @@ class ToolEpisode:
             plain, category = messages[-1]["content"], self._scene.category
             history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
             augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
-            messages[-1] = {**messages[-1], "content": self._watch.checked(plain, augmented)}
+            messages[-1] = {**messages[-1], "content": self._checked(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
     def _call(self, call: Call) -> CallEvidence:
@@ -250,13 +265,14 @@ class ToolEpisode:
         self._close("answered")
         self._turns.append(_Turn(feedback_before=self._pending_feedback))
         content, revealed = self._scene.user(self._index), self._scene.revealed(self._index)
-        self._watch.saw(content)
+        self._saw(content)
         if revealed:
             self._show_tools()
         if revealed and self._omega is not None:
-            self._watch.reveal(revealed)
+            if self._leak_guard is not None:
+                self._leak_guard.reveal(revealed)
             augmented = observe_reveal(content, revealed, self._omega, self._scene.category, self._wording)
-            content = self._watch.checked(content, augmented)
+            content = self._checked(content, augmented)
         return self._answer([_message("user", content)], None)
 
     def _close(self, stop: Stop) -> None:
