@@ -62,7 +62,6 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
         pipeline_tag="text-generation",
         tags=TAGS,
     )
-    cost, devices = training_cost(source.run, source.step)
     values = {
         "name": name,
         "title": BENCHMARK,
@@ -74,7 +73,7 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
         "licence": licence,
         "omega": omega,
         "launch": source.launch,
-        "cost": ", ".join(f"{value} {what}" for what, value in cost.cells(devices)),
+        "cost": ", ".join(f"{value} {what}" for what, value in training_cost(source.run, source.step)),
         "found": found,
         "prefixes": found and any(row.prefix != WHOLE for row in found.after.values()),
         "percent": percent,

@@ -22,10 +22,12 @@ from starlette.middleware.base import BaseHTTPMiddleware
 
 from seal import __version__
 from seal.system.net import is_loopback
+from shelf.view import overview, query
 from shelf.view.index import Indexer
 from shelf.view.query import By, Filters, Log
 from shelf.view.replay import Replayer
 from shelf.view.runs import ViewedRun
+from shelf.view.trajectory import trajectory, whole_group
 from shelf.view.viewed import Viewed
 
 STATIC = Path(str(files("shelf.view") / "static"))
@@ -148,12 +150,13 @@ def show_overview(runs: Runs) -> Response:
 
 @api.get("/validation")
 def show_validation(runs: Runs) -> Response:
-    return _json({"runs": [{"name": viewed.run.name, "validation": viewed.validation()} for viewed in runs]})
+    rates = [{"name": viewed.run.name, "validation": viewed.ask(overview.validation)} for viewed in runs]
+    return _json({"runs": rates})
 
 
 @api.get("/choices")
 def show_choices(run: Run) -> Response:
-    return _json(run.choices())
+    return _json(run.ask(query.choices))
 
 
 @api.get("/failures")
@@ -168,17 +171,17 @@ def list_trajectories(run: Run, filters: Asked, offset: int = 0, limit: int = 10
 
 @api.get("/groups")
 def list_groups(run: Run, filters: Asked, offset: int = 0, limit: int = 100, spread: bool = False) -> Response:
-    return _json(run.groups(filters, offset, limit, spread))
+    return _json(run.ask(query.groups, filters, offset, limit, spread))
 
 
 @api.get("/group")
 def show_group(run: Run, step: int, source: str, task: str, log: Log = "train") -> Response:
-    return _json(run.group(log, step, source, task))
+    return _json(run.ask(whole_group, run.run.folder, log, step, source, task))
 
 
 @api.get("/trajectory")
 def show_trajectory(run: Run, key: str, tokens: bool = False) -> Response:
-    return _json(run.trajectory(key, tokens))
+    return _json(run.ask(trajectory, run.run.folder, key, tokens))
 
 
 @api.get("/replay")

@@ -1,6 +1,6 @@
 """Omega over the steps of a run, as JSON values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
@@ -40,7 +40,9 @@ def _described(name: str, cue: Cue | None) -> dict[str, Any]:
 
 def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
     """Whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
-    sent = _omegas(folder)
+    path = folder.log("omega")
+    values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
+    sent = {value.get("step"): value.get("omega") for value in values}
     for step in reversed(steps):
         before = sent.get(step.step - 1)
         if step.omega and before and before.get("version") == step.omega.version:
@@ -49,12 +51,3 @@ def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | Non
             except ValueError:
                 return True
     return None
-
-
-def _omegas(folder: RunFolder) -> dict[int, Mapping[str, Any]]:
-    """The Omega after each step, which the next step was played with."""
-    path = folder.log("omega")
-    values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
-    return {
-        value["step"]: value["omega"] for value in values if isinstance(value.get("step"), int) and value.get("omega")
-    }

@@ -5,10 +5,10 @@ without a network and without SEAL.
 """
 
 import base64
+import contextlib
 import hashlib
-import itertools
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,24 +16,23 @@ import orjson
 
 from seal import __version__
 from seal.system.files import write_text
+from shelf.view import overview
 from shelf.view.app import STATIC
 from shelf.view.query import By, Filters, key_of
 from shelf.view.replay import Replayer
 from shelf.view.runs import ViewedRun
+from shelf.view.trajectory import trajectory
 from shelf.view.viewed import Viewed
 
 
 def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
-    """Write the page and return its size in bytes. sample: trajectories over all runs, of each label about as many."""
+    """Write the page and return its size in bytes. sample: trajectories over all runs."""
     viewed = [Viewed(each) for each in runs]
     answers: dict[str, Any] = {}
-    replayer = Replayer()
-    try:
+    with contextlib.closing(Replayer()) as replayer:
         for number, run in enumerate(viewed):
             run.index.update()
             answers |= _answers(run, len(range(number, sample, len(viewed))), replayer)
-    finally:
-        replayer.close()
     listed = [run.listed() | {"stage": None} for run in viewed]
     answers["api/runs"] = {"runs": listed, "version": __version__}
     text = page(answers)
@@ -46,38 +45,24 @@ def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     name = viewed.run.name
     answers: dict[str, Any] = {
         f"api/overview?run={name}": {"runs": [viewed.overview()]},
-        f"api/validation?run={name}": {"runs": [{"name": name, "validation": viewed.validation()}]},
+        f"api/validation?run={name}": {"runs": [{"name": name, "validation": viewed.ask(overview.validation)}]},
         f"api/omega?run={name}": viewed.omega(),
     }
     for by in get_args(By):
         answers[f"api/failures?by={by}&run={name}"] = viewed.failures(Filters(), by)
-    keys = viewed.index.ask(lambda db: list(itertools.islice(_sampled(db), sample)))
+    keys = viewed.ask(_sampled, sample)
     for key in keys:
-        answers[f"api/trajectory?key={key}&run={name}"] = viewed.trajectory(key)
+        answers[f"api/trajectory?key={key}&run={name}"] = viewed.ask(trajectory, viewed.run.folder, key)
         answers[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
     total = viewed.trajectories(Filters(), 0, 1)["total"]
     answers[f"api/sample?run={name}"] = {"keys": keys, "of": total}
     return answers
 
 
-def _sampled(db: sqlite3.Connection) -> Iterator[str]:
-    """Keys of training trajectories, newest first, the labels in turn."""
-    labels = [
-        row[0] for row in db.execute("SELECT label FROM turn WHERE log = 'train' GROUP BY 1 ORDER BY count(*) DESC")
-    ]
-    newest = "SELECT log, step, line FROM trajectory t WHERE log = 'train'"
-    with_label = f"{newest} AND id IN (SELECT trajectory FROM turn WHERE label = ?) ORDER BY step DESC, line LIMIT 2000"
-    queues = [iter(db.execute(with_label, (label,)).fetchall()) for label in labels]
-    queues.append(iter(db.execute(f"{newest} AND infra IS NOT NULL ORDER BY step DESC, line LIMIT 2000").fetchall()))
-    seen: set[str] = set()
-    while queues:
-        for queue in list(queues):
-            key = next((key for row in queue if (key := key_of(*row)) not in seen), None)
-            if key is None:
-                queues.remove(queue)
-            else:
-                seen.add(key)
-                yield key
+def _sampled(db: sqlite3.Connection, count: int) -> list[str]:
+    """Keys of training trajectories, spread over the steps."""
+    every = "SELECT log, step, line FROM trajectory WHERE log = 'train'"
+    return [key_of(*row) for row in db.execute(f"{every} ORDER BY id * 7919 % 104729, id LIMIT ?", (count,))]
 
 
 def page(answers: dict[str, Any]) -> str:

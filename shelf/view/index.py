@@ -24,6 +24,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import MET
 from seal.system.jsonl import step_files
 from shelf.view.lines import IndexedLine, index_line
+from shelf.view.watched import stamp_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +39,6 @@ INTERVAL_S = 1.0
 """Between two looks at a run's folder."""
 
 _STAMP = "inode, size, mtime"
-Stamp = tuple[int, int, int]
-"""Inode, size in bytes and time of change of a file, as it was read."""
-
 _SCHEMA = """
 CREATE TABLE file (
   id INTEGER PRIMARY KEY, log TEXT NOT NULL, step INTEGER NOT NULL, name TEXT NOT NULL, inode INTEGER NOT NULL,
@@ -137,7 +135,7 @@ class Index:
             dropped = known.keys() - paths.keys()
             for place in dropped:
                 _forget(db, *place)
-            stamps = {place: stamp for place, path in paths.items() if (stamp := _stamp(path))}
+            stamps = {place: stamp for place, path in paths.items() if (stamp := stamp_of(path))}
             work = sorted((place for place in stamps if stamps[place] != known.get(place)), key=lambda place: -place[1])
             total = sum(size for _, size, _ in stamps.values())
             done = total - sum(stamps[place][1] for place in work)
@@ -161,14 +159,6 @@ class Index:
 
     def _advance(self, read: int, of: int, changed: bool) -> None:
         self.progress = replace(self.progress, read=read, of=of, changes=self.progress.changes + changed)
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _usable(path: Path) -> bool:

@@ -1,8 +1,6 @@
 """What a cue gives the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -16,42 +14,15 @@ Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""
 
 
-@dataclass(frozen=True)
-class Lift:
-    """A cue's lift: pass rates without (a) and with it (b), over all validations or at one of them."""
+class Lift(NamedTuple):
+    """A cue's lift: pass rates without (a) and with it (b), over all validations and at each that has a pair.
+
+    cue: EVERY_CUE for the whole interface against the plain one. at: by step, ascending, at least one.
+    """
 
     cue: str
-    """EVERY_CUE for the whole interface against the plain one."""
-    steps: tuple[int, ...]
-    """The validations that have a pair, ascending, at least one."""
-    shown: Mapping[Played, float]
-    """Pass rates with the cue."""
-    withdrawn: Mapping[Played, float]
-    """Pass rates without the cue."""
-    scenarios: Mapping[Played, int]
-
-    @cached_property
-    def overall(self) -> PairedDifference:
-        """Over all validations."""
-        return self._over(self.steps)
-
-    def at(self, step: int) -> PairedDifference:
-        """At one validation; ValueError for a step that is not one of `steps`."""
-        return self._over((step,))
-
-    def _over(self, chosen: Sequence[int]) -> PairedDifference:
-        a, b = (
-            {key: value for key, value in side.items() if key[0] in chosen} for side in (self.withdrawn, self.shown)
-        )
-        return paired_difference(a, b, self.scenarios, dict.fromkeys(self.scenarios, "all"))
-
-
-class Progress(NamedTuple):
-    """Pass rates at the first validation (a) and at the last (b), and the steps of both."""
-
-    first_step: int
-    last_step: int
-    change: PairedDifference
+    overall: PairedDifference
+    at: Mapping[int, PairedDifference]
 
 
 def withdrawal_log(folder: RunFolder) -> Log:
@@ -64,35 +35,22 @@ def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
 
     Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
     """
-    usable = _usable(records)
-    cues = dict.fromkeys(
-        record.withdrawn
-        for record in sorted(usable, key=lambda record: record.step)
-        if record.withdrawn not in ("", NO_CUE)
-    )
+    usable = [record for record in records if record.withdrawn is not None and record.infra is None]
+    ordered = sorted(usable, key=lambda record: record.step)
+    cues = dict.fromkeys(record.withdrawn for record in ordered if record.withdrawn not in ("", NO_CUE))
     scenarios = {(record.step, *record.task): record.scenario for record in usable}
     shown = _scores(usable, "")
+
+    def over(withdrawn: Mapping[Played, float], steps: Collection[int]) -> PairedDifference:
+        a, b = ({key: value for key, value in side.items() if key[0] in steps} for side in (withdrawn, shown))
+        return paired_difference(a, b, scenarios, dict.fromkeys(scenarios, "all"))
+
     made = []
     for cue in sorted(cues, key=lambda cue: cue != EVERY_CUE):
         withdrawn = _scores(usable, cue)
-        if steps := tuple(sorted({step for step, *_ in shown.keys() & withdrawn.keys()})):
-            made.append(Lift(cue, steps, shown, withdrawn, scenarios))
+        if steps := sorted({step for step, *_ in shown.keys() & withdrawn.keys()}):
+            made.append(Lift(cue, over(withdrawn, steps), {step: over(withdrawn, [step]) for step in steps}))
     return tuple(made)
-
-
-def progress(records: Sequence[TrajectoryRecord], withdrawn: str) -> Progress | None:
-    """What the policy has learnt on the tasks of a withdrawal, paired by task; None before the second validation.
-
-    withdrawn: "" for the tasks as they are played under Omega, EVERY_CUE for those in the plain interface.
-    """
-    scores = _scores(_usable(records), withdrawn)
-    steps = sorted({step for step, *_ in scores})
-    if len(steps) < 2:
-        return None
-    ends = ({key[1:]: value for key, value in scores.items() if key[0] == step} for step in (steps[0], steps[-1]))
-    scenarios = {record.task: record.scenario for record in records}
-    change = paired_difference(*ends, scenarios, dict.fromkeys(scenarios, "all"))
-    return Progress(steps[0], steps[-1], change)
 
 
 def lift_rows(log: Log) -> dict[str, Any]:
@@ -105,7 +63,7 @@ def lift_rows(log: Log) -> dict[str, Any]:
         {
             "cue": None if lift.cue == EVERY_CUE else lift.cue,
             "overall": _figures(lift.overall),
-            "steps": [{"step": step, **_figures(lift.at(step))} for step in lift.steps],
+            "steps": [{"step": step, **_figures(paired)} for step, paired in lift.at.items()],
         }
         for lift in lifts(log.lines)
     ]
@@ -115,10 +73,6 @@ def lift_rows(log: Log) -> dict[str, Any]:
 def _figures(paired: PairedDifference) -> dict[str, Any]:
     rates = {"with": paired.mean_b, "without": paired.mean_a, "lift": paired.difference}
     return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
-
-
-def _usable(records: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
-    return [record for record in records if record.withdrawn is not None and record.infra is None]
 
 
 def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[Played, float]:

@@ -2,8 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -70,8 +69,7 @@ class Filters(BaseModel):
         return (low is None or step >= low) and (high is None or step <= high)
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(NamedTuple):
     """An SQL condition on trajectories `t`, and its values."""
 
     text: str
@@ -204,19 +202,16 @@ def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, A
 
 def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:
     """The values that the filters can take."""
-
-    def column(statement: str) -> list[Any]:
-        return [row[0] for row in db.execute(statement)]
-
-    return {
-        "category": column("SELECT DISTINCT category FROM trajectory ORDER BY 1"),
-        "source": column("SELECT DISTINCT source FROM trajectory ORDER BY 1"),
-        "label": column("SELECT label FROM turn GROUP BY 1 ORDER BY count(*) DESC"),
-        "tool": column("SELECT name FROM tool GROUP BY 1 ORDER BY 1"),
-        "stop": column("SELECT DISTINCT stop FROM trajectory ORDER BY 1"),
-        "train": column("SELECT step FROM file WHERE log = 'train' ORDER BY 1"),
-        "validation": column("SELECT step FROM file WHERE log = 'validation' ORDER BY 1"),
+    statements = {
+        "category": "SELECT DISTINCT category FROM trajectory ORDER BY 1",
+        "source": "SELECT DISTINCT source FROM trajectory ORDER BY 1",
+        "label": "SELECT label FROM turn GROUP BY 1 ORDER BY count(*) DESC",
+        "tool": "SELECT name FROM tool GROUP BY 1 ORDER BY 1",
+        "stop": "SELECT DISTINCT stop FROM trajectory ORDER BY 1",
+        "train": "SELECT step FROM file WHERE log = 'train' ORDER BY 1",
+        "validation": "SELECT step FROM file WHERE log = 'validation' ORDER BY 1",
     }
+    return {name: [row[0] for row in db.execute(statement)] for name, statement in statements.items()}
 
 
 def bad_lines(db: sqlite3.Connection, limit: int = 50) -> dict[str, Any]:
@@ -226,7 +221,4 @@ def bad_lines(db: sqlite3.Connection, limit: int = 50) -> dict[str, Any]:
         "ORDER BY f.step, b.line LIMIT ?",
         (limit,),
     )
-    return {
-        "count": db.execute("SELECT count(*) FROM bad").fetchone()[0],
-        "first": [dict(row) for row in rows],
-    }
+    return {"count": db.execute("SELECT count(*) FROM bad").fetchone()[0], "first": [dict(row) for row in rows]}

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from seal.system.net import is_loopback
 from shelf.view.app import make_app
+from shelf.view.query import parse_key
 from shelf.view.runs import ViewedRun
 
 TOKEN = "SEAL_VIEW_TOKEN"
@@ -18,8 +19,12 @@ GRACE_S = 2
 """What a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
 
 
-def serve(runs: Sequence[ViewedRun], host: str, port: int) -> None:
-    """Serve until interrupted; OSError if the address cannot be used."""
+def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> None:
+    """Serve until interrupted; the address is that of a trajectory's page if its key is given.
+
+    OSError if the address cannot be used, ValueError for a text that is no key.
+    """
+    page = "#/trajectory?key={}:{}:{}".format(*parse_key(key)) if key else ""
     token = os.environ.get(TOKEN) or (None if is_loopback(host) else secrets.token_urlsafe(24))
     with _listening(host, port) as listener:
         config = uvicorn.Config(
@@ -27,7 +32,7 @@ def serve(runs: Sequence[ViewedRun], host: str, port: int) -> None:
         )
         console = Console(soft_wrap=True, highlight=False)
         shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
+        address = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "") + page
         console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
         uvicorn.Server(config).run(sockets=[listener])
 

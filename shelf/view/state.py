@@ -23,19 +23,15 @@ def compare(before: Leaves, after: Leaves, expected: Leaves) -> dict[str, Any]:
     rows: path, the three values (a missing one is left out) and whether it is as
     expected. left_out: rows beyond MAX_ROWS.
     """
-    paths = [
-        path
-        for path in dict.fromkeys([*expected, *after, *before])
-        if _differ(before, after, path) or _differ(after, expected, path)
-    ]
+    every = dict.fromkeys([*expected, *after, *before])
+    paths = [path for path in every if _differ(before, after, path) or _differ(after, expected, path)]
     paths.sort(key=lambda path: not _differ(after, expected, path))
-    rows = []
-    for path in paths[:MAX_ROWS]:
-        row: dict[str, Any] = {"path": path, "equal": not _differ(after, expected, path)}
-        for name, state in (("before", before), ("after", after), ("expected", expected)):
-            if path in state:
-                row[name] = state[path]
-        rows.append(row)
+    states = {"before": before, "after": after, "expected": expected}
+    rows = [
+        {"path": path, "equal": not _differ(after, expected, path)}
+        | {name: state[path] for name, state in states.items() if path in state}
+        for path in paths[:MAX_ROWS]
+    ]
     return {"rows": rows, "left_out": max(0, len(paths) - MAX_ROWS)}
 
 

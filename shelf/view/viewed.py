@@ -7,23 +7,27 @@ from typing import Any
 from seal.system.jsonl import step_files
 from shelf.view import cues, overview
 from shelf.view.index import Index
-from shelf.view.query import By, Filters, bad_lines, choices, counts, groups, trajectories
+from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
 from shelf.view.search import Hits, search
-from shelf.view.trajectory import raw_line, trajectory, whole_group
+from shelf.view.trajectory import raw_line
 from shelf.view.watched import Watched
 
 SEARCHES = 32
 
 
 class Viewed:
-    """A run with its index, its steps and its last searches. What cannot be asked for raises ValueError."""
+    """A run with its index, its steps and its last searches. What cannot be asked for raises ValueError.
+
+    ask: what a function of a connection to the index answers.
+    """
 
     def __init__(self, run: ViewedRun):
         folder = run.folder
         self.run = run
         self.index = Index(folder)
+        self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
         self._stage = Watched(lambda: [folder.stages], lambda: overview.last_stage(folder))
         self._lifts = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lifts_now)
@@ -57,45 +61,25 @@ class Viewed:
     def overview(self) -> dict[str, Any]:
         """The curves, and the problems of the logs."""
         steps, bad = self._steps.get()
-        problems = {"bad_steps": list(map(str, bad)), "bad": self.index.ask(bad_lines)}
+        problems = {"bad_steps": list(map(str, bad)), "bad": self.ask(bad_lines)}
         return overview.overview(self.run, steps) | problems
-
-    def validation(self) -> list[dict[str, Any]]:
-        """Pass rates by validation and data source."""
-        return self.index.ask(overview.validation)
-
-    def choices(self) -> dict[str, list[Any]]:
-        """The values that the filters can take."""
-        return self.index.ask(choices)
 
     def failures(self, filters: Filters, by: By) -> dict[str, Any]:
         """Turns by label, what changed over the steps of the filters, and what cues reached."""
         steps = [step for step in self._steps.get()[0] if filters.spans(step.step)]
-        cells = self.index.ask(counts, filters, by)
+        cells = self.ask(counts, filters, by)
         return {"cells": cells, "changes": overview.changes(steps), "reached": overview.reached(steps)}
 
     def trajectories(self, filters: Filters, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         """Rows of the list; searched: the share of the log that a text search came through."""
         text = filters.text
         hits = self._search(filters.log, text, self.index.progress.changes) if text else None
-        shown = self.index.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
+        shown = self.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
         return shown | {"searched": hits.share if hits else None}
-
-    def groups(self, filters: Filters, offset: int = 0, limit: int = 100, spread: bool = False) -> dict[str, Any]:
-        """Rows of the list of groups; spread: only those whose rewards differ."""
-        return self.index.ask(groups, filters, offset, limit, spread)
-
-    def group(self, log: str, step: int, source: str, task: str) -> dict[str, Any]:
-        """The rollouts of a prompt."""
-        return self.index.ask(whole_group, self.run.folder, log, step, source, task)
-
-    def trajectory(self, key: str, with_tokens: bool = False) -> dict[str, Any]:
-        """All that the log holds of a trajectory."""
-        return self.index.ask(trajectory, self.run.folder, key, with_tokens)
 
     def line(self, key: str) -> tuple[dict[str, Any], int, Path]:
         """What a replay takes: the logged object of a trajectory, its step, and the log of the run's launches."""
-        value, row = self.index.ask(raw_line, self.run.folder, key)
+        value, row = self.ask(raw_line, self.run.folder, key)
         return value, row["step"], self.run.folder.launches
 
     def omega(self) -> dict[str, Any]:

@@ -17,14 +17,7 @@ class Watched(Generic[Value]):
     @property
     def stamps(self) -> tuple[tuple[str, int, int], ...]:
         """Name, size and time of change of each file that there is now."""
-        stamps = []
-        for path in self._files():
-            try:
-                stat = path.stat()
-            except FileNotFoundError:  # not written yet, or dropped by a resumed run
-                continue
-            stamps.append((path.name, stat.st_size, stat.st_mtime_ns))
-        return tuple(stamps)
+        return tuple((path.name, *stamp[1:]) for path in self._files() if (stamp := stamp_of(path)))
 
     def get(self) -> Value:
         """The value for the present files."""
@@ -32,3 +25,12 @@ class Watched(Generic[Value]):
         if self._last is None or self._last[0] != stamps:
             self._last = stamps, self._read()
         return self._last[1]
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Inode, size in bytes and time of change of a file; None for one that is not written yet, or was dropped."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -12,14 +12,11 @@ app = typer.Typer(add_completion=False)
 
 @app.command("report")
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs (experiments/NAME).")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")],
 ) -> None:
-    """Print what a run has shown, and draw its curves as report.png in its folder.
-
-    Several runs (seeds of one recipe) are compared before and after training instead, with standard errors.
-    """
+    """Print what a run has shown, and draw its curves as report.png in its folder."""
     from seal.statistics.tables import console
-    from shelf.view.report import seeds_table, summarise
+    from shelf.view.report.summary import summarise
 
     with refusing("seal report"):
-        console().print(*(summarise(runs[0]) if len(runs) == 1 else [seeds_table(runs)]), sep="\n")
+        console().print(*summarise(run), sep="\n")

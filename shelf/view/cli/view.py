@@ -27,8 +27,9 @@ def view(
     export: Annotated[Path | None, typer.Option(help="Write one self-contained page instead of serving.")] = None,
     sample: Annotated[int, typer.Option(help="Trajectories in an exported page.", min=0, max=2000)] = 60,
     replay: Annotated[
-        str | None, typer.Option(help="Play a trajectory again and print it: train:STEP:LINE or validation:STEP:LINE.")
-    ] = None,
+        str,
+        typer.Option(help="Open the page that plays this trajectory again: train:STEP:LINE or validation:STEP:LINE."),
+    ] = "",
 ) -> None:
     """Show curves, failures, groups, trajectories and cues of runs in a local web page, also while they train.
 
@@ -40,10 +41,6 @@ def view(
 
     with refusing("seal view"):
         found = find_runs(runs or [], HOME / "experiments")
-        if replay is not None:
-            from shelf.view.show import show_replay
-
-            raise typer.Exit(show_replay(found, replay))
         if export is not None:
             from shelf.view.export import write_page
 
@@ -52,4 +49,4 @@ def view(
             return
         from shelf.view.serve import serve
 
-        serve(found, host, port)
+        serve(found, host, port, replay)

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
 from seal.records.mean import Mean
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
-from seal.records.validation import Log, read_validation_dir
-from seal.system.jsonl import BadLine
+from seal.records.validation import Log, read_log, read_validation_dir
+from seal.system.jsonl import BadLine, step_files
 
 QUARTER = 4
 
@@ -32,13 +33,6 @@ class Change(NamedTuple):
             return None
         errors = before.standard_error, after.standard_error
         return cls(before.value, after.value, None if None in errors else math.hypot(*errors))
-
-    @classmethod
-    def pooled(cls, changes: Sequence[Self]) -> Self:
-        """The mean of independent changes; all must have a standard error."""
-        n = len(changes)
-        error = math.hypot(*(change.standard_error for change in changes)) / n
-        return cls(sum(change.before for change in changes) / n, sum(change.after for change in changes) / n, error)
 
     def __str__(self) -> str:
         """The difference, ± its standard error, and how many of those it is: ``+0.105 ± 0.061 (1.7 SE)``."""
@@ -120,14 +114,9 @@ class Run:
         return Change.between(*self.quarters.rewards) if self.quarters else None
 
     @property
-    def total_seconds(self) -> float:
-        """Wall time of all steps."""
-        return sum(step.total_seconds for step in self.steps)
-
-    @property
     def seal_share(self) -> float | None:
         """Share of the steps' wall time that SEAL itself takes in the trainer."""
-        total = self.total_seconds
+        total = sum(step.total_seconds for step in self.steps)
         return sum(step.seal_seconds for step in self.steps) / total if total else None
 
     @cached_property
@@ -160,6 +149,24 @@ def read_run(folder: Path | str) -> Run:
             f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"
         )
     return Run(files, steps, read_validation_dir(files.path) if files.validated else None, bad)
+
+
+def practice(folder: RunFolder) -> tuple[int, Change] | None:
+    """The tasks of a run that several steps played, and the change of their mean reward from first to last time.
+
+    The means of first and last steps also differ because other tasks are drawn; this change is paired by task. What
+    infrastructure lost does not count. None if fewer than two tasks came back.
+    """
+    rewards: dict[tuple[str, int], list[float]] = {}
+    for _step, path in step_files(folder.trajectories):
+        for task, lines in by_task(read_log(path).lines).items():
+            rewards.setdefault(task, []).append(fmean(line.score for line in lines))
+    pairs = [(means[0], means[-1]) for means in rewards.values() if len(means) > 1]
+    if len(pairs) < 2:
+        return None
+    error = stdev(last - first for first, last in pairs) / math.sqrt(len(pairs))
+    before, after = map(fmean, zip(*pairs, strict=True))
+    return len(pairs), Change(before, after, error)
 
 
 def ranges(steps: Sequence[int]) -> str:

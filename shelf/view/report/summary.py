@@ -10,22 +10,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seal.data.suspected import load_suspected
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.statistics.comparison import Comparison, Side, compare
 from seal.statistics.heldout import not_held_out
 from seal.statistics.intervals import Estimate, PairedDifference
 from seal.statistics.runs import missing_sentences, provenance
-from seal.statistics.summary import Summary, informative, summarise_step, suspected_tasks
+from seal.statistics.summary import Summary, informative
 from seal.statistics.summary import summarise as summarise_log
 from seal.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.cost import training_cost
-from shelf.view.lifts import Lift, lifts, progress, withdrawal_log
+from shelf.view.lifts import Lift, lifts, withdrawal_log
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
-from shelf.view.report.practice import practice
-from shelf.view.report.run import Change, Quarters, Run, push_ratios, ranges, read_run
+from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, ranges, read_run
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -87,13 +85,6 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
     origin = provenance([log])
     notes += [f"prompt mode {', '.join(origin['prompt_mode'])}"] if origin["prompt_mode"] else []
     notes += [f"data {', '.join(digest[:12] for digest in origin['data_hash'])}"] if origin["data_hash"] else []
-    suspected = suspected_tasks(log.lines, load_suspected())
-    if suspected:
-        prefixes = {prefix for _task, prefix in suspected}
-        rows = summarise_step(log.at(log.steps[-1]), suspected)
-        averages = [row for row in rows if row.is_average and row.rate and row.prefix in prefixes]
-        less = ", ".join(f"{row.name} {percent(row.rate.rate)}" for row in averages)
-        notes.append(f"without {len(suspected)} suspected items at step {log.steps[-1]}: {less}")
     return "; ".join(notes) + "."
 
 
@@ -115,19 +106,16 @@ def _training(run: Run) -> list[RenderableType]:
     parts.append(_cue_table(run) if run.cues else Text("No cue was active at any step."))
     notes = []
     if run.seal_share is not None:
-        notes.append(
-            f"SEAL itself took {percent(run.seal_share, 2)} % of {run.total_seconds:.0f} s in {len(run.steps)} steps "
-            f"({run.total_seconds / len(run.steps):.1f} s per step)"
-        )
+        seconds = statistics.fmean(step.total_seconds for step in run.steps)
+        notes.append(f"SEAL itself took {percent(run.seal_share, 2)} % of the {seconds:.1f} s of a step")
     agreement = [step.logp_diff_max for step in run.steps if step.logp_diff_max is not None]
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
-    cost, kind = training_cost(run.folder, run.steps[-1].step)
-    cells = cost.cells(kind)
+    cells = training_cost(run.folder, run.steps[-1].step)
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    withdrawn = withdrawal_log(run.folder).lines
-    parts += [made for made in (_progress_table(withdrawn), _lift_table(lifts(withdrawn))) if made]
+    cues = lifts(withdrawal_log(run.folder).lines)
+    parts += [_lift_table(cues)] if cues else []
     return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
 
 
@@ -136,10 +124,9 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
     made = table("Training", ["what", *spans, "change"])
     means = (str(mean or "-") for mean in quarters.rewards)
     made.add_row("mean reward ± standard error", *means, str(run.reward_change or "-"), style="bold")
-    practised = practice(run.folder)
-    if practised is not None:
-        change = practised.change
-        what = f"the same {practised.tasks} tasks, first and last time"
+    if practised := practice(run.folder):
+        tasks, change = practised
+        what = f"the same {tasks} tasks, first and last time"
         made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
     weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
     if all(weights):
@@ -183,37 +170,19 @@ def _cue_table(run: Run) -> Table:
     return made
 
 
-def _progress_table(withdrawn: Sequence[TrajectoryRecord]) -> Table | None:
-    """What the policy has learnt on the tasks of `seal.data.withdrawal`; None before two validations."""
-    interfaces = {"training": "", "plain": EVERY_CUE}
-    learnt = {name: made for name, cue in interfaces.items() if (made := progress(withdrawn, cue))}
-    if not learnt:
-        return None
-    title = "Tasks of seal.data.withdrawal (training side), % passed"
-    made = table(title, ["interface", "tasks", "first validation", "last validation", "change [95%]"])
-    for name, (first, last, change) in learnt.items():
-        rates = (f"{percent(rate)} (step {step})" for rate, step in ((change.mean_a, first), (change.mean_b, last)))
-        made.add_row(name, str(change.pairs), *rates, with_difference(change), style="bold")
-    return made
-
-
-def _lift_table(cues: Sequence[Lift]) -> Table | None:
-    """What each cue gave the policy on the tasks of `seal.data.withdrawal`; None without any."""
-    if not cues:
-        return None
+def _lift_table(cues: Sequence[Lift]) -> Table:
+    """What each cue gave the policy on the tasks of `seal.data.withdrawal`."""
     title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
     made = table(title, ["cue", "pairs", "without", "with", "lift [95%]", "lift, first", "lift, last"])
     for lift in cues:
         name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
         rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
-        ends = (_lift_at(lift, step) for step in (lift.steps[0], lift.steps[-1]))
+        ends = (
+            f"{100 * lift.at[step].difference:+.1f} ± {100 * lift.at[step].standard_error:.1f} (step {step})"
+            for step in (min(lift.at), max(lift.at))
+        )
         made.add_row(name, str(lift.overall.pairs), *rates, with_difference(lift.overall), *ends)
     return made
-
-
-def _lift_at(lift: Lift, step: int) -> str:
-    paired = lift.at(step)
-    return f"{100 * paired.difference:+.1f} ± {100 * paired.standard_error:.1f} (step {step})"
 
 
 def _output_files(run: Run) -> RenderableType:

@@ -96,7 +96,7 @@ class Model:
         return answer
 
     def _require_budget(self, tokens: int) -> None:
-        """Raise Stopped if no requests are sent any more, or if one of so many tokens could exceed the limit."""
+        """Raise Stopped if no requests are sent any more, or if one that costs these tokens could exceed the limit."""
         spent = self._answers.spent.total
         if self._limit is not None and spent + self._reserved + tokens > self._limit:
             self.stop(

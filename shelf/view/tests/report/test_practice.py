@@ -7,7 +7,7 @@ import pytest
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
-from shelf.view.report.practice import practice
+from shelf.view.report.run import practice
 
 
 def write_steps(folder, *steps):
@@ -31,10 +31,10 @@ def test_tasks_are_compared_with_themselves_and_what_came_once_or_was_lost_does_
         [(hard, 0.0, None), (hard, 0.0, None)],
         [(easy, 1.0, None), (easy, 0.0, "engine"), (hard, 1.0, None), (hard, 0.0, None), (hard, 1.0, None)],
     )
-    found = practice(folder)
-    assert found.tasks == 2
-    assert (found.change.before, found.change.after) == (0.25, pytest.approx((1 + 2 / 3) / 2))
-    assert found.change.standard_error == pytest.approx((2 / 3 - 0.5) / math.sqrt(2) / math.sqrt(2))
+    tasks, change = practice(folder)
+    assert tasks == 2
+    assert (change.before, change.after) == (0.25, pytest.approx((1 + 2 / 3) / 2))
+    assert change.standard_error == pytest.approx((2 / 3 - 0.5) / math.sqrt(2) / math.sqrt(2))
 
 
 def test_without_a_task_that_comes_back_there_is_nothing_to_compare(tmp_path):

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from seal.records.step import StepRecord
 from shelf.view.cli.report import app
-from shelf.view.report import summarise
 from shelf.view.report.run import push_ratios, ranges, read_run
+from shelf.view.report.summary import summarise
 from shelf.view.tests.report.sample_run import write_run
 from tests.support.commands import run
 

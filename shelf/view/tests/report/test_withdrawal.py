@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
-from shelf.view.lifts import lifts, progress
+from shelf.view.lifts import lifts
 
 RECORD = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 0.0)
 
@@ -26,26 +26,11 @@ def test_a_lift_pairs_each_task_with_itself_at_the_same_step():
     ]
     whole, caution = lifts(records)
     assert (whole.cue, caution.cue) == (EVERY_CUE, "caution")
-    assert (whole.steps, whole.overall.pairs) == ((8,), 4)
+    assert (list(whole.at), whole.overall.pairs) == ([8], 4)
     assert whole.overall.difference == pytest.approx(0.5)
-    assert (caution.overall.pairs, caution.steps) == (4, (0, 8))
+    assert (caution.overall.pairs, list(caution.at)) == (4, [0, 8])
     assert caution.overall.difference == pytest.approx(0.5)
-    assert caution.at(0).difference == pytest.approx(1.0) and caution.at(8).difference == pytest.approx(0.0)
-
-
-def test_progress_pairs_each_task_with_itself_at_the_first_and_the_last_validation():
-    records = [
-        *outcomes(0, "", (0, 0, 1)),
-        *outcomes(0, EVERY_CUE, (0, 0, 0)),
-        *outcomes(4, "", (1, 1, 1)),
-        *outcomes(8, "", (1, 0, 1, 1)),  # the fourth task was not played before
-        *outcomes(8, EVERY_CUE, (1, 0, 0)),
-    ]
-    shown, plain = progress(records, ""), progress(records, EVERY_CUE)
-    assert (shown.first_step, shown.last_step, shown.change.pairs) == (0, 8, 3)
-    assert (shown.change.mean_a, shown.change.mean_b) == pytest.approx((1 / 3, 2 / 3))
-    assert plain.change.difference == pytest.approx(1 / 3)
-    assert progress(records[:6], "") is None
+    assert caution.at[0].difference == pytest.approx(1.0) and caution.at[8].difference == pytest.approx(0.0)
 
 
 def test_a_pair_that_infrastructure_broke_does_not_count():

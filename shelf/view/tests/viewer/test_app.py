@@ -16,11 +16,12 @@ from seal.records.validation import Log, read_log
 from shelf.view import palette
 from shelf.view.app import POLICY, STATIC
 from shelf.view.lifts import lifts, withdrawal_log
+from shelf.view.overview import validation
 from shelf.view.query import Filters, counts, trajectories
 from shelf.view.runs import find_runs
 from shelf.view.tests.report.sample_run import write_run as write_older_run
 from shelf.view.tests.viewer.conftest import client
-from shelf.view.trajectory import trajectory
+from shelf.view.trajectory import trajectory, whole_group
 from shelf.view.viewed import Viewed
 
 LABELS = ["", "pass", "state_mismatch", "argument_mismatch", "recovery_failure", "budget_cut"]
@@ -121,7 +122,7 @@ def test_a_text_is_found_where_the_dialogue_holds_it(viewed, logged):
 
 
 def test_a_trajectory_is_what_its_line_holds(viewed, logged):
-    shown = viewed.trajectory("train:2:5", with_tokens=True)
+    shown = viewed.ask(trajectory, viewed.run.folder, "train:2:5", True)
     line = logged[24 + 4]
     assert [(each["role"], each["content"]) for each in shown["messages"]] == [
         (m["role"], m["content"]) for m in line.messages
@@ -133,7 +134,7 @@ def test_a_trajectory_is_what_its_line_holds(viewed, logged):
 
 def test_each_message_of_the_policy_stands_beside_its_own_calls(viewed, logged):
     for key, line in (("train:2:5", logged[28]), ("train:4:20", logged[91])):
-        for message in viewed.trajectory(key)["messages"]:
+        for message in viewed.ask(trajectory, viewed.run.folder, key)["messages"]:
             if message["role"] != "assistant":
                 continue
             for call in line.evidence[message["turn"]]["actions"][message["action"]]["calls"]:
@@ -142,7 +143,7 @@ def test_each_message_of_the_policy_stands_beside_its_own_calls(viewed, logged):
 
 def test_a_group_shows_every_rollout_and_what_the_user_asked(viewed, logged):
     line = logged[30]
-    shown = viewed.group("train", line.step, line.data_source, line.task_id)
+    shown = viewed.ask(whole_group, viewed.run.folder, "train", line.step, line.data_source, line.task_id)
     assert [member["sample"] for member in shown["members"]] == list(range(8))
     users = [message["content"] for message in line.messages if message["role"] == "user"]
     assert shown["users"][0] == users[0]
@@ -155,8 +156,8 @@ def test_the_overview_is_that_of_the_steps_log(viewed, played):
     assert shown["w"]["max"] == [step["w"]["max"] for step in steps]
     for label, values in shown["labels"].items():
         assert [value or 0 for value in values] == [step["label_counts"].get(label, 0) for step in steps]
-    assert {row["step"] for row in viewed.validation()} == {0, 6}
-    for row in viewed.validation():
+    assert {row["step"] for row in viewed.ask(validation)} == {0, 6}
+    for row in viewed.ask(validation):
         assert 0 <= row["rate"]["low"] <= row["rate"]["rate"] <= row["rate"]["high"] <= 1
 
 
@@ -182,8 +183,8 @@ def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
         assert (found["pairs"], found["lift"]) == (lift.overall.pairs, lift.overall.difference)
         assert (found["low"], found["high"]) == (lift.overall.low, lift.overall.high)
         assert found["with"] - found["without"] == pytest.approx(found["lift"])
-        assert [each["step"] for each in row["steps"]] == list(lift.steps)
-        assert row["steps"][-1]["lift"] == lift.at(lift.steps[-1]).difference
+        assert [each["step"] for each in row["steps"]] == list(lift.at)
+        assert row["steps"][-1]["lift"] == lift.at[max(lift.at)].difference
     assert [each["step"] for each in shown["rows"][0]["steps"]] == [0, 3, 6]
 
 
