@@ -1,6 +1,6 @@
 """One training step, as it is logged, shown and read again."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,8 +13,11 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event
 from seal.records.format import FORMAT, require_format
 from seal.records.lift import Lift
-from seal.records.trajectory import TrajectoryRecord, count_labels, count_tokens, shares
+from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
 from seal.system.jsonl import BadLine, read_records
+
+REWARD = ("reward_mean", "pass_share")
+"""The names of the reward figures."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +46,6 @@ class SentOmega:
     """The active cues."""
 
 
-@dataclass(frozen=True)
-class EnvironmentFigures:
-    """A step's figures of one environment."""
-
-    trajectories: int
-    """Its trajectories."""
-    reward_mean: float | None
-    """Their mean terminal reward; None if infrastructure lost all of them."""
-    pass_share: float | None
-    """Share of them that passed."""
-    label_counts: dict[str, int]
-    """Their turns by label."""
-
-    @classmethod
-    def of(cls, records: Sequence[TrajectoryRecord]) -> Self:
-        """The figures of some trajectories; labels as they were diagnosed."""
-        counts = count_labels(record.labels for record in records if record.usable)
-        return cls(len(records), *reward_figures(records), dict(counts))
-
-
 def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None]:
     """Mean reward and pass share of the usable records; None without any."""
     usable = [record for record in records if record.usable]
@@ -72,12 +55,14 @@ def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, f
     return mean, sum(record.score >= 1 for record in usable) / len(usable)
 
 
-def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, EnvironmentFigures]:
-    """The figures of each environment; {} with a single one, whose figures are the step's."""
-    names = sorted({record.environment for record in records})
-    if len(names) < 2:
+def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, Any]]:
+    """The reward figures of each environment; {} with a single one, whose figures are the step's."""
+    parts: dict[str, list[TrajectoryRecord]] = defaultdict(list)
+    for record in records:
+        parts[record.environment].append(record)
+    if len(parts) < 2:
         return {}
-    return {name: EnvironmentFigures.of([each for each in records if each.environment == name]) for name in names}
+    return {name: dict(zip(REWARD, reward_figures(parts[name]), strict=True)) for name in sorted(parts)}
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
@@ -111,8 +96,8 @@ class StepRecord:
     """Turns by label, excluded labels left out."""
     blames: dict[str, int] = field(default_factory=dict)
     """Failed turns by whose fault they are: own, or inherited from an earlier turn."""
-    environments: dict[str, EnvironmentFigures] = field(default_factory=dict)
-    """Figures by environment; empty with a single one."""
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """`reward_mean` and `pass_share` by environment; empty with a single one."""
     lift: Lift | None = None
     """What Omega gave the rollouts (`seal.interface.share` below 1); None if all or none of them saw it."""
     infra: dict[str, int] = field(default_factory=dict)
@@ -218,9 +203,8 @@ class StepRecord:
             "push": self.push,
             "lift": {"mean": self.lift.mean, "prompts": self.lift.prompts} if self.lift else {},
         }
-        for name, found in self.environments.items():
-            rewards = {"reward_mean": found.reward_mean, "pass_share": found.pass_share}
-            by_name[name] = {key: value for key, value in rewards.items() if value is not None}
+        for name, rewards in self.environments.items():
+            by_name[name] = {key: rewards[key] for key in REWARD if rewards[key] is not None}
         figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
         return {f"seal/{name}": value for name, value in figures.items()}
 
