@@ -86,11 +86,6 @@ class Cluster(NamedTuple):
     in_use: bool
     authentication: str = "disabled"
 
-    @property
-    def machines(self) -> int:
-        """Distinct addresses of its nodes."""
-        return len({node.ip for node in self.nodes})
-
 
 def inspect_cluster(address: str) -> Cluster:
     """The cluster at `address`, found within a deadline by a process that joins it; LaunchError if none can.

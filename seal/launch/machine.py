@@ -67,7 +67,7 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
             f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
         )
     loopback = [url for url in service_urls(config) if is_loopback(urlsplit(url).hostname or "")]
-    if cluster.machines > 1 and loopback:
+    if loopback and len({node.ip for node in cluster.nodes}) > 1:
         raise LaunchError(
             f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
             "the service with BFCL_HOST and BFCL_TOKEN, and name its address."

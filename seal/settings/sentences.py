@@ -27,11 +27,6 @@ class Kind(NamedTuple):
     optional: bool = False
 
     @property
-    def shown(self) -> str:
-        """The type in a table."""
-        return f"{self.type} or null" if self.optional else self.type
-
-    @property
     def sentence(self) -> str:
         """The end of "it must be ..."."""
         text = f"{'' if self.type == _NAMES[bool] else 'a '}{self.type}"

@@ -37,8 +37,9 @@ def _tables(block: type[Settings], key: str) -> Iterator[tuple[str, str]]:
     rows = []
     for name, field in block.model_fields.items():
         if not is_block(field.annotation):
-            found = kind(field.annotation, field.metadata)
-            cells = f"`{joined(key, name)}`", found.shown, _default(defaults[name]), found.bounds
+            allowed = kind(field.annotation, field.metadata)
+            type_name = f"{allowed.type} or null" if allowed.optional else allowed.type
+            cells = f"`{joined(key, name)}`", type_name, _default(defaults[name]), allowed.bounds
             rows.append(f"| {' | '.join(cells)} | {_text(field.description)} |")
     head = ["", "| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |"] if rows else []
     yield key, "\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""])
