@@ -103,8 +103,8 @@ def _environments(recipe: Recipe) -> None:
             raise LaunchError(f"{key}: {error}") from error
         if name in recipe.environments and (mode := service.mode(name)) not in formats:
             raise LaunchError(
-                f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: set it to "
-                f"one of them, or add {name}: {formats[0]} to env_service.prompt_modes."
+                f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "
+                f"{name}: {formats[0]} to env_service.prompt_modes, or set the key to one of them."
             )
 
 
