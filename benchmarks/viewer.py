@@ -1,16 +1,14 @@
-"""How fast the viewer opens and scrolls a large run: `python -m benchmarks.viewer [--keep FOLDER]`.
+"""How fast the viewer opens a large run: `python -m benchmarks.viewer [--keep FOLDER]`.
 
 Makes a run of 20,000 trajectories of 30 kB from played episodes (600 MB), then
-measures the viewer as a user starts it: without an index, with one, and while a
-browser scrolls the list (left out without Chromium). Beside the seconds on the
-clock stand those of the viewer's processor time, which other work does not change.
+measures the viewer as a user starts it: without an index and with one. Beside the
+seconds on the clock stand those of the viewer's processor time, which other work does not change.
 """
 
 import argparse
 import contextlib
 import json
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,31 +21,11 @@ import psutil
 
 from seal.system.net import free_port
 from shelf.view.index import INDEX_FILE
-from shelf.view.tests.viewer.chromium import chromium, find_chromium
 from shelf.view.tests.viewer.played_run import write_run
 
 STEPS, PROMPTS, ROLLOUTS = 79, 32, 8
 SIZE = 30_000
-REPEATS = 10
 WAIT_S = 300.0
-
-FRAMES = """
-new Promise((done) => {
-  const box = document.querySelector('.rows');
-  const gaps = [];
-  let last = performance.now();
-  let left = 120;
-  const step = (now) => {
-    gaps.push(now - last);
-    last = now;
-    box.scrollTop += 900;
-    left -= 1;
-    if (left) requestAnimationFrame(step);
-    else done(gaps.slice(5));
-  };
-  requestAnimationFrame(step);
-})
-"""
 
 
 def make_run(folder: Path) -> int:
@@ -112,7 +90,7 @@ def processor_seconds(process: subprocess.Popen) -> float:
 
 
 def measure(folder: Path) -> None:
-    """Measure one start without an index and one with it, and the answers that pages wait for."""
+    """Measure one start without an index and one with it, and a search."""
     (folder / INDEX_FILE).unlink(missing_ok=True)
     name = folder.name
     for state in ("without an index", "with its index"):
@@ -135,62 +113,19 @@ def measure(folder: Path) -> None:
                 until(address, path, ready)
                 report(f"{state}: {what} after", time.monotonic() - begin, processor=processor_seconds(process))
             if state == "with its index":
-                answers(address, name, process)
-                scroll(address)
+                search(address, name)
         finally:
             process.terminate()
             process.wait(timeout=30)
     report("size of the index", (folder / INDEX_FILE).stat().st_size / 1e6, "MB")
 
 
-def answers(address: str, name: str, process: subprocess.Popen) -> None:
-    """Report the median time of REPEATS answers each, and their mean processor time."""
-    asked = {
-        "20,000 rows, page at the end": f"/api/trajectories?run={name}&offset=19900",
-        "filtered by label and tool": f"/api/trajectories?run={name}&label=state_mismatch&tool=cd",
-        "failures by step": f"/api/failures?run={name}&by=step",
-        "failures by tool": f"/api/failures?run={name}&by=tool",
-        "groups with signal": f"/api/groups?run={name}&spread=true",
-        "one trajectory": f"/api/trajectory?run={name}&key=train:40:200",
-    }
-    with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
-        for what, path in asked.items():
-            times, used = [], processor_seconds(process)
-            for _ in range(REPEATS):
-                begin = time.monotonic()
-                client.get(path).raise_for_status()
-                times.append(time.monotonic() - begin)
-            mean = 1000 * (processor_seconds(process) - used) / REPEATS
-            report(f"answer: {what}", 1000 * statistics.median(times), "ms", mean)
-        begin = time.monotonic()
-        found = client.get("/api/trajectories", params={"run": name, "text": "no such text anywhere"}).json()
-        report(f"search of the whole text ({100 * found['searched']:.0f} % searched)", time.monotonic() - begin)
-
-
-def scroll(address: str) -> None:
-    """Report what a browser waits for, and its frames while it scrolls 216,000 pixels."""
-    program = find_chromium()
-    if program is None:
-        sys.stdout.write("no Chromium: scrolling was not measured\n")
-        return
-    with chromium(program) as page:
-        page.size(1280, 860)
-        begin = time.monotonic()
-        page.open(f"{address}/#/trajectories")
-        page.wait("document.querySelector('.space .row a')")
-        report("browser: the list is shown after", time.monotonic() - begin)
-        gaps = page.run(FRAMES)
-        report("browser: median frame while scrolling 30 rows per frame", statistics.median(gaps), "ms")
-        report("browser: 99 % of the frames take at most", sorted(gaps)[int(0.99 * len(gaps))], "ms")
-        page.wait("[...document.querySelectorAll('.space .row')].every((row) => row.querySelector('a'))")
-        begin = time.monotonic()
-        page.run("document.querySelector('.rows').scrollTop = 1e9")
-        page.wait(
-            "(() => { const last = [...document.querySelectorAll('.space .row')].at(-1); "
-            "const end = document.querySelector('.space').offsetHeight; "
-            "return last?.querySelector('a') && last.offsetTop + last.offsetHeight >= end; })()"
-        )
-        report("browser: a jump to the end shows its rows after", time.monotonic() - begin)
+def search(address: str, name: str) -> None:
+    """Report the time of a search of the whole text."""
+    begin = time.monotonic()
+    asked = {"run": name, "text": "no such text anywhere"}
+    found = httpx.get(f"{address}/api/trajectories", params=asked, timeout=60, trust_env=False).json()
+    report(f"search of the whole text ({100 * found['searched']:.0f} % searched)", time.monotonic() - begin)
 
 
 def main() -> None:

@@ -2,8 +2,7 @@
 
 Trains N steps of vanilla GRPO and of SEAL through the launcher, from the same
 policy with the same seed, and reads their logs: seconds per step by stage, tokens
-per second of the rollout compared with vLLM's offline throughput on the same
-prompts, the log-prob difference between engine and trainer after each weight
+per second of the rollout, the log-prob difference between engine and trainer after each weight
 sync, and the peak memory. On CUDA it uses exp/gpu_smoke.yaml with the committed
 policy grown to 100M parameters (`shelf.testbed.policy.grow`); on the CPU exp/quickstart.yaml.
 """
@@ -39,7 +38,6 @@ from shelf.operate.selfcheck import built_for
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 ARMS = {"vanilla": ["seal.enabled=false"], "SEAL": []}
 RUN_DEADLINE_S = 2 * 3600
-OFFLINE_DEADLINE_S = 1800
 STOP_GRACE_S = 60
 STOP_DEADLINE_S = STOP_GRACE_S + 120
 GIB = 1 << 30
@@ -66,7 +64,6 @@ class Arm(NamedTuple):
     name: str
     steps: tuple[StepRecord, ...]
     tokens: tuple[int, ...]
-    last_trajectories: Path
     peak: Peak
     trainer_gib: float | None
 
@@ -79,7 +76,7 @@ class Arm(NamedTuple):
         peak = json.loads((run_dir / PEAK).read_text(encoding="utf-8"))
         allocated = ALLOCATED.findall(folder.train_log.read_text(encoding="utf-8", errors="replace"))
         largest = max(map(float, allocated), default=None)
-        return cls(name, steps, tokens, files[-1], Peak(**peak | {"gpus": tuple(peak["gpus"])}), largest)
+        return cls(name, steps, tokens, Peak(**peak | {"gpus": tuple(peak["gpus"])}), largest)
 
     @property
     def measured(self) -> range:
@@ -124,20 +121,7 @@ def run_arm(name: str, backend: str, overrides: Sequence[str], console: Console)
     return Arm.read(name, run_dir)
 
 
-def run_offline(backend: str, trajectories: Path, overrides: Sequence[str]) -> dict[str, float]:
-    """vLLM's offline throughput on a step's prompts, in a separate process so that its memory is freed."""
-    command = [sys.executable, "-m", "benchmarks.gpu.offline", RECIPES[backend], str(trajectories), *overrides]
-    options = {"cwd": HOME, "capture_output": True, "text": True, "timeout": OFFLINE_DEADLINE_S}
-    try:
-        done = subprocess.run(command, check=False, **options)
-    except subprocess.TimeoutExpired:
-        raise SystemExit(f"vLLM offline did not finish within {OFFLINE_DEADLINE_S} s.") from None
-    if done.returncode != 0:
-        raise SystemExit(f"vLLM offline ended with code {done.returncode}:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline: dict[str, float]) -> str:
+def page(backend: str, command: str, machine: str, arms: Sequence[Arm]) -> str:
     """The figures as Markdown."""
     head = f" | {' | '.join(arm.name for arm in arms)} |"
     rule = "| --- |" + " --- |" * len(arms)
@@ -168,9 +152,6 @@ def page(backend: str, command: str, machine: str, arms: Sequence[Arm], offline:
         _row("largest log-prob difference after a sync", (max(arm.differences) for arm in arms), ".1e"),
         _row("peak memory, GiB", (arm.peak.gib for arm in arms), ".1f"),
         _row("the trainer's own peak, as verl logs it, GiB", (arm.trainer_gib for arm in arms), ".1f"),
-        "",
-        f"vLLM offline, with the prompts and lengths of SEAL's last step ({offline['requests']} requests at once): "
-        f"{offline['tokens_per_s']:.0f} tokens/s.",
         "",
         "Largest log-prob difference of any token between engine and trainer, by step:",
         "",
@@ -210,28 +191,21 @@ def benchmark(options: argparse.Namespace, console: Console) -> None:
             f"that `bash install.sh --{options.backend}` makes, or pass --backend {built}."
         )
     names = gpu_names() if options.backend == "cuda" else {}
-    policy = options.policy
-    if policy is None and options.backend == "cuda":
+    overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
+    overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", f"seal.stop_grace_s={STOP_GRACE_S}"]
+    if options.backend == "cuda":
         # Deferred: it imports torch.
         from shelf.testbed.policy.grow import grow
 
         policy = HOME / "experiments" / "gpu_smoke_policy"
         parameters = grow(HOME / "data" / "quickstart_policy", policy)
         console.print(f"policy of {parameters / 1e6:.0f}M parameters in {policy}", highlight=False)
-    overrides = [f"trainer.total_training_steps={options.steps}", "trainer.val_before_train=false"]
-    overrides += ["trainer.test_freq=-1", "trainer.save_freq=-1", f"seal.stop_grace_s={STOP_GRACE_S}"]
-    overrides += options.overrides
-    if policy is not None:
         overrides.append(f"actor_rollout_ref.model.path={policy.resolve()}")
-
-    if options.runs:
-        arms = [Arm.read(name, run) for name, run in zip(ARMS, options.runs, strict=True)]
-    else:
-        arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
-    offline = run_offline(options.backend, arms[-1].last_trajectories, overrides)
+    overrides += options.overrides
+    arms = [run_arm(name, options.backend, overrides, console) for name in ARMS]
     command = " ".join(["python -m benchmarks.gpu", *sys.argv[1:]])
     used = {gpu for arm in arms for gpu in arm.peak.gpus} or names
-    text = page(options.backend, command, machine([names[gpu] for gpu in names if gpu in used]), arms, offline)
+    text = page(options.backend, command, machine([names[gpu] for gpu in names if gpu in used]), arms)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     out = options.out or (HOME / "benchmarks" / "gpu.md" if options.backend == "cuda" else None)
     if out:
@@ -245,10 +219,6 @@ def main() -> int:
     )
     parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
     parser.add_argument("--steps", type=int, default=10, help="training steps of each of the two runs")
-    parser.add_argument("--policy", type=Path, help="a policy folder to use instead of the grown one")
-    parser.add_argument(
-        "--runs", nargs=2, type=Path, metavar=("VANILLA", "SEAL"), help="runs of an earlier call, instead of new ones"
-    )
     parser.add_argument("--out", type=Path, help="Markdown file to write (default on CUDA: benchmarks/gpu.md)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of the recipe, for both runs")
     options = parser.parse_args()

@@ -174,7 +174,6 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompt-mode", default="bfcl_qwen_fc", help="prompt and parser (default: %(default)s)")
-    parser.add_argument("--mode", dest="prompt_mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     parser.add_argument("--episodes", type=int, default=1600, help="episodes per concurrency (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=0, help="BFCL_WORKERS (default: the service chooses)")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 256])

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,7 +106,7 @@ class StoredLog:
             if not isinstance(line, BadLine) and line.value.get("step") == self.step - 1:
                 return line.value.get("omega")
         if self.step == 1 and self.launch:
-            return ClosedLoop(self.launch.settings, self.launch.interface).omega_to_send()
+            return ClosedLoop(self.launch.settings).omega_to_send()
         return None
 
     def _max_steps(self) -> int | None:
@@ -251,18 +251,15 @@ class Rescoring(NamedTuple):
         return tuple(each for each in self.rollouts if each.reason is not None)
 
 
-def rescored(log: StoredLog, terms: Terms, url: str, on_rollout: Callable[[Rescored], None]) -> Rescoring:
+def rescored(log: StoredLog, terms: Terms, url: str) -> Rescoring:
     """Judge every rollout of a log again on the service at `url`, which serves its synthesised tasks."""
-    rollouts = []
-    for each in _judged(log, terms, url):
-        rollouts.append(each)
-        on_rollout(each)
+    rollouts = tuple(_judged(log, terms, url))
     pairs = [(each.stored, each.now) for each in rollouts if each.now is not None]
     sides = [Side(name, (tuple(side),)) for name, side in zip((STORED, NOW), zip(*pairs, strict=True), strict=False)]
     verdicts = any(stored.passed != now.passed or stored.turns_passed != now.turns_passed for stored, now in pairs)
     rewards = any(stored.score != now.score for stored, now in pairs)
     comparisons = compare(*sides) if verdicts else ()
-    return Rescoring(log, terms, tuple(rollouts), comparisons, _reward(pairs) if rewards else None)
+    return Rescoring(log, terms, rollouts, comparisons, _reward(pairs) if rewards else None)
 
 
 def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> PairedDifference:
@@ -286,13 +283,15 @@ def tables(found: Rescoring, most: int) -> list[RenderableType]:
     ]
     left_out = Counter(each.problem for each in found.rollouts if each.now is None)
     parts += [f"left out ({count}): {problem}" for problem, count in sorted(left_out.items())]
-    was, now = ({side.data_hash[:16] for side in sides if side.data_hash} for sides in _sides(found.replayed))
+    was = {each.stored.data_hash[:16] for each in found.replayed} - {""}
+    now = {each.now.data_hash[:16] for each in found.replayed}
     if was and now and was != now:
         parts.append(f"the benchmark's data differ: {', '.join(sorted(was))} then, {', '.join(now)} now")
     if not found.changed:
         return [*parts, "Every verdict, label and reward is the same."]
     parts.append(_reasons(found.changed))
-    if moves := _moves(found.changed):
+    labels = (zip(each.stored.labels, each.now.labels, strict=False) for each in found.changed)
+    if moves := Counter((was, now) for pairs in labels for was, now in pairs if was != now):
         turns = sum(len(each.stored.labels) for each in found.replayed)
         made = table("Labels that changed", ["label", "what", "turns", "% of turns"])
         for (one, other), count in moves.most_common():
@@ -312,10 +311,6 @@ def tables(found: Rescoring, most: int) -> list[RenderableType]:
     return parts
 
 
-def _sides(rollouts: Sequence[Rescored]) -> tuple[list[TrajectoryRecord], list[TrajectoryRecord]]:
-    return [each.stored for each in rollouts], [each.now for each in rollouts if each.now is not None]
-
-
 def _reasons(changed: Sequence[Rescored]) -> RenderableType:
     made = table("What changed", ["what", "rollouts", "verdict won", "verdict lost", "reward", "labels"])
     for part, said in PARTS.items():
@@ -326,18 +321,12 @@ def _reasons(changed: Sequence[Rescored]) -> RenderableType:
 
 
 def _counts(changed: Sequence[Rescored]) -> list[str]:
-    pairs = list(zip(*_sides(changed), strict=True))
+    pairs = [(each.stored, each.now) for each in changed]
     won = sum(now.passed and not stored.passed for stored, now in pairs)
     lost = sum(stored.passed and not now.passed for stored, now in pairs)
     rewards = sum(stored.score != now.score for stored, now in pairs)
     labels = sum(tuple(stored.labels) != tuple(now.labels) for stored, now in pairs)
     return [str(count) for count in (len(pairs), won, lost, rewards, labels)]
-
-
-def _moves(changed: Sequence[Rescored]) -> Counter[tuple[str, str]]:
-    """How often a label became another one."""
-    pairs = (zip(each.stored.labels, each.now.labels, strict=False) for each in changed)
-    return Counter((was, now) for labels in pairs for was, now in labels if was != now)
 
 
 def _verdicts(changed: Sequence[Rescored], most: int) -> RenderableType:
@@ -360,18 +349,18 @@ def to_json(found: Rescoring) -> dict[str, Any]:
         "reward_settings": found.terms.reward.model_dump(),
         "rollouts": len(found.rollouts),
         "replayed": len(found.replayed),
-        "left_out": [{**_identity(each), "problem": each.problem} for each in found.rollouts if each.now is None],
+        "left_out": [_change(each) for each in found.rollouts if each.now is None],
         "changed": [_change(each) for each in found.changed],
         "comparisons": [comparison_record(row, "with") for row in found.comparisons],
         "reward": asdict(found.reward) if found.reward else None,
     }
 
 
-def _identity(each: Rescored) -> Mapping[str, Any]:
-    return {name: getattr(each.stored, name) for name in ("task_id", "data_source", "sample")}
-
-
 def _change(each: Rescored) -> dict[str, Any]:
+    """A rollout for programs: what it is, and its problem or what changed."""
+    named = {name: getattr(each.stored, name) for name in ("task_id", "data_source", "sample")}
+    if each.now is None:
+        return named | {"problem": each.problem}
     names = ("passed", "score", "labels", "turns_passed", "stop")
     pairs = {name: [getattr(each.stored, name), getattr(each.now, name)] for name in names}
-    return {**_identity(each), **pairs, "reason": each.reason._asdict()}
+    return named | pairs | {"reason": each.reason._asdict()}

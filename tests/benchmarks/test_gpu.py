@@ -1,4 +1,4 @@
-"""The parts of the GPU benchmark that need no GPU: the workload, the page, the peak memory."""
+"""The parts of the GPU benchmark that need no GPU: the page, the peak memory."""
 
 import json
 import os
@@ -10,9 +10,6 @@ import pytest
 
 from benchmarks import memory
 from benchmarks.gpu.__main__ import Arm, page
-from benchmarks.gpu.offline import engine_arguments, workload
-from seal.launch.recipe import compose_recipe
-from seal.records.trajectory import read_line
 from seal.system.paths import HOME
 from shelf.operate.selfcheck import built_for
 
@@ -29,26 +26,6 @@ TRAJECTORY = {
     "spans": [[0, 0, 5], [0, 9, 12]],
     "tokens": 8,
 }
-
-
-def test_the_offline_workload_is_every_message_with_what_came_before_it():
-    first, second = workload([read_line(TRAJECTORY)[0]])
-    assert [message["content"] for message in first[0]] == ["s", "u"] and first[1] == 5
-    assert [message["content"] for message in second[0]] == ["s", "u", "a", "t"] and second[1] == 3
-
-
-@pytest.mark.parametrize("recipe", ["gpu_smoke", "quickstart"])
-def test_the_offline_engine_is_the_recipe_s(recipe):
-    config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [])
-    arguments = engine_arguments(config)
-    assert arguments["dtype"] == config.actor_rollout_ref.rollout.dtype
-    assert (
-        arguments["max_model_len"] == config.actor_rollout_ref.rollout.max_model_len
-        and arguments["enable_prefix_caching"]
-    )
-    assert ("kv_cache_memory_bytes" in arguments) == (recipe == "quickstart")
-    # vLLM checks the types: nothing of OmegaConf may reach it.
-    assert json.loads(json.dumps(arguments)) == arguments
 
 
 def write_run(folder, seconds):
@@ -73,11 +50,10 @@ def test_the_page_leaves_out_the_first_step_and_says_if_it_has_not_run_on_cuda(t
     arm = Arm.read("SEAL", tmp_path / "run")
     assert arm.seconds("gen") == 3.0 and arm.seconds("step") == 6.0 and arm.seconds("ref") is None
     assert arm.tokens_per_s == pytest.approx(16 / 6)
-    offline = {"requests": 2, "tokens": 8, "seconds": 1.0, "tokens_per_s": 8.0}
-    text = page("cpu", "command", "machine", [arm], offline)
+    text = page("cpu", "command", "machine", [arm])
     assert "not figures of a GPU" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
     assert "| peak memory, GiB | 3.0 |" in text and "as verl logs it, GiB | 2.2 |" in text and memory.OWN in text
-    assert "not figures of a GPU" not in page("cuda", "command", "machine", [arm], offline)
+    assert "not figures of a GPU" not in page("cuda", "command", "machine", [arm])
 
 
 @pytest.fixture

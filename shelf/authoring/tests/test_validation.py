@@ -1,6 +1,5 @@
 """The diagnosis on runs with one known fault: labels, and whose fault each failed turn is."""
 
-import json
 import time
 from itertools import islice
 
@@ -123,14 +122,9 @@ def test_the_matrix_counts_pairs():
     assert matrix.labels(("state_mismatch",)) == ("state_mismatch", "pass")
 
 
-def test_the_command_prints_the_matrix_and_writes_the_picture_and_the_disagreements(tmp_path):
-    picture, wrong = tmp_path / "matrix.png", tmp_path / "wrong.jsonl"
-    arguments = ["validate", "--every", "100", "--picture", str(picture), "--disagreements", str(wrong)]
-    found = CliRunner().invoke(app, arguments)
+def test_the_command_prints_the_matrix():
+    found = CliRunner().invoke(app, ["validate", "--every", "100"])
     assert found.exit_code in (0, 1)
     assert "invalid_tool_call" in found.output and "disagreements" in found.output
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    written = [json.loads(line) for line in wrong.read_text().splitlines()]
-    assert all(line["expected"] != line["found"] for line in written)
     again = list(islice(validate(TASKS[::100]), 20))
     assert again == list(islice(validate(TASKS[::100]), 20)), "a seed fixes the faults"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,8 +27,6 @@ def diagnose() -> None:
 def validate(
     every: Annotated[int, typer.Option(min=1, help="Take only every N-th of the 800 tasks.", metavar="N")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the draws of faults.")] = 0,
-    picture: Annotated[Path | None, typer.Option(help="Draw the confusion matrix (.png, .svg, .pdf).")] = None,
-    disagreements: Annotated[Path | None, typer.Option(help="Write the disagreements as JSONL.")] = None,
 ) -> None:
     """Inject single faults into the reference runs and compare each label with the one that it must be.
 
@@ -40,18 +36,13 @@ def validate(
     """
     from env_service.environments.bfcl.catalog import load_tasks
     from seal.diagnosis.rules import rules
-    from seal.system.files import write_jsonl
     from shelf.authoring.confusion import Confusion
     from shelf.authoring.validation import validate as judge
 
     judged = list(judge(list(load_tasks().values())[::every], seed))
-    matrix, wrong = Confusion.of(judged), [turn for turn in judged if turn.expected != turn.found]
+    matrix = Confusion.of(judged)
     labels = matrix.labels([rule.label for rule in rules("paper")])
     _show_matrix(matrix, labels, judged, Console(width=180))
-    if picture is not None:
-        _draw(matrix, labels, picture)
-    if disagreements is not None:
-        write_jsonl(map(asdict, wrong), disagreements)
     low = [label for label in labels if min(matrix.precision(label), matrix.recall(label)) < REQUIRED]
     raise typer.Exit(int(bool(low)))
 
@@ -71,25 +62,3 @@ def _show_matrix(matrix: Confusion, labels: Sequence[str], judged: Sequence[Judg
     for kind, count in kinds.items():
         if count:
             console.print(f"  {kind}: {count}", markup=False)
-
-
-def _draw(matrix: Confusion, labels: Sequence[str], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.5, 7), layout="constrained")
-    axes = figure.subplots()
-    rows = [[matrix.counts[expected, found] for found in labels] for expected in labels]
-    axes.imshow([[count / max(1, sum(row)) for count in row] for row in rows], cmap="Blues", vmin=0, vmax=1)
-    for y, row in enumerate(rows):
-        for x, count in enumerate(row):
-            if count:
-                axes.text(x, y, str(count), ha="center", va="center", color="white" if x == y else "black", fontsize=8)
-    axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
-    axes.set_yticks(
-        range(len(labels)),
-        [f"{label}\nP {matrix.precision(label):.3f}  R {matrix.recall(label):.3f}" for label in labels],
-        fontsize=8,
-    )
-    axes.set_xlabel("label found")
-    axes.set_ylabel("label that the fault must get")
-    figure.savefig(path, dpi=150)

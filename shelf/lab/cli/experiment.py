@@ -128,11 +128,12 @@ def report(
     Effects are paired by seed and task, with 95 % intervals over seeds and scenarios, and p-values corrected by Holm.
     Runs that are still missing are named; the report of an unfinished matrix says so.
     """
+    from rich.markdown import Markdown
+
     from seal.statistics.tables import console
     from shelf.lab.experiment.collect import collect_finished
-    from shelf.lab.experiment.document import terminal
     from shelf.lab.experiment.matrix import Experiment
-    from shelf.lab.experiment.report import analyse, sections, write_report
+    from shelf.lab.experiment.report import analyse, write_report
 
     with refusing("seal experiment report"):
         experiment = Experiment.read(file)
@@ -140,5 +141,5 @@ def report(
         found = analyse(experiment)
         page, picture = write_report(found, out)
         shown = console()
-        shown.print(*terminal(sections(found)), sep="\n", highlight=False)
+        shown.print(Markdown(page.read_text(encoding="utf-8")))
         shown.print(f"wrote {page} and {picture}", highlight=False, soft_wrap=True)

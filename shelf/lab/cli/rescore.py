@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
 from seal.cli.commands import ListCommand, option, refusing
 from seal.settings.diagnosis import Taxonomy
@@ -50,14 +49,8 @@ def rescore(
         logs = find_logs(log, step, training)
         terms = [each.terms(taxonomy, reward) for each in logs]
         made = {task["id"]: task for each in logs for task in each.tasks(tasks or ())}
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn())
-        with (
-            service(list(made.values()), processes) as url,
-            Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress,
-        ):
-            bar = progress.add_task("replaying", total=sum(len(each.records) for each in logs))
-            for each, judged in zip(logs, terms, strict=True):
-                findings.append(rescored(each, judged, url, lambda _: progress.advance(bar)))
+        with service(list(made.values()), processes) as url:
+            findings = [rescored(each, judged, url) for each, judged in zip(logs, terms, strict=True)]
         for found in findings:
             out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
         if json:

@@ -1,13 +1,7 @@
-"""A report as sections of text and tables, for the terminal and as a page of Markdown."""
+"""A report as sections of text and tables, written as a page of Markdown."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
-from seal.statistics.tables import table
 
 
 class Section(NamedTuple):
@@ -33,28 +27,6 @@ def markdown(title: str, sections: Sequence[Section], picture: str | None = None
     if picture:
         lines += [f"![{title}]({picture})", ""]
     return "\n".join(lines)
-
-
-def terminal(sections: Sequence[Section]) -> list[RenderableType]:
-    """The sections as rich renderables."""
-    parts: list[RenderableType] = []
-    for section in sections:
-        if section.rows:
-            parts += [Text(sentence) for sentence in section.text]
-            made = table(section.title, section.columns)
-            made.columns[0].justify = "left"
-            for row in section.rows:
-                made.add_row(*map(Text, row))
-            parts.append(made)
-        else:
-            parts += [Text(section.title, style="bold"), *map(_indented, section.text)]
-        parts += [_indented(note, "dim") for note in section.notes]
-        parts.append(Text())
-    return parts
-
-
-def _indented(sentence: str, style: str = "") -> Padding:
-    return Padding(Text(sentence, style=style), (0, 0, 0, 2))
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,11 +1,10 @@
 """What an experiment costs before it runs: runs, hours, disk, and the differences that it can find."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from seal.statistics.tables import table
 from shelf.lab.experiment.arms import ComposedArm
@@ -53,16 +52,7 @@ class ExperimentPlan:
     @property
     def hours_left(self) -> float | None:
         """Hours of all missing runs, one after the other; None if an arm's are unknown."""
-        hours = [arm.hours_left for arm in self.arms]
-        return None if None in hours else sum(hour for hour in hours if hour is not None)
-
-    @property
-    def device_hours_left(self) -> float | None:
-        """GPU hours of the missing runs."""
-        hours = [arm.hours_left for arm in self.arms]
-        if None in hours:
-            return None
-        return sum((hour or 0) * arm.devices for hour, arm in zip(hours, self.arms, strict=True))
+        return _sum(arm.hours_left for arm in self.arms)
 
 
 def plan_experiment(experiment: Experiment, arms: Mapping[str, ComposedArm], jobs: int = 1) -> ExperimentPlan:
@@ -94,12 +84,15 @@ def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableT
     gpus = any(arm.devices for arm in plan.arms)
     if gpus:
         made.add_column("GPU hours left", justify="right")
-    for arm in plan.arms:
-        left = arm.hours_left
-        cells = [arm.arm, str(arm.runs), str(arm.done), str(arm.steps), str(arm.validations)]
-        cells += [_number(arm.minutes, 0), _number(left)]
-        made.add_row(*cells, *([_number(None if left is None else left * arm.devices, 0)] if gpus else []))
-    _total(made, plan, gpus)
+    device_hours = [None if arm.hours_left is None else arm.hours_left * arm.devices for arm in plan.arms]
+    for arm, left in zip(plan.arms, device_hours, strict=True):
+        counts = map(str, (arm.runs, arm.done, arm.steps, arm.validations))
+        cells = arm.arm, *counts, _number(arm.minutes, 0), _number(arm.hours_left)
+        made.add_row(*cells, *([_number(left, 0)] if gpus else []))
+    made.add_section()
+    counts = [str(sum(getattr(arm, name) for arm in plan.arms)) for name in ("runs", "done")]
+    cells = ["all", *counts, "", "", "", _number(plan.hours_left)]
+    made.add_row(*cells, *([_number(_sum(device_hours), 0)] if gpus else []), style="bold")
     wall = "-" if plan.hours_left is None else _number(plan.hours_left / plan.jobs)
     sentences = [
         f"Times: {plan.basis}.",
@@ -123,11 +116,9 @@ def _power(experiment: Experiment) -> list[str]:
     return sentences
 
 
-def _total(made: Table, plan: ExperimentPlan, gpus: bool) -> None:
-    counts = [str(sum(getattr(arm, name) for arm in plan.arms)) for name in ("runs", "done")]
-    made.add_section()
-    cells = ["all", *counts, "", "", "", _number(plan.hours_left)]
-    made.add_row(*cells, *([_number(plan.device_hours_left, 0)] if gpus else []), style="bold")
+def _sum(hours: Iterable[float | None]) -> float | None:
+    known = list(hours)
+    return None if None in known else sum(known)
 
 
 def _minutes(experiment: Experiment, arm: ComposedArm, results: list[RunResult]) -> float | None:

@@ -1,12 +1,13 @@
 """The report of an experiment: its registration, effects, levels, and what is doubtful about the data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from seal.records.format import FORMAT
 from seal.system.files import text_sha256, write_json, write_text
+from shelf.lab.experiment.crossed import CrossedMean
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.document import Section, markdown
 from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
@@ -142,33 +143,24 @@ def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Se
             str(effect.difference.scenarios),
             _percent(effect.arm),
             _percent(effect.against),
-            f"{_signed(effect.difference.value)} [{_signed(effect.difference.low)}, {_signed(effect.difference.high)}]",
+            _interval(effect.difference, _signed),
             _p(effect.difference.p),
             _p(effect.p_holm),
-            _points(effect.detectable),
+            _percent(effect.detectable),
         )
         for effect in effects
     )
-    columns = (
-        "comparison",
-        "seeds",
-        "scenarios",
-        "arm %",
-        "against %",
-        "difference [95%]",
-        "p",
-        "p Holm",
-        "detectable",
-    )
+    shares = "arm %", "against %", "difference [95%]"
+    columns = ("comparison", "seeds", "scenarios", *shares, "p", "p Holm", "detectable")
     left_out = max((effect.left_out for effect in effects), default=0)
     notes = [ABOUT_EFFECTS] if explain and rows else [] if rows else ["No comparison can be made yet."]
     notes += [f"Up to {left_out} tasks are left out because a run lacks them."] if left_out else []
-    notes += ["With one seed an interval covers the choice of tasks only."] if _single(effects) else []
+    notes += (
+        ["With one seed an interval covers the choice of tasks only."]
+        if any(len(effect.seeds) == 1 for effect in effects)
+        else []
+    )
     return Section(title, columns=columns, rows=rows, notes=tuple(notes))
-
-
-def _single(effects: Sequence[Effect]) -> bool:
-    return any(len(effect.seeds) == 1 for effect in effects)
 
 
 def _arms(analysis: Analysis) -> Section:
@@ -178,9 +170,7 @@ def _arms(analysis: Analysis) -> Section:
     for arm in design.arms:
         runs = list(analysis.runs[arm].values())
         level = found.get(arm)
-        mean = (
-            f"{_percent(level.mean.value)} [{_percent(level.mean.low)}, {_percent(level.mean.high)}]" if level else "-"
-        )
+        mean = _interval(level.mean, _percent) if level else "-"
         steps = [step for run in runs for step in run.steps]
         rewards = [step.reward for run in runs for step in run.steps[-max(1, len(run.steps) // 4) :]]
         rows.append(
@@ -250,11 +240,11 @@ def _missing(analysis: Analysis) -> list[str]:
     ]
 
 
+def _interval(mean: CrossedMean, form: Callable[[float], str]) -> str:
+    return f"{form(mean.value)} [{form(mean.low)}, {form(mean.high)}]"
+
+
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
-def _points(value: float) -> str:
     return f"{100 * value:.1f}"
 
 

@@ -184,12 +184,12 @@ class _Runs:
             time.sleep(POLL_S)
         devices = tuple(self.devices.pop(0) for _ in range(self.arms[cell.arm].devices)) if self.job.devices else ()
         env = {"PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
-        log = self.experiment.log(cell)
-        before = log.stat().st_size if log.exists() else 0
         recipe, *overrides = words_of(self.experiment, cell)
         words = [*self.job.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
         if not any(word.lstrip("+").startswith("env_service.env_url=") for word in words):
             words.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
+        log = self.experiment.log(cell)
+        before = log.stat().st_size if log.exists() else 0
         process = start(words, log=log, cwd=HOME, env=env, keep=[self.descriptor])
         self.starts[cell] += 1
         self.tell(f"{cell}: started, log in {log}")
@@ -203,17 +203,21 @@ class _Runs:
         with self.experiment.attempts.open("a", encoding="utf-8") as file:
             attempt = Attempt(str(cell), run.started, time.time(), code, reason)
             file.write(json.dumps(attempt._asdict(), ensure_ascii=False) + "\n")
-        if code == exits.FINISHED:
-            self.take_in(cell)
-        elif self.session.signals or self.starts[cell] < STARTS.get(code, 2):
+        if code == exits.FINISHED and not (reason := self.take_in(cell)):
+            self.failures = 0
+        elif code != exits.FINISHED and (self.session.signals or self.starts[cell] < STARTS.get(code, 2)):
             self.pending.appendleft(cell)
             again = "the same command resumes it" if self.session.signals else "it is started again"
             self.tell(f"{cell}: ended with code {code} ({reason}); {again}")
         else:
-            self.fail(cell, reason)
+            self.failures += 1
+            self.session.failed[cell] = reason
+            self.tell(f"[red]{cell}: failed:[/red] {reason}")
+            if self.failures == FAILURES and self.pending:
+                self.tell(f"{FAILURES} runs in a row have failed; no further one is started")
 
-    def take_in(self, cell: Cell) -> None:
-        """Keep the result of a run that has ended well, and remove what the experiment does not keep."""
+    def take_in(self, cell: Cell) -> str:
+        """Keep the result of a run that ended well, and drop what the experiment does not keep; why not, or ""."""
         folder, arm = self.experiment.run(cell), self.arms[cell.arm]
         try:
             if not is_whole(folder, arm):
@@ -222,20 +226,11 @@ class _Runs:
                 self.tell(f"[yellow]warning:[/yellow] {cell} has no certificate: {refused}")
             result = collect(self.experiment, cell, arm)
         except (ValueError, OSError) as error:
-            self.fail(cell, f"its logs cannot be used: {error}")
-            return
+            return f"its logs cannot be used: {error}"
         drop(folder, self.experiment.design.keep)
         write_results(self.experiment)
-        self.failures = 0
         self.tell(f"{cell}: finished in {result.minutes:.1f} min; {len(self.pending)} to start")
-
-    def fail(self, cell: Cell, reason: str) -> None:
-        """Note a run that is given up."""
-        self.failures += 1
-        self.session.failed[cell] = reason
-        self.tell(f"[red]{cell}: failed:[/red] {reason}")
-        if self.failures == FAILURES and self.pending:
-            self.tell(f"{FAILURES} runs in a row have failed; no further one is started")
+        return ""
 
     def reason(self, run: Running, code: int) -> str:
         """Why a launch ended, from what it printed."""
@@ -272,13 +267,10 @@ def _alone(experiment: Experiment, tell: Callable[[str], None], signals: Sequenc
                 if not (holder and holder.gone) or time.monotonic() > deadline or signals:
                     who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
                     raise LaunchError(f"{experiment.folder} is in use by {who}: wait for it or stop it.") from None
-                if not told:
-                    tell("an earlier session was killed; waiting for its runs to save and end")
-                told = True
-                time.sleep(POLL_S)
             except (CannotLock, OSError) as error:
-                raise LaunchError(
-                    f"{experiment.lock} cannot be locked ({error}): put the experiment's folder on a file system that "
-                    "can be written and supports flock."
-                ) from error
+                raise LaunchError(f"{experiment.lock} cannot be locked ({error}): use another file system.") from error
+            if not told:
+                tell("an earlier session was killed; waiting for its runs to save and end")
+            told = True
+            time.sleep(POLL_S)
         yield descriptor

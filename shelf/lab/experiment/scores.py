@@ -72,7 +72,9 @@ def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
     steps = common_steps(results, outcome)
     last = steps[-1] if outcome.step is None else outcome.step
     if last not in steps:
-        raise ValueError(f"not every run validated {outcome.set} at step {last}; common steps are {_listed(steps)}")
+        raise ValueError(
+            f"not every run validated {outcome.set} at step {last}; common steps are {', '.join(map(str, steps))}"
+        )
     chosen = [step for step in steps if step <= last] if outcome.area else [last]
     if outcome.area and len(chosen) == 1:
         raise ValueError(f"the runs have one validation of {outcome.set} in common, and one has no area under a curve")
@@ -138,10 +140,6 @@ def _validations(result: RunResult, outcome: Outcome):
         categories = averaged(category for category, found in sources if found == prefix)
         chosen = {data_source(category, prefix) for category in categories}
     return [each for each in result.validations if each.source in chosen]
-
-
-def _listed(steps: Sequence[int]) -> str:
-    return ", ".join(map(str, steps))
 
 
 _RATES: dict[str, Callable[[TaskScore], float]] = {

@@ -49,8 +49,8 @@ def test_named_comparisons_replace_those_with_the_control():
     [
         ("control: vanilla", "control: vanila", "f: vanila is not an arm (did you mean vanilla?)."),
         ("{set: base@1}", "{set: bse@1}", "f: primary.set: 'bse@1' is not a data source (did you mean base?)."),
-        ("seal:", "seal: {overides: [a=1]}", "f: arms.seal.overides is not a setting; did you mean arms.seal.over"),
-        ("primary:", "primry:", "f: primry is not a setting; did you mean primary?"),
+        ("seal:", "seal: {overides: [a=1]}", "f: arms.seal.overides is not a setting;"),
+        ("primary:", "primry:", "f: primry is not a setting;"),
         ("  seal:", "  vanilla:", "f is not valid YAML: found duplicate key vanilla (line 10)."),
         ("seeds: 0-2", "seeds: 3-1", "f: seeds: '3-1' is not a range of seeds; write 0-4 or [0, 1, 2]."),
         ("seeds: 0-2", "seeds: [1, 1]", "f: the arm vanilla has a seed twice."),

@@ -23,9 +23,10 @@ def experiment(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text(
         f"name: {name}\nquestion: Does it run?\nstopping: both runs, once\nrecipe: exp/quickstart.yaml\n"
+        # Killed in the second of three steps, it ends with a checkpoint and is resumed for the third.
         "overrides:\n"
         "  - data.train_batch_size=4\n  - actor_rollout_ref.actor.ppo_mini_batch_size=4\n"
-        "  - actor_rollout_ref.rollout.n=4\n  - trainer.total_training_steps=2\n  - trainer.test_freq=2\n"
+        "  - actor_rollout_ref.rollout.n=4\n  - trainer.total_training_steps=3\n  - trainer.test_freq=3\n"
         "  - seal.data.withdrawal=null\n  - trainer.save_freq=1\n  - trainer.logger=[console]\n"
         '  - "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 6}]"\n'
         "seeds: [0]\ncontrol: vanilla\narms:\n  vanilla: {overrides: [ablation=vanilla]}\n  seal:\n"
@@ -61,10 +62,10 @@ def test_real_runs_are_resumed_collected_and_compared(experiment):
     results, bad = read_results(experiment.results)
     assert not bad and [each.arm for each in results] == ["vanilla", "seal"]
     for result in results:
-        assert [step.step for step in result.steps] == [1, 2] and result.commit and result.inputs
-        assert {each.step for each in result.validations} == {0, 2} and len(result.validations[0].tasks) == 6
+        assert [step.step for step in result.steps] == [1, 2, 3] and result.commit and result.inputs
+        assert {each.step for each in result.validations} == {0, 3} and len(result.validations[0].tasks) == 6
         assert result.checkpoint_bytes > 1_000_000 and result.leak is None
-    assert [step.w for step in results[0].steps] == [1.0, 1.0]
+    assert [step.w for step in results[0].steps] == [1.0] * 3
     assert not vanilla.checkpoints.exists() and not vanilla.trajectories.exists() and vanilla.validations.exists()
     assert "Resuming from" in vanilla.train_log.read_text(), "the killed run goes on from its checkpoint"
 
