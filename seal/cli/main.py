@@ -45,8 +45,8 @@ CORE = {
     "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
     "data": Entry(PARTS, "Prepare, check and select the tasks.", "seal.cli.data"),
 }
-MARKS = {"service": "fastapi", "train": "omegaconf"}
-"""A module of each extra, by which a missing extra is told from one missing package."""
+MARKS = {"authoring": "fastapi", "lab": "pandas", "service": "fastapi", "suites": "openai", "view": "pandas"}
+"""A module of each extra, by which a missing extra is told from one missing package; omegaconf in those that train."""
 
 
 REINSTALL = "run `bash install.sh` again, or `pip install --no-deps -e .` in the environment of this checkout"
@@ -135,7 +135,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         return exits.REFUSED
     except ModuleNotFoundError as error:
         name = next((word for word in (*program.split(), *arguments) if word in commands()), None)
-        if name is None or find_spec(MARKS[commands()[name].extra]):
+        if name is None or find_spec(MARKS.get(commands()[name].extra, "omegaconf")):
             raise
         _say(f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{commands()[name].extra}]'.")
         return exits.USAGE

@@ -7,5 +7,6 @@ COMMANDS = {
         RESULTS,
         "Turn a checkpoint into a model folder with a card, and the run's interface.",
         "shelf.handover.cli.export",
+        extra="handover",
     ),
 }

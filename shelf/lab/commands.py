@@ -4,12 +4,17 @@ from seal.cli.main import RESULTS, TRAINING, Entry
 
 COMMANDS = {
     "experiment": Entry(
-        TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects.", "shelf.lab.cli.experiment"
+        TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects.", "shelf.lab.cli.experiment", extra="lab"
     ),
     "rescore": Entry(
-        RESULTS, "Judge stored episodes again by the present checker, taxonomy and reward.", "shelf.lab.cli.rescore"
+        RESULTS,
+        "Judge stored episodes again by the present checker, taxonomy and reward.",
+        "shelf.lab.cli.rescore",
+        extra="lab",
     ),
-    "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify"),
-    "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify"),
-    "diagnose": Entry(RESULTS, "Validate the labels of turns on injected faults.", "shelf.lab.cli.diagnose"),
+    "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify", extra="lab"),
+    "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify", extra="lab"),
+    "diagnose": Entry(
+        RESULTS, "Validate the labels of turns on injected faults.", "shelf.lab.cli.diagnose", extra="lab"
+    ),
 }

@@ -7,11 +7,18 @@ COMMANDS = {
         TRAINING,
         "Check whether a recipe can run on this machine, and say how to fix what is missing.",
         "shelf.operate.cli.doctor",
+        extra="operate",
     ),
     "plan": Entry(
-        TRAINING, "Print the rows, batches and token budgets of a recipe's training step.", "shelf.operate.cli.plan"
+        TRAINING,
+        "Print the rows, batches and token budgets of a recipe's training step.",
+        "shelf.operate.cli.plan",
+        extra="operate",
     ),
     "settings": Entry(
-        TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning.", "shelf.operate.cli.settings"
+        TRAINING,
+        "Explain the settings of a recipe: type, bounds, default and meaning.",
+        "shelf.operate.cli.settings",
+        extra="operate",
     ),
 }
