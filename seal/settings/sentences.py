@@ -99,7 +99,8 @@ def refusal(block: type[BaseModel], prefix: str, errors: Sequence[Mapping[str, A
         key, expected = f"{key}[{step}]" if isinstance(step, int) else joined(key, step), below
     if error["type"] == "extra_forbidden":
         unknown, siblings = joined(key, str(error["loc"][-1])), ", ".join(_bare(*expected)[0].model_fields)
-        hint = nearest(unknown, keys(block, prefix), f"; {key or 'the block'} has {siblings}.")
+        known = [*keys(_bare(*expected)[0], key), *keys(block, prefix)]
+        hint = nearest(unknown, known, f"; {key or 'the block'} has {siblings}.")
         return SettingsError(unknown, f"{unknown} is not a setting{hint}")
     if error["type"] == "missing":
         return SettingsError(key, f"{key} has no value; it must be {kind(*expected).sentence}.")

@@ -175,7 +175,14 @@ def test_connections_that_use_up_the_descriptors_do_not_end_the_watch_over_deadl
         await asyncio.wait([step], timeout=3)
         for _, writer in idle:
             writer.close()
-        await step  # without descriptors there is no other worker to run it
+        await step
+        deadline = time.monotonic() + 20
+        while step.result()[0] == 503:  # without descriptors there was no other worker: the message is to be sent again
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.2)
+            step = asyncio.create_task(connection.post("step", {"instance_id": "a", "messages": hanging}))
+            await step
+        assert step.result()[1]["data"]["info"]["error_class"] == "deadline"
         after = await connection.verb("step", {"instance_id": "a", "messages": say("add", a=1, b=2)})
         connection.close()
         return after["info"]["error_class"]

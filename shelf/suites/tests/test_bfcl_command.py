@@ -89,7 +89,7 @@ def test_lines_say_how_long_a_rollout_was_and_when_it_ran(evaluated):
 
 
 def test_stored_rollouts_are_judged_again_as_they_were(evaluated, capsys):
-    assert execute(load("rescore"), [str(evaluated), "--processes", "0"], "seal rescore") == 0
+    assert execute(load("rescore"), [str(evaluated), "--processes", "1"], "seal rescore") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "40 of 40 rollouts judged again" in out and "Every verdict, label and reward is the same." in out
 
