@@ -92,8 +92,16 @@ class WorkerPool:
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> Answer:
-        """Pass on one assistant message and keep it for a rebuild."""
-        answer = await self.send("step", history, {"content": content, "truncated": truncated})
+        """Pass on one assistant message and keep it for a rebuild.
+
+        Of a refused message nothing is kept, so that the next one does not pay for its calls.
+        """
+        broken = list(history.broken)
+        try:
+            answer = await self.send("step", history, {"content": content, "truncated": truncated})
+        except RequestRefused:
+            history.broken[:] = broken
+            raise
         history.steps.append((content, truncated))
         return answer
 
