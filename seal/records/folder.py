@@ -22,7 +22,6 @@ class RunFolder:
         self.training_rows = self.path / "data" / "train.parquet"
         self.picture = self.path / "report.png"
         self.train_log = self.path / "train.log"
-        self.service_log = self.path / "service.log"
         self.checkpoints = self.path / "checkpoints"
 
     def log(self, name: str) -> Path:
