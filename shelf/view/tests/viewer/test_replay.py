@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,8 @@ def test_a_synthesised_task_whose_file_has_gone_or_changed_says_so(mixed, replay
 def test_a_replay_that_does_not_end_is_ended(lines):
     replayer = Replayer(deadline_s=0.001)
     try:
-        assert "did not answer within" in replayer.replay(lines[3], 1)["why"]
+        # A deadline this short may pass while the connection opens or after it.
+        assert re.search("did not answer within|Connection timeout", replayer.replay(lines[3], 1)["why"])
     finally:
         replayer.close()
 
