@@ -20,6 +20,7 @@ _write = partial(option, panel="What to write besides the tables", metavar="FILE
 
 @app.command("stats", cls=ListCommand)
 def stats(
+    run: Annotated[Path | None, typer.Argument(help="A run's folder; the same as --val-dir.")] = None,
     val_dir: Annotated[Path | None, _read("A run, or its validation_log folder.", "RUN")] = None,
     compare: Annotated[list[str] | None, _read(COMPARE, "RUN...")] = None,
     step: Annotated[int | None, _read("Only this validation (default: all; --compare: the last).", "N")] = None,
@@ -29,7 +30,7 @@ def stats(
     csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
     json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
 ) -> None:
-    """Rates with intervals of one run (--val-dir), or paired differences of several (--compare).
+    """Rates with intervals of one run, or paired differences of several (--compare).
 
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
@@ -41,11 +42,11 @@ def stats(
     with refusing("seal stats"):
         if compare:
             found = compare_runs(compare, load_suspected(suspected), step)
-        elif val_dir is not None:
+        elif folder := val_dir or run:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
-            found = summarise_run(val_dir, load_suspected(suspected), step, expected)
+            found = summarise_run(folder, load_suspected(suspected), step, expected)
         else:
-            raise ValueError("Nothing to read: give --val-dir RUN, or --compare RUN RUN.")
+            raise ValueError("Nothing to read: give RUN, or --compare RUN RUN.")
         out = console()
         out.print(*found.tables, sep="\n")
         warnings = [found.warning] if found.warning else []

@@ -12,8 +12,6 @@ from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
 from seal.training.checkpoints import CheckpointError, last_step, step_of, track, verify
 
-LOCK_FILE = "launcher.lock"
-
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[int]:
@@ -21,7 +19,7 @@ def locked(run_dir: Path) -> Iterator[int]:
 
     Raises LaunchError if another launcher, or the rest of its training process, works in the folder.
     """
-    path = run_dir / LOCK_FILE
+    path = RunFolder(run_dir).lock
     with ExitStack() as stack:
         try:
             descriptor = stack.enter_context(lock(path))

@@ -121,12 +121,10 @@ class TrajectoryRecord:
     """Tokens that would differ if its text were tokenised anew; None if the template cannot say."""
 
     # Timing
-    began: Finite = 0.0
-    """When it started, in seconds since the epoch."""
     seconds: Finite = 0.0
     """Wall time."""
     times: tuple[tuple[Finite, Finite, Finite], ...] = ()
-    """Per assistant message, the seconds since `began` when it was asked for, sampled and answered."""
+    """Per assistant message, the seconds since its start when it was asked for, sampled and answered."""
     rebuilt: int = 0
     """Times that its episode was opened again on a service."""
 

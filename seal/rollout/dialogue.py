@@ -14,8 +14,8 @@ class Dialogue:
     turns: the user turn of each assistant message; turn: the current one. truncated: the
     numbers of the messages that a length limit cut. info: the service's information about
     the episode. stop: how it ended (TrajectoryRecord). waiting_for: the one that was
-    waited for last. began: when it started, in seconds since the epoch; times: of each
-    answered message, when it was asked for, said and answered, in seconds since then.
+    waited for last. times: of each answered message, when it was asked for, said and
+    answered, in seconds since the start.
     """
 
     messages: list[dict[str, str]] = field(default_factory=list)
@@ -25,7 +25,6 @@ class Dialogue:
     info: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
     waiting_for: str = ""
-    began: float = field(default_factory=time.time)
     times: list[tuple[float, float, float]] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
 

@@ -81,7 +81,6 @@ async def play(
         "messages": tuple(dialogue.messages),
         "truncated": tuple(dialogue.truncated),
         "day": str(dialogue.info.get("day", "")),
-        "began": round(dialogue.began, 3),
         "times": tuple(dialogue.times),
     }
     return TrajectoryRecord.of(evaluation, **played | speaker.facts(dialogue) | dict(known))

@@ -37,11 +37,6 @@ class Estimate(NamedTuple):
     n: float
     effective_n: float
 
-    @property
-    def standard_error(self) -> float:
-        """That of the rate, over clusters; 0 for a rate of 0 or 1."""
-        return math.sqrt(self.rate * (1 - self.rate) / self.effective_n)
-
 
 @dataclass(frozen=True)
 class PairedDifference:

@@ -22,7 +22,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 
 from seal import __version__
 from seal.system.net import is_loopback
-from shelf.view import overview, query
+from shelf.view import query
 from shelf.view.index import Indexer
 from shelf.view.query import By, Filters, Log
 from shelf.view.replay import Replayer
@@ -150,8 +150,7 @@ def show_overview(runs: Runs) -> Response:
 
 @api.get("/validation")
 def show_validation(runs: Runs) -> Response:
-    rates = [{"name": viewed.run.name, "validation": viewed.ask(overview.validation)} for viewed in runs]
-    return _json({"runs": rates})
+    return _json({"runs": [viewed.validation() for viewed in runs]})
 
 
 @api.get("/choices")

@@ -16,7 +16,6 @@ import orjson
 
 from seal import __version__
 from seal.system.files import write_text
-from shelf.view import overview
 from shelf.view.app import STATIC
 from shelf.view.query import By, Filters, key_of
 from shelf.view.replay import Replayer
@@ -45,7 +44,7 @@ def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     name = viewed.run.name
     answers: dict[str, Any] = {
         f"api/overview?run={name}": {"runs": [viewed.overview()]},
-        f"api/validation?run={name}": {"runs": [{"name": name, "validation": viewed.ask(overview.validation)}]},
+        f"api/validation?run={name}": {"runs": [viewed.validation()]},
         f"api/omega?run={name}": viewed.omega(),
     }
     for by in get_args(By):

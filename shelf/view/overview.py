@@ -1,20 +1,20 @@
 """The overview of a run: its curves, validations and failures, and what it does now, as JSON values."""
 
-import os
+import platform
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from seal.interface.cues import catalogue
-from seal.records.folder import RunFolder
+from seal.records.folder import RunFolder, planned_steps
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
-from seal.system.jsonl import Line, read_jsonl
+from seal.records.validation import Log
+from seal.system.lock import Holder
 from shelf.view.index import VALIDATION, kind_of
 from shelf.view.report.run import Change, cue_steps, quarters
 from shelf.view.runs import ViewedRun
@@ -64,19 +64,20 @@ def _by_name(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float | None
     return {name: [row.get(name) for row in rows] for name, _ in total.most_common()}
 
 
-def validation(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
-    from seal.statistics.summary import informative, summarise_step  # loads scipy, which no other page waits for
-
-    by_step: dict[int, list[TrajectoryRecord]] = {}
+def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
+    """The trajectories of the validations, by step, without what was said."""
     rows = db.execute(
         "SELECT task AS task_id, source AS data_source, category, split, sample, score, labels, infra, turns, "
         "turns_passed, step FROM trajectory WHERE log = ? ORDER BY step, line",
         (VALIDATION,),
     )
-    for row in rows:
-        record = TrajectoryRecord(**{**row, "labels": tuple(orjson.loads(row["labels"]))})
-        by_step.setdefault(record.step, []).append(record)
+    return [TrajectoryRecord(**{**row, "labels": tuple(orjson.loads(row["labels"]))}) for row in rows]
+
+
+def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
+    """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
+    from seal.statistics.summary import informative, summarise
+
     return [
         {
             "step": row.step,
@@ -90,8 +91,7 @@ def validation(db: sqlite3.Connection) -> list[dict[str, Any]]:
             "rate": _estimate(row.rate),
             "turn_rate": _estimate(row.turn_rate),
         }
-        for records in by_step.values()
-        for row in informative(summarise_step(records))
+        for row in informative(summarise(Log(tuple(records))))
     ]
 
 
@@ -140,29 +140,25 @@ def reached(steps: Sequence[StepRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def last_stage(folder: RunFolder) -> Mapping[str, Any] | None:
-    """The last usable line of the log of stages; None without one."""
-    lines = read_jsonl(folder.stages) if folder.stages.is_file() else ()
-    values = [line.value for line in lines if isinstance(line, Line)]
-    return values[-1] if values else None
-
-
-def stage(folder: RunFolder, line: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The stage of a line of the log: since how many seconds, and whether the run goes on; None without a line."""
-    if line is None:
+def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | None) -> dict[str, Any] | None:
+    """The last stage that began and since how many seconds, the planned steps, and whether the run goes on or has
+    finished; None before any stage. last: the last step that is logged."""
+    if not begun:
         return None
+    line, planned = begun[-1], planned_steps(begun)
     since = line.get("time")
     seconds = max(0.0, time.time() - since) if isinstance(since, int | float) else None
-    return {**{name: line.get(name) for name in ("stage", "step", "of")}, "seconds": seconds, "running": _runs(folder)}
+    running = _runs(folder)
+    return {
+        **{name: line.get(name) for name in ("stage", "step", "of")},
+        "planned": planned,
+        "seconds": seconds,
+        "running": running,
+        "finished": not running and last is not None and last == planned,
+    }
 
 
 def _runs(folder: RunFolder) -> bool | None:
     """Whether a launcher of this machine works in the folder; None if its lock file does not say."""
-    try:
-        holder = orjson.loads((folder.path / "launcher.lock").read_bytes())
-        pid, host = holder["pid"], holder["host"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if host != os.uname().nodename:
-        return None
-    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
+    holder = Holder.of(folder.lock)
+    return None if holder is None or holder.host != platform.node() else not holder.gone

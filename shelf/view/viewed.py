@@ -29,7 +29,7 @@ class Viewed:
         self.index = Index(folder)
         self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
-        self._stage = Watched(lambda: [folder.stages], lambda: overview.last_stage(folder))
+        self._stage = Watched(lambda: [folder.stages], lambda: folder.begun)
         self._lifts = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lifts_now)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 
@@ -46,14 +46,15 @@ class Viewed:
     def listed(self) -> dict[str, Any]:
         """The run in the list of runs; its signature changes with what the pages show, apart from the stage."""
         steps, _ = self._steps.get()
+        last = steps[-1].step if steps else None
         progress = self.index.progress
         return {
             "name": self.run.name,
             "arm": self.run.arm,
             "path": str(self.run.folder.path),
             "steps": len(steps),
-            "last": steps[-1].step if steps else None,
-            "stage": overview.stage(self.run.folder, self._stage.get()),
+            "last": last,
+            "stage": overview.stage(self.run.folder, self._stage.get(), last),
             "index": {"read": progress.read, "of": progress.of, "ready": progress.ready},
             "signature": f"{progress.changes}-{hash((self._steps.stamps, self._lifts.stamps))}",
         }
@@ -63,6 +64,14 @@ class Viewed:
         steps, bad = self._steps.get()
         problems = {"bad_steps": list(map(str, bad)), "bad": self.ask(bad_lines)}
         return overview.overview(self.run, steps) | problems
+
+    def validation(self) -> dict[str, Any]:
+        """The run in one sentence, and its pass rates by validation and data source."""
+        from seal.statistics.headline import headline  # loads scipy, which no other page waits for
+
+        records = self.ask(overview.validated)
+        first = headline(self.run.folder, self._steps.get()[0], records)
+        return {"name": self.run.name, "headline": first, "validation": overview.validation(records)}
 
     def failures(self, filters: Filters, by: By) -> dict[str, Any]:
         """Turns by label, what changed over the steps of the filters, and what cues reached."""

@@ -191,7 +191,6 @@ class Player:
             prompt_tokens=prompt,
             length=total,
             day=opening["info"]["day"],
-            began=1.7e9 + step * 100.0,
             times=tuple((n * 1.0, n + 0.5, n + 0.6) for n in range(len(spans))),
         )
 

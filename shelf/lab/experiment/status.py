@@ -3,7 +3,6 @@
 from rich.console import RenderableType
 
 from seal.statistics.tables import table
-from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.lock import Holder
 from shelf.lab.experiment.arms import recorded_arm
 from shelf.lab.experiment.collect import read_attempts
@@ -42,11 +41,7 @@ def _state(experiment: Experiment, cell: Cell, of: int | None, failures: dict) -
     folder = experiment.run(cell)
     failed = failures.get(str(cell))
     ended = f"code {failed.code}, " if failed and failed.code else ""
-    stages = folder.log("stages")
-    last = None
-    if stages.is_file():
-        for line in read_jsonl(stages):
-            last = last if isinstance(line, BadLine) else line.value
-    if last is None:
+    last = folder.begun[-1:]
+    if not last:
         return ended.rstrip(", ") or ("started" if folder.path.is_dir() else "-")
-    return f"{ended}{STAGES.get(last['stage'], 'step')} {last['step']} of {of}"
+    return f"{ended}{STAGES.get(last[0]['stage'], 'step')} {last[0]['step']} of {of}"

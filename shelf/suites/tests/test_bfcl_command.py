@@ -82,10 +82,8 @@ def test_lines_say_what_statistics_and_diagnosis_need(evaluated, fault_of):
 
 def test_lines_say_how_long_a_rollout_was_and_when_it_ran(evaluated):
     lines = read_log(evaluated / "validation_log" / "0.jsonl").lines
-    assert all(line.began > 1.7e9 and line.day and line.seconds > 0 for line in lines)
+    assert all(line.day and line.seconds > 0 for line in lines)
     assert all(line.prompted >= sum(len(message["content"]) // 4 for message in line.messages[:2]) for line in lines)
-    starts, ends = [line.began for line in lines], [line.began + line.seconds for line in lines]
-    assert max(ends) - min(starts) < sum(line.seconds for line in lines)  # they ran at the same time
 
 
 def test_stored_rollouts_are_judged_again_as_they_were(evaluated, capsys):
@@ -168,7 +166,7 @@ def kill_tree(process):
 
 def story(line):
     """A line without what differs between two runs of the same rollout."""
-    return {key: value for key, value in line.items() if key not in ("seconds", "began", "times", "rebuilt")}
+    return {key: value for key, value in line.items() if key not in ("seconds", "times", "rebuilt")}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,13 +22,13 @@ STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 """The colours of the stages of a step that take longest."""
 
 
-def draw(run: Run, rows: Sequence[Summary], path: Path) -> None:
+def draw(run: Run, rows: Sequence[Summary], headline: str, path: Path) -> None:
     """Draw a run as a PNG file: six panels over training steps; panels without data say so.
 
-    rows: the summaries of the run's validations.
+    rows: the summaries of the run's validations; headline: the title.
     """
     figure = Figure(figsize=(13, 10.5), layout="constrained")
-    figure.suptitle(run.folder.path.name, x=0.01, ha="left", fontsize=14, fontweight="bold")
+    figure.suptitle(fill(headline, 110), x=0.01, ha="left", fontsize=13, fontweight="bold")
     panels = figure.subplots(3, 2)
     _reward(panels[0, 0], run)
     _validation(panels[0, 1], rows)

@@ -13,6 +13,7 @@ from rich.text import Text
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
 from seal.statistics.comparison import Comparison, Side, compare
+from seal.statistics.headline import headline
 from seal.statistics.heldout import not_held_out
 from seal.statistics.intervals import Estimate, PairedDifference
 from seal.statistics.runs import missing_sentences, provenance
@@ -32,10 +33,17 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
     ValueError for a folder that holds no run.
     """
     run = read_run(run_dir)
+    first = headline(run.folder, run.steps, run.validation.lines if run.validation else ())
     rows = summarise_log(run.validation) if run.validation else ()
-    draw(run, rows, run.folder.picture)
+    draw(run, rows, first, run.folder.picture)
     example = learnt_example(run.validation) if run.validation else None
-    return (*_validation(run, rows), *_training(run), *([example] if example else []), _output_files(run))
+    return (
+        Text(f"{first}\n", style="bold"),
+        *_validation(run, rows),
+        *_training(run),
+        *([example] if example else []),
+        _output_files(run),
+    )
 
 
 def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE
-from seal.records.validation import Log, read_log
+from seal.records.validation import Log, read_log, read_validation_dir
+from seal.statistics.headline import headline
+from seal.system.lock import lock
 from shelf.view import palette
 from shelf.view.app import POLICY, STATIC
 from shelf.view.lifts import lifts, withdrawal_log
-from shelf.view.overview import validation
 from shelf.view.query import Filters, counts, trajectories
+from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
 from shelf.view.tests.report.sample_run import write_run as write_older_run
 from shelf.view.tests.viewer.conftest import client
@@ -156,9 +158,25 @@ def test_the_overview_is_that_of_the_steps_log(viewed, played):
     assert shown["w"]["max"] == [step["w"]["max"] for step in steps]
     for label, values in shown["labels"].items():
         assert [value or 0 for value in values] == [step["label_counts"].get(label, 0) for step in steps]
-    assert {row["step"] for row in viewed.ask(validation)} == {0, 6}
-    for row in viewed.ask(validation):
+    run, log = read_run(played), read_validation_dir(played)
+    validation = viewed.validation()
+    assert validation["headline"] == headline(run.folder, run.steps, log.lines)  # as the report's first line
+    assert {row["step"] for row in validation["validation"]} == {0, 6}
+    for row in validation["validation"]:
         assert 0 <= row["rate"]["low"] <= row["rate"]["rate"] <= row["rate"]["high"] <= 1
+
+
+def test_a_run_whose_last_step_is_logged_has_finished_unless_it_still_works(run):
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    assert viewed.listed()["stage"] | {"seconds": 0, "of": 0} == {
+        "stage": "validate", "step": 6, "of": 0, "planned": 6, "seconds": 0, "running": None, "finished": True,
+    }  # fmt: skip
+    with lock(run / "launcher.lock"):
+        stage = viewed.listed()["stage"]
+        assert (stage["running"], stage["finished"]) == (True, False)
+    lines = viewed.run.folder.steps.read_text().splitlines()
+    viewed.run.folder.steps.write_text("\n".join(lines[:-1]) + "\n")
+    assert not viewed.listed()["stage"]["finished"]
 
 
 def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played):

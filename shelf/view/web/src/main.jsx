@@ -148,10 +148,12 @@ function Runs({ runs, run, chosen, page, params }) {
 
 function Status({ stage, last }) {
   if (!stage) return <span class="dim">{last === null ? "has not started to train" : "what it does is not logged"}</span>;
-  const running = stage.running;
+  const { running, finished, planned } = stage;
+  if (finished) return <span class="good">finished, {planned} of {planned} steps</span>;
+  const doing = STAGES[stage.stage] ?? stage.stage;
+  if (!running) return <span class="dim">{running === false ? "stopped" : "logged last"}: {last === null ? "no step" : `step ${last}`}{planned !== null && ` of ${planned}`} done, {doing} at step {stage.step}</span>;
   const where = stage.stage === "validate" ? `${stage.of} tasks at step ${stage.step}` : `step ${stage.step} of ${stage.of}`;
-  if (!running) return <span class="dim">{running === false ? "not running" : "logged last"}: {STAGES[stage.stage] ?? stage.stage}, {where}</span>;
-  return <span class="live" role="status"><i />{STAGES[stage.stage] ?? stage.stage}, {where} <span class="dim">since {seconds(stage.seconds)}</span></span>;
+  return <span class="live" role="status"><i />{doing}, {where} <span class="dim">since {seconds(stage.seconds)}</span></span>;
 }
 
 // The words that every page uses; docs/glossary.md has all of them.

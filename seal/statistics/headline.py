@@ -1,0 +1,53 @@
+"""A run in one sentence: how far it is, and what its validations say."""
+
+from collections.abc import Sequence
+
+from seal.records.folder import RunFolder, planned_steps
+from seal.records.source import WHOLE
+from seal.records.step import StepRecord
+from seal.records.trajectory import MET, TrajectoryRecord
+from seal.records.validation import Log
+from seal.statistics.comparison import Side, compare
+from seal.statistics.heldout import not_held_out
+from seal.statistics.summary import label_shares, summarise_step
+
+
+def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence[TrajectoryRecord]) -> str:
+    """What a run has come to, for the first line of everything that shows it.
+
+    steps: its training steps, ascending; validated: the lines of its validations. The pass rate of whole tasks
+    (of the shortest prefix if there are none) is averaged over categories, its change from the first validation to
+    the last is paired by task, with a 95 % interval; then comes the failure label whose share of these turns moved
+    most. Tasks are called held out if the run recorded its training tasks and none of these is among them.
+    """
+    done, of = steps[-1].step if steps else 0, planned_steps(folder.begun)
+    reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""
+    lines = [line for line in validated if line.infra is None]
+    prefix = min((line.prefix for line in lines), default=WHOLE)
+    log = Log(tuple(line for line in lines if line.prefix == prefix))
+    if not log.lines:
+        return f"{folder.path.name}{reached}: no validation yet"
+    held_out = folder.training_rows.is_file() and not not_held_out(folder.path, log.lines)
+    what = f"{'held-out' if held_out else 'validated'} {'tasks' if prefix == WHOLE else 'first turns'}"
+    return f"{folder.path.name}{reached}: {what} passed {_passed(log)}"
+
+
+def _passed(log: Log) -> str:
+    first, last = log.steps[0], log.steps[-1]
+    if first == last or not {line.task for line in log.at(first)} & {line.task for line in log.at(last)}:
+        rate = summarise_step(log.at(last))[-1].rate
+        rates = f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f})"
+        return f"{rates} at step {last}"
+    *_, average = compare(Side("first", (log.at(first),)), Side("last", (log.at(last),)))
+    rate = average.pass_rate
+    change = f"{100 * rate.difference:+.1f}, 95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}"
+    return f"{100 * rate.mean_a:.1f} % -> {100 * rate.mean_b:.1f} % ({change}){_moved(log, first, last)}"
+
+
+def _moved(log: Log, first: int, last: int) -> str:
+    before, after = (label_shares(log.at(step)) for step in (first, last))
+    moves = {label: after.get(label, 0.0) - before.get(label, 0.0) for label in {*before, *after} - MET}
+    label = max(sorted(moves), key=lambda label: abs(moves[label]), default=None)
+    if label is None or not round(100 * moves[label]):
+        return ""
+    return f"; {label} {100 * before.get(label, 0.0):.0f} % -> {100 * after.get(label, 0.0):.0f} %"
