@@ -11,12 +11,11 @@ from typing import Any
 
 import uvicorn
 
+from env_service import BENCHMARK
 from env_service.app import create_app
 from env_service.settings import ServerSettings, read_settings, variable
 
 _BACKLOG = 2048
-_BENCHMARK = "bfcl-eval==2026.3.23"
-"""What the default environment is made of; an extra cannot name it, because its own requirements pull in torch."""
 
 
 def main(**options: Any) -> int:
@@ -54,7 +53,7 @@ def main(**options: Any) -> int:
 def _require_benchmark() -> None:
     """RuntimeError says how to install the benchmark's package if it is missing."""
     if find_spec("bfcl_eval") is None:
-        raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {_BENCHMARK}")
+        raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

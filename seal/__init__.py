@@ -1,3 +1,3 @@
 """SEAL: synergistic co-evolution of agents and learning environments."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

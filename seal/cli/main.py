@@ -16,6 +16,7 @@ from dotenv import load_dotenv
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
+from env_service import BENCHMARK
 from seal import __version__
 from seal.system import exits
 from seal.system.paths import HOME
@@ -135,9 +136,14 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         return exits.REFUSED
     except ModuleNotFoundError as error:
         name = next((word for word in (*program.split(), *arguments) if word in commands()), None)
-        if name is None or find_spec(MARKS.get(commands()[name].extra, "omegaconf")):
+        if name is None:
             raise
-        _say(f"seal {name}: {error.name} is not installed: pip install 'seal-rl[{commands()[name].extra}]'.")
+        package = f"'seal-rl[{commands()[name].extra}]'"
+        if find_spec(MARKS.get(commands()[name].extra, "omegaconf")):
+            if error.name != "bfcl_eval":
+                raise
+            package = f"--no-deps {BENCHMARK}"
+        _say(f"seal {name}: {error.name} is not installed: pip install {package}.")
         return exits.USAGE
     except typer.TyperException as error:
         # Without a message the help has been printed.

@@ -10,7 +10,7 @@ from seal.cli.commands import ListCommand, option, refusing
 from seal.system.paths import HOME
 
 NAMED_BAD_LINES = 20
-SUSPECTED = HOME / "data" / "suspected_items.json"
+SUSPECTED = HOME / "seal" / "data" / "suspected_items.json"
 COMPARE = "Runs to compare with the first; commas join the seeds of one side; a single run: its first and last step."
 
 app = typer.Typer(add_completion=False)

@@ -1,6 +1,6 @@
 """Benchmark items that were reported or found to be wrong or unsolvable.
 
-``data/suspected_items.json`` lists them with a reason, and with a link if they were reported.
+``suspected_items.json`` lists them with a reason, and with a link if they were reported.
 Figures are printed with and without them; nothing else treats them differently.
 """
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from seal.diagnosis.categories import parse_task_id
-from seal.system.paths import HOME
 
-DEFAULT_PATH = HOME / "data" / "suspected_items.json"
+DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 
 class SuspectedItem(BaseModel):
@@ -43,7 +42,7 @@ def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]
     """The suspected items; ValueError that names the file and the entry at fault."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: name a file like data/suspected_items.json.")
+        raise ValueError(f"{path} does not exist: name a file like seal/data/suspected_items.json.")
     try:
         return _Items.model_validate_json(path.read_bytes()).items
     except ValidationError as error:

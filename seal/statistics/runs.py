@@ -193,7 +193,7 @@ def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
 
 
 def _notes(log: Log, suspected: frozenset[Task]) -> str:
-    notes = [f"w/o susp.: without {len(suspected)} suspected items (data/suspected_items.json)"] if suspected else []
+    notes = [f"w/o susp.: without {len(suspected)} suspected items (docs/recipes.md)"] if suspected else []
     for field, values in provenance([log]).items():
         if len(values) > 1:
             notes.append(f"WARNING: lines of different {PROVENANCE[field]} ({', '.join(each[:16] for each in values)})")

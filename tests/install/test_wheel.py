@@ -1,4 +1,4 @@
-"""`pip install seal-rl[service]` gives the environment service without engines."""
+"""The wheel in an empty environment: the command, the service without engines, and the reading of a run."""
 
 import os
 import subprocess
@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from env_service import BENCHMARK
 from env_service.client import ServiceClient, ServiceError
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.adapters.tests.script import script
+from shelf.view.tests.report.sample_run import write_run
 from tests.support.installed import Environment
 
 pytestmark = pytest.mark.slow
 
-BENCHMARK = "bfcl-eval==2026.3.23"
 START_DEADLINE_S = 120
 
 
@@ -76,3 +77,18 @@ def test_the_service_plays_an_episode_without_engines(installed: Environment, tm
             *_, last = [client.step(task, message) for message in messages]
             assert last["is_terminated"] and client.evaluate(task)["valid"]
             assert client.release(task)
+
+
+def test_the_results_of_a_run_are_read_without_the_repository(
+    environment: Callable[[str], Environment], tmp_path: Path
+):
+    installed = environment("lab")
+    run, said = write_run(tmp_path / "run"), []
+    for arguments in (["--help"], ["stats", "--val-dir", run], ["report", run]):
+        command = [installed.folder / "bin" / "seal", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert (run / "report.png").is_file() and "w/o susp." in said[1]
+    refused = refusal(installed, "diagnose", "validate")
+    assert refused == f"seal diagnose: bfcl_eval is not installed: pip install --no-deps {BENCHMARK}.\n"
