@@ -1,6 +1,6 @@
 """The commands of this package, as `seal` lists them."""
 
-from seal.cli.main import RESULTS, Entry
+from seal.cli.main import PARTS, RESULTS, Entry
 
 COMMANDS = {
     "export": Entry(
@@ -9,4 +9,5 @@ COMMANDS = {
         "shelf.handover.cli.export",
         extra="handover",
     ),
+    "model": Entry(PARTS, "Get a pretrained model without a hub.", "shelf.handover.cli.model", extra="handover"),
 }

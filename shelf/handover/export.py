@@ -1,6 +1,5 @@
 """A checkpoint as one folder: model or adapter, tokenizer, card and interface, complete or not there at all."""
 
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ from seal import __version__
 from seal.interface.cues import Omega
 from seal.system.files import write_json, write_text
 from shelf.handover.card import base_name, model_card, stated_licence
+from shelf.handover.folder import written_whole
 from shelf.handover.source import Source
 from shelf.handover.weights import DTYPES, write_model
 
@@ -24,36 +24,21 @@ class Exported(NamedTuple):
     licence: str | None
 
 
-def require_empty(out: Path) -> None:
-    """ValueError if a folder cannot be written to because something is there."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not empty: name another --out, or remove it.")
-
-
 def export(source: Source, out: Path, licence: str | None = None, merge_adapter: bool = False) -> Exported:
     """Write a checkpoint into `out`, which must be empty or missing; an error leaves nothing there.
 
     licence: of the base model, None for the one that its own card states. ValueError, in one
     sentence, for a checkpoint that cannot be exported.
     """
-    require_empty(out)
     licence = licence or stated_licence(source)
     dtype = source.setting("actor_rollout_ref", "rollout", "dtype")
     dtype = dtype if dtype in DTYPES else None
-    draft = out.with_name(f"{out.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
+    with written_whole(out) as draft:
         kind = write_model(source.actor, draft, dtype, base_name(source), merge_adapter)
         omega = omega_of(source)
         if omega is not None:
             write_json(interface(source, omega), draft / INTERFACE)
         write_text(model_card(source, kind, dtype, licence, omega), draft / CARD)
-        if out.exists():
-            out.rmdir()
-        draft.replace(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return Exported(out, kind, omega, licence)
 
 

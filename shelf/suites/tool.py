@@ -72,6 +72,11 @@ def finish(program: Program, deadlines: Deadlines, progress: Callable[[], int] =
         stop_tree(process, GRACE_S)
 
 
+def cache() -> Path:
+    """Where SEAL keeps what it downloads: `seal` in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seal"
+
+
 class Tool:
     """The environment of some locks; its folder's name changes with them and with Python's version.
 
@@ -85,8 +90,7 @@ class Tool:
         pins = [path.read_text(encoding="utf-8") for path in self.locks]
         self._pins = dict(line.split("==", 1) for text in pins for line in text.splitlines() if "==" in line)
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        root = root or Path(os.environ.get(ROOT) or cache / "seal" / "envs")
+        root = root or Path(os.environ.get(ROOT) or cache() / "envs")
         self.folder = root / f"{name}-py{python}-{text_sha256(''.join(pins))[:12]}"
         self.packages = self.folder / "lib" / f"python{python}" / "site-packages"
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from seal.cli.commands import option, refusing
+from shelf.handover.folder import require_empty
 
 RUN = "A run (experiments/NAME), RUN/STEP, or RUN/checkpoints/global_step_STEP."
 
@@ -38,11 +39,10 @@ def export(
 
             require_push(push)
         source = find_source(run, step)
+        require_empty(out)
         # torch and transformers, which take seconds, only for what can be exported.
         from shelf.handover.export import export as write
-        from shelf.handover.export import require_empty
 
-        require_empty(out)
         logging.getLogger("transformers").setLevel(logging.ERROR)
         console = Console(soft_wrap=True, highlight=False)
         console.print(f"step {source.step} of {source.name}: {source.why}", markup=False)
