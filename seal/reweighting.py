@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from seal import labels as vocabulary
 from seal.diagnosis.profile import Profile
+from seal.diagnosis.rules import taxonomy_of
 from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
 from seal.settings.reweighting import ReweightSettings
@@ -64,7 +65,9 @@ def update_rho(
     return updated
 
 
-def weight(labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings) -> float:
+def weight(
+    labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, taxonomy: str = "paper"
+) -> float:
     """w_j of one trajectory, from its labels by turn; 1 when reweighting is off or no label counts.
 
     Raises ValueError for a label without a utility.
@@ -77,7 +80,8 @@ def weight(labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSe
             raise ValueError(
                 f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
             )
-    return _clip(sum(rho[label] for label in counted) / len(counted), settings)
+    weigh = taxonomy_of(taxonomy).weigh or _mean_utility
+    return _clip(weigh(counted, rho), settings)
 
 
 def weights(
@@ -85,6 +89,7 @@ def weights(
     rho: Mapping[str, float],
     settings: ReweightSettings,
     advantages: Sequence[float],
+    taxonomy: str = "paper",
 ) -> list[float]:
     """w of each trajectory of a batch, scaled as `settings.renormalise` says. Pass no padding rows.
 
@@ -92,7 +97,7 @@ def weights(
     divides those of positive and those of negative advantages by their mean weighted by
     |A|. Scaling clips nothing, so the means are exactly 1.
     """
-    pairs = [(weight(z, rho, settings), a) for z, a in zip(batch_labels, advantages, strict=True)]
+    pairs = [(weight(z, rho, settings, taxonomy), a) for z, a in zip(batch_labels, advantages, strict=True)]
     if settings.renormalise == "all":
         scale = _inverse_mean([(w, 1.0) for w, _ in pairs])
         return [w * scale for w, _ in pairs]
@@ -100,6 +105,10 @@ def weights(
         scales = {sign: _inverse_mean([(w, abs(a)) for w, a in pairs if sign_of(a) == sign]) for sign in (-1, 1)}
         return [w * scales.get(sign_of(a), 1.0) for w, a in pairs]
     return [w for w, _ in pairs]
+
+
+def _mean_utility(labels: Sequence[str], rho: Mapping[str, float]) -> float:
+    return sum(rho[label] for label in labels) / len(labels)
 
 
 def sign_of(advantage: float) -> int:

@@ -9,13 +9,19 @@ decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from seal import labels
 from seal.diagnosis import recovery
 from seal.diagnosis.evidence import Blame, TurnEvidence
+
+EXTENSIONS = "seal.extensions"
+"""The entry points of packages that add a taxonomy: each is a `Taxonomy` under the name that recipes choose."""
 
 Test = Callable[[TurnEvidence], str | None]
 
@@ -27,6 +33,21 @@ class Rule:
     name: str
     label: str
     test: Test
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """The labels that turns can get, and what a run does with them; an extension adds one (docs/extend.md).
+
+    rules: in order of priority. cues: entries as in `cues.toml`, by name. weigh: a trajectory's
+    weight before it is clipped, from its counted labels and rho; None: the mean utility. reward:
+    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says.
+    """
+
+    rules: tuple[Rule, ...]
+    cues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    weigh: Callable[[Sequence[str], Mapping[str, float]], float] | None = None
+    reward: Callable[[Mapping[str, Any]], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,46 +218,77 @@ _PASS = Rule("verifier_met", labels.PASS, _verifier_met)
 _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
 
-_TAXONOMIES: dict[str, tuple[Rule, ...]] = {
-    "paper": (
-        _GT,
-        _CHECKER,
-        _PASS,
-        Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
-        Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
-        Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
-        Rule("other_state", labels.STATE_MISMATCH, _other_state),
-        Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
-        Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
-        _RESPONSE,
-        _SPURIOUS,
-        Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
+_BUILT_IN = {
+    "paper": Taxonomy(
+        (
+            _GT,
+            _CHECKER,
+            _PASS,
+            Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
+            Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
+            Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
+            Rule("other_state", labels.STATE_MISMATCH, _other_state),
+            Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
+            Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
+            _RESPONSE,
+            _SPURIOUS,
+            Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
+        )
     ),
-    "release": (
-        _GT,
-        _CHECKER,
-        _SPURIOUS,
-        Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
-        Rule("released_empty", labels.EMPTY_TURN, _released_empty),
-        Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
-        Rule("released_state", labels.STATE_MISMATCH, _released_state),
-        _RESPONSE,
-        _PASS,
+    "release": Taxonomy(
+        (
+            _GT,
+            _CHECKER,
+            _SPURIOUS,
+            Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
+            Rule("released_empty", labels.EMPTY_TURN, _released_empty),
+            Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
+            Rule("released_state", labels.STATE_MISMATCH, _released_state),
+            _RESPONSE,
+            _PASS,
+        )
     ),
 }
 
 
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=EXTENSIONS) if point.name not in _BUILT_IN}
+
+
+@cache
+def taxonomy_of(name: str) -> Taxonomy:
+    """The taxonomy of that name; ValueError when it is unknown or its package cannot be loaded."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    if name not in _installed():
+        known = ", ".join(sorted({*_BUILT_IN, *_installed()}))
+        raise ValueError(f"unknown diagnosis taxonomy {name!r}; choose one of: {known}")
+    try:
+        found = _installed()[name].load()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"the extension {name!r} ({_installed()[name].value}) cannot be loaded: {error}") from error
+    if not isinstance(found, Taxonomy):
+        raise ValueError(f"the extension {name!r} ({_installed()[name].value}) is no seal.diagnosis.rules.Taxonomy")
+    return found
+
+
+def extensions() -> Mapping[str, Taxonomy]:
+    """The taxonomies of installed packages; one that cannot be loaded is refused where a recipe names it."""
+    loaded = {}
+    for name in _installed():
+        with suppress(ValueError):
+            loaded[name] = taxonomy_of(name)
+    return loaded
+
+
 def rules(taxonomy: str) -> tuple[Rule, ...]:
     """Return the rules of a taxonomy in order of priority; ValueError when it is unknown."""
-    try:
-        return _TAXONOMIES[taxonomy]
-    except KeyError:
-        known = ", ".join(sorted(_TAXONOMIES))
-        raise ValueError(f"unknown diagnosis taxonomy {taxonomy!r}; choose one of: {known}") from None
+    return taxonomy_of(taxonomy).rules
 
 
-def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> None:
-    """Add a rule to a taxonomy, ahead of the first rule of the label ``before`` (default: last).
+def with_rule(rule: Rule, before: str | None = None, taxonomy: str = "paper") -> tuple[Rule, ...]:
+    """The rules of a taxonomy and another one, ahead of the first of the label ``before`` (default: last).
 
     The rule's label must be declared (:func:`seal.labels.declare`).
     Raises ValueError for an unknown label or taxonomy and for a name that is taken.
@@ -249,7 +301,7 @@ def register(rule: Rule, taxonomy: str = "paper", before: str | None = None) -> 
     if before is not None and before not in order:
         raise ValueError(f"taxonomy {taxonomy!r} has no rule for {before!r} to put {rule.name!r} before")
     at = order.index(before) if before is not None else len(order)
-    _TAXONOMIES[taxonomy] = (*current[:at], rule, *current[at:])
+    return (*current[:at], rule, *current[at:])
 
 
 def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:

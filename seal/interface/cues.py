@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from typing import Any
 
 from seal.diagnosis.categories import environment_of
+from seal.diagnosis.rules import extensions
 from seal.interface.wording import wording, wording_digest
 from seal.settings.base import Amount, Settings
 
@@ -38,11 +39,15 @@ class Cue:
 
 @cache
 def catalogue() -> Mapping[str, Cue]:
-    """All cues by name, in the order of the data file."""
-    return {
-        name: Cue(name, d["kind"], d["label"], d["text"], d.get("compact", ""), d.get("taxonomy"))
-        for name, d in wording()["cues"].items()
-    }
+    """All cues by name, in the order of the data file; then those of installed extensions."""
+    tables = [(None, wording()["cues"]), *((name, each.cues) for name, each in extensions().items())]
+    cues: dict[str, Cue] = {}
+    for own, table in tables:
+        for name, d in table.items():
+            if name in cues:
+                raise ValueError(f"the extension {own!r} has a cue {name!r}, which exists: choose another name")
+            cues[name] = Cue(name, d["kind"], d["label"], d["text"], d.get("compact", ""), own or d.get("taxonomy"))
+    return cues
 
 
 class _OmegaJson(Settings):
@@ -110,7 +115,9 @@ class Omega:
     @cached_property
     def digest(self) -> str:
         """16 hex digits over the active cues and their wording; the version is left out."""
-        content = json.dumps([self.active, wording_digest()], separators=(",", ":"))
+        active = {name for _, names in self.active for name in names} - wording()["cues"].keys()
+        added = [astuple(catalogue()[name]) for name in sorted(active)]
+        content = json.dumps([self.active, wording_digest(), *added], separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from seal.interface.cues import catalogue
 from seal.interface.observation import ADVICE_TITLE, SCHEMA_TITLE
 from seal.interface.schema_cue import schema_text
 from seal.interface.secrets import Secrets, normal, numbers, scalars
@@ -109,6 +110,7 @@ class LeakGuard:
 def _fixed_wording(mode: PromptWording) -> tuple[re.Pattern[str], ...]:
     """Patterns of the wording between placeholders, the longest first; {count} is part of it."""
     texts = {*templates(), *mode.values().values(), SCHEMA_TITLE, ADVICE_TITLE}
+    texts |= {text for cue in catalogue().values() for text in (cue.text, cue.compact) if text}
     pieces = {piece for text in texts for piece in re.split(r"\{(?!count)\w+\}", text) if any(map(str.isalpha, piece))}
     return tuple(
         re.compile(re.escape(piece).replace(re.escape("{count}"), r"\d{1,3}"))

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.data.run_rows import RunRows
+from seal.diagnosis.rules import taxonomy_of
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
@@ -46,6 +47,10 @@ class Recipe:
         OmegaConf.resolve(config)
         resolved = OmegaConf.to_container(config, throw_on_missing=False)
         settings, service = SealSettings.of(resolved), EnvServiceSettings.of(resolved)
+        try:
+            taxonomy_of(settings.diagnosis.taxonomy)
+        except ValueError as error:
+            raise SettingsError("seal.diagnosis.taxonomy", f"seal.diagnosis.taxonomy: {error}.") from error
         try:
             initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
         except ValueError as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from env_service.client import ServiceError
+from seal.diagnosis.rules import taxonomy_of
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.dialogue import ENVIRONMENT, Dialogue
 from seal.rollout.episode import Episode
@@ -69,7 +70,7 @@ async def play(
         logger.warning("trajectory of %s: %s", episode.task_id, message)
     cut = terms.training and dialogue.stop in CUTS
     played = {
-        "score": terminal_reward(evaluation, terms.reward, cut) if evaluation else 0.0,
+        "score": _reward(evaluation, terms, cut) if evaluation else 0.0,
         "stop": dialogue.stop,
         "excluded": cut and terms.reward.cut == "exclude",
         "seconds": dialogue.seconds(),
@@ -84,6 +85,11 @@ async def play(
         "times": tuple(dialogue.times),
     }
     return TrajectoryRecord.of(evaluation, **played | speaker.facts(dialogue) | dict(known))
+
+
+def _reward(evaluation: Mapping[str, Any], terms: Terms, cut: bool) -> float:
+    own = taxonomy_of(terms.taxonomy).reward if terms.training and terms.taxonomy else None
+    return own(evaluation) if own and not cut else terminal_reward(evaluation, terms.reward, cut)
 
 
 async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms) -> dict[str, Any]:

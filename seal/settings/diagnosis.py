@@ -4,7 +4,6 @@ from typing import Literal
 
 from seal.settings.base import Count, Settings
 
-Taxonomy = Literal["paper", "release"]
 Blame = Literal["observed", "own"]
 Source = Literal["verifier", "random", "permuted"]
 
@@ -12,8 +11,8 @@ Source = Literal["verifier", "random", "permuted"]
 class DiagnosisSettings(Settings):
     """Labels and the window of the failure profile (docs/how-it-works.md)."""
 
-    taxonomy: Taxonomy = "paper"
-    """The set of labels: the paper's, or the smaller one of the public release."""
+    taxonomy: str = "paper"
+    """The set of labels: `paper`, the smaller one of the public `release`, or that of an extension (docs/extend.md)."""
     source: Source = "verifier"
     """Where training labels come from: the diagnosis (`verifier`), or a control that could falsify the method."""
     blame: Blame = "observed"

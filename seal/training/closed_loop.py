@@ -66,7 +66,9 @@ class ClosedLoop:
         self._profile = _counted(self._profile, step, rows, labels)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
-        w = weights(labels, self._rho, settings.reweighting, row_advantages) if settings.enabled else [1.0] * len(rows)
+        w = [1.0] * len(rows)
+        if settings.enabled:
+            w = weights(labels, self._rho, settings.reweighting, row_advantages, settings.diagnosis.taxonomy)
         everybody = [0.0] * len(records)
         for i, factor in zip(counted, w, strict=True):
             everybody[i] = factor

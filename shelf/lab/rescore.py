@@ -14,7 +14,6 @@ from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
-from seal.settings.diagnosis import Taxonomy
 from seal.settings.reward import RewardSettings
 from seal.statistics.comparison import Comparison, Side, compare
 from seal.statistics.intervals import PairedDifference, paired_difference
@@ -68,7 +67,7 @@ class StoredLog:
     launch: Launch | None
     records: tuple[TrajectoryRecord, ...]
 
-    def terms(self, taxonomy: Taxonomy | None, reward: Mapping[str, Any]) -> Terms:
+    def terms(self, taxonomy: str | None, reward: Mapping[str, Any]) -> Terms:
         """How the rollouts are judged, with these changes of the run's own taxonomy and reward."""
         settings = self.launch.settings if self.launch else None
         judged = (settings.reward if settings else RewardSettings()).model_dump() | dict(reward)

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from bfcl_perturbations import reference_calls, texts
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.interface.cues import Omega
+from tests.support.extension import installed
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPACT = {"tool_prompt_mode": "compact"}
@@ -367,21 +367,17 @@ def test_a_second_environment_is_added_without_touching_the_service(
         assert 'env_service_failures_total{cause="lost"} 4.0\n' in metrics
 
 
-def test_a_label_of_the_extending_guide_is_made_in_the_service(
+def test_a_label_of_an_extension_is_made_in_the_service(
     start_service: Callable[..., AbstractContextManager[int]], tmp_path: Path
 ) -> None:
-    guide = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
-    rule = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
-    environment = "from env_service.environments.bfcl.environment import BfclEnvironment"
-    (tmp_path / "repeated_call.py").write_text(f"{rule}\n{environment}\n", encoding="utf-8")
-    path, added = f"{tmp_path}{os.pathsep}{ROOT}", "bfcl=repeated_call:BfclEnvironment"
-    with start_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=added, PYTHONPATH=path) as port:
-        client = Client(port)
-        client.ok("create", {"task_id": TASK, "instance_id": "a", "params": COMPACT})
+    path = os.pathsep.join((*installed(tmp_path), str(ROOT)))
+    with start_service(BFCL_WORKERS="1", PYTHONPATH=path) as port:
+        client, omega = Client(port), {"version": 0, "cues": {"*": ["vary_calls"]}}
+        client.ok("create", {"task_id": TASK, "instance_id": "a", "params": COMPACT | {"omega": omega}})
         for _ in range(2):
             client.say("a", '<tool_call>{"name":"cd","arguments":{"folder":"nowhere"}}</tool_call>')
         client.say("a", "Done.")
-        first, *_ = client.ok("evaluate", {"instance_id": "a"})["diagnosis"]
+        first, *_ = client.ok("evaluate", {"instance_id": "a", "params": {"taxonomy": "repeated"}})["diagnosis"]
     assert (first["label"], first["reason"]) == ("repeated_call", "cd failed and was called again unchanged")
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from seal.cli.commands import ListCommand, option, refusing
-from seal.settings.diagnosis import Taxonomy
 from seal.settings.reward import Cut, Mode
 
 SHOWN = 20
@@ -26,7 +25,7 @@ def rescore(
     step: Annotated[int | None, _read("Of a run: only this step (default: all).", "N")] = None,
     training: Annotated[bool, _read("Of a run: its training trajectories, not its validations.")] = False,
     tasks: Annotated[list[str] | None, _read(TASKS, "FILE...")] = None,
-    taxonomy: Annotated[Taxonomy | None, _judge("The set of labels.")] = None,
+    taxonomy: Annotated[str | None, _judge("The set of labels.")] = None,
     reward_mode: Annotated[Mode | None, _judge("The terminal reward.")] = None,
     reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
