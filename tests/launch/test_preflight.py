@@ -75,7 +75,7 @@ def policy(tmp_path, **changes):
         ("algorithm.filter_groups.enable", True, "before their labels reach C_t"),
         ("data.train_batch_size", 9, "actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         ("ray_kwargs.ray_init.address", "ray://head:10001", "HOST:PORT"),
-        ("seal.diagnosis.taxonomy", "papper", "must be one of paper, release"),
+        ("seal.diagnosis.taxonomy", "papper", "choose one of: paper, release"),
         ("seal.diagnosis.window", 0, "seal.diagnosis.window is 0"),
         ("seal.infra_limit", 0, "seal.infra_limit is 0"),
         ("seal.rollout.attempts", 1.5, "seal.rollout.attempts is 1.5"),

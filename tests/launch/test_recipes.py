@@ -21,11 +21,7 @@ from seal.system.paths import HOME
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"
-RECIPES = [
-    path
-    for folder in ("", "backbones", "environments")
-    for path in sorted((EXP / folder).glob("*.yaml"))
-]
+RECIPES = [path for folder in ("", "backbones", "environments") for path in sorted((EXP / folder).glob("*.yaml"))]
 ABLATIONS = sorted(path.stem for path in (EXP / "ablation").glob("*.yaml"))
 QUICKSTART = EXP / "quickstart.yaml"
 
@@ -220,7 +216,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("seal.checkpoints.keep_best=1", "must be true or false"),
         ("seal.enabled=null", "must be true or false"),
         ("seal.seed=abc", "must be a whole number"),
-        ("seal.diagnosis.taxonomy=papper", "must be one of paper, release"),
+        ("seal.diagnosis.taxonomy=papper", "choose one of: paper, release"),
         ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
         ("+seal.reweighting.warmup_steps=3", "is not a setting"),
         ("+seal.reweighting.rho.odd=2", "the paper taxonomy has no odd"),
