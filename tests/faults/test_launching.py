@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from env_service.protocol import PROTOCOL
-from seal.launch.folder import LOCK_FILE, locked
+from seal.launch.folder import locked
 from seal.launch.follow import Interrupt
 from seal.launch.service import require_agreement
+from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.stop import StopRequest
@@ -46,13 +47,13 @@ def other_launcher(tmp_path):
 def test_a_folder_in_use(other_launcher, tmp_path):
     error = refused(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}", with_bfcl=True)
     assert re.search(rf"process {other_launcher.pid} on \S+ since .*experiment_name", error)
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE] and other_launcher.poll() is None
+    assert list(tmp_path.iterdir()) == [RunFolder(tmp_path).lock] and other_launcher.poll() is None
 
 
 def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
     other_launcher.kill()
     other_launcher.wait()
-    assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == other_launcher.pid
+    assert json.loads(RunFolder(tmp_path).lock.read_text())["pid"] == other_launcher.pid
     with locked(tmp_path):
         pass
 
@@ -76,13 +77,13 @@ def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
 def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
     with locked(tmp_path) as lock:
         left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
-    holder = {"pid": left.pid, "host": json.loads((tmp_path / LOCK_FILE).read_text())["host"], "since": "then"}
+    holder = {"pid": left.pid, "host": json.loads(RunFolder(tmp_path).lock.read_text())["host"], "since": "then"}
     try:
         with pytest.raises(LaunchError, match="is in use"), locked(tmp_path):
             pass
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
-        (tmp_path / LOCK_FILE).write_text(json.dumps({**holder, "pid": gone.pid}))
+        RunFolder(tmp_path).lock.write_text(json.dumps({**holder, "pid": gone.pid}))
         with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), locked(tmp_path):
             pass
     finally:

@@ -15,8 +15,8 @@ import pytest
 import requests
 from rich.console import Console
 
-from seal.launch.folder import LOCK_FILE
 from seal.launch.run import Request, fitted
+from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
@@ -67,7 +67,7 @@ def refused(*overrides: str, with_bfcl: bool = False) -> str:
         with pytest.raises(LaunchError) as error, fitted(request, Console(quiet=True)):
             pass
         assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
-        assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {LOCK_FILE}
+        assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {RunFolder(run_dir).lock.name}
         return str(error.value)
     finally:
         for folder in (run_dir, record):
