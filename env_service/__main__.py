@@ -4,6 +4,7 @@
 """
 
 import logging
+import resource
 import socket
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import uvicorn
 
 from env_service import BENCHMARK
 from env_service.app import create_app
+from env_service.http import BoundedHttp
 from env_service.settings import ServerSettings, read_settings, variable
 
 _BACKLOG = 2048
@@ -31,10 +33,12 @@ def main(**options: Any) -> int:
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a descriptor for every connection
     config = uvicorn.Config(
         create_app(settings),
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttp,
         log_level="warning",
         access_log=False,
         proxy_headers=False,

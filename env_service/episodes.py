@@ -114,6 +114,7 @@ class Episodes:
                 if entry.last_step[1] != message:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
                 return _success(entry.last_step[2])
+            self._require_room(entry.history, len(message[0]))
             try:
                 answer = await self._pool.step(entry.history, *message)
             except RequestRefused:
@@ -194,6 +195,13 @@ class Episodes:
                 f"instance_id {instance_id!r} {state}: create an episode first.", code=protocol.NO_EPISODE
             )
         return entry
+
+    def _require_room(self, history: EpisodeHistory, more: int) -> None:
+        """Refuse a message that would make an episode's messages, which are kept, exceed the limit of one body."""
+        limit = self._settings.max_body_bytes
+        if more + sum(len(content) for content, _ in history.steps) > limit:
+            reason = f"The episode's messages exceed {limit} characters ({variable('max_body_bytes')})."
+            raise RequestRefused(reason, 413, protocol.EPISODE_BROKEN)
 
     def _require_open(self, entry: _OpenEpisode) -> None:
         name = entry.history.id

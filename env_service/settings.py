@@ -38,7 +38,7 @@ class ServerSettings(BaseSettings):
     max_episodes: int = Field(4096, gt=0)
     """Episodes that may be open at once."""
     max_body_bytes: int = Field(4 * 2**20, gt=0)
-    """Size limit of one request body."""
+    """Size limit of one request body, and of an episode's messages together."""
     delay_seconds: float = Field(0.0, ge=0)
     """For benchmarks: the median of the time that the answer to a step is held back (log-normal); 0 for none."""
     environments: str = ""

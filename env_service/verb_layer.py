@@ -8,7 +8,10 @@ as it is, so that a request costs little more than its transport. Every failure 
 import hmac
 import re
 import time
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -18,6 +21,7 @@ from env_service.episodes import Episodes
 from env_service.metrics import Metrics
 from env_service.protocol import VERBS, RequestRefused
 from env_service.settings import ServerSettings, variable
+from seal.system.net import is_loopback
 
 Model = TypeVar("Model", bound=BaseModel)
 _ALLOW_POST = (b"allow", b"POST")
@@ -27,7 +31,7 @@ class VerbLayer:
     """ASGI middleware that answers the verbs and, if a token is set, requires it."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, episodes: Episodes, metrics: Metrics) -> None:
-        """Requests for other paths go on to `app`."""
+        """Requests for other paths go on to `app`. Settings without a token have a loopback host."""
         self._app = app
         self._episodes = episodes
         self._metrics = metrics
@@ -44,9 +48,8 @@ class VerbLayer:
             path = re.sub("/+", "/", path)
             scope = {**scope, "path": path}
         verb = path.removeprefix("/")
-        if path != "/healthz" and not self._is_admitted(scope):
-            detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
-            await _send(send, 401, _problem(detail))
+        if path != "/healthz" and (refusal := self._refuse(scope["headers"])):
+            await _send(send, *refusal)
         elif verb not in VERBS:
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
@@ -57,11 +60,16 @@ class VerbLayer:
             self._metrics.observe(verb, status, time.perf_counter() - began)
             await _send(send, status, body)
 
-    def _is_admitted(self, scope: Scope) -> bool:
+    def _refuse(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
+        """Status and problem of a request without the token; without a token, of a web page's or a foreign name's."""
         if self._expected is None:
-            return True
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(given, self._expected)
+            asked = (value for name, value in headers if name in (b"host", b"origin"))
+            foreign = next((value.decode("latin-1") for value in asked if not _is_local(value)), None)
+            detail = f"{foreign!r} is no loopback address, and only those are answered: set {variable('token')}."
+            return None if foreign is None else (421, _problem(detail))
+        given = next((value for name, value in headers if name == b"authorization"), b"")
+        detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
+        return None if hmac.compare_digest(given, self._expected) else (401, _problem(detail))
 
     async def _answer(self, verb: str, receive: Receive) -> tuple[int, bytes]:
         try:
@@ -69,6 +77,15 @@ class VerbLayer:
             return 200, await getattr(self._episodes, verb)(request)
         except RequestRefused as error:
             return error.status, _problem(str(error), error.code)
+
+
+@lru_cache
+def _is_local(address: bytes) -> bool:
+    """Whether a Host or an Origin names a loopback address."""
+    try:
+        return is_loopback(urlsplit(f"//{address.decode().rpartition('//')[2]}").hostname or "")
+    except ValueError:
+        return False
 
 
 async def _body(receive: Receive, limit: int) -> bytes:

@@ -77,8 +77,8 @@ def probe(url: str) -> dict[str, Any] | None:
     except ServiceError as error:
         if error.cause == "refused":
             raise LaunchError(
-                f"The environment service at {url} asks for its token: set BFCL_TOKEN here, or in .env, to the one "
-                "that it was started with."
+                f"The environment service at {url} refuses this client ({str(error).rstrip('.')}): set BFCL_TOKEN "
+                "here, or in .env, to the one that it was started with."
             ) from error
         return None if error.cause == "unreachable" else {}
 

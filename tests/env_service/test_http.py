@@ -300,6 +300,19 @@ def test_too_many_episodes_get_a_429_and_idle_ones_expire(
         client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})
 
 
+def test_the_messages_that_an_episode_keeps_are_limited(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    with start_service(BFCL_WORKERS="1", BFCL_MAX_BODY_BYTES="2000") as port:
+        client = Client(port)
+        client.ok("create", {"task_id": TASK, "instance_id": "a", "params": COMPACT})
+        assert client.say("a", "x" * 1500, step_id="1")[0] == 200
+        status, answer = client.say("a", "x" * 1500, step_id="2")
+        assert (status, answer["code"], "BFCL_MAX_BODY_BYTES" in answer["detail"]) == (413, "episode_broken", True)
+        assert client.say("a", "x" * 1500, step_id="1")[0] == 200
+        assert client.say("a", "x" * 400)[0] == 200
+
+
 def test_a_token_is_required_if_one_is_set(start_service: Callable[..., AbstractContextManager[int]]) -> None:
     with start_service(BFCL_WORKERS="1", BFCL_TOKEN="secret") as port:
         client = Client(port)
@@ -312,6 +325,15 @@ def test_a_token_is_required_if_one_is_set(start_service: Callable[..., Abstract
             200,
             401,
         ]
+
+
+@pytest.mark.parametrize("asked", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_no_web_page_reaches_a_service_without_a_token(client: Client, asked: dict[str, str]) -> None:
+    body = {"task_id": TASK, "instance_id": "page", "params": COMPACT}
+    status, answer = client.post("create", body, **{"Content-Type": "text/plain"}, **asked)
+    assert (status, "BFCL_TOKEN" in answer["detail"]) == (421, True)
+    assert client.post("get_info", {"instance_id": "page"})[0] == 400
+    assert client.post("get_env_profile", {}, Host="localhost:1", Origin="http://[::1]:3000")[0] == 200
 
 
 def start(**variables: str) -> tuple[int, str]:
