@@ -4,7 +4,6 @@
 """
 
 import logging
-import resource
 import socket
 import sys
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ import uvicorn
 
 from env_service import BENCHMARK
 from env_service.app import create_app
-from env_service.http import BoundedHttp
+from env_service.server import BoundedServer
 from env_service.settings import ServerSettings, read_settings, variable
 
 _BACKLOG = 2048
@@ -33,12 +32,10 @@ def main(**options: Any) -> int:
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a descriptor for every connection
     config = uvicorn.Config(
         create_app(settings),
         loop="uvloop",
-        http=BoundedHttp,
+        http="httptools",
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -50,7 +47,7 @@ def main(**options: Any) -> int:
     logging.getLogger("env_service").info(
         "listening on http://%s:%d with %d workers", host, port, settings.worker_count
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    BoundedServer(config).run(sockets=[listener])
     return 0
 
 

@@ -320,12 +320,3 @@ def _foreign(url: str) -> ServiceError:
 def _first(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-
-
-def choose(tasks: Sequence[str], split: str, index: int) -> str:
-    """The task of a split at an index; IndexError in one sentence outside it."""
-    if not tasks:
-        raise IndexError(f"split {split!r} has no tasks.")
-    if not 0 <= index < len(tasks):
-        raise IndexError(f"index {index} is outside split {split!r}, which has the tasks 0 to {len(tasks) - 1}.")
-    return tasks[index]

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from bfcl_perturbations import reference_calls, texts
 
-from env_service.client import DEFAULT_URL, ServiceClient, ServiceError, choose
+from env_service.client import DEFAULT_URL, ServiceClient, ServiceError
 from env_service.environments.bfcl.catalog import load_tasks
 from tests.support.loopback import Loopback
 
@@ -149,11 +149,3 @@ def test_the_address_is_given_or_in_the_environment(monkeypatch: pytest.MonkeyPa
     assert ServiceClient().url == DEFAULT_URL
     with pytest.raises(ValueError, match=r"'localhost:1' is not the address of a service: write http://HOST:PORT\."):
         ServiceClient("localhost:1")
-
-
-def test_an_index_outside_a_split_is_named():
-    assert choose(["a", "b"], "train", 1) == "b"
-    with pytest.raises(IndexError, match="index 2 is outside split 'train', which has the tasks 0 to 1"):
-        choose(["a", "b"], "train", 2)
-    with pytest.raises(IndexError, match="split 'synth' has no tasks"):
-        choose([], "synth", 0)

@@ -9,7 +9,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 
 from env_service import answers
-from env_service.client import ServiceClient, choose
+from env_service.client import ServiceClient
 
 from ..models import Message, SealAction, SealObservation, SealState
 
@@ -94,7 +94,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """One task of a split; IndexError outside it."""
-        return {"id": choose(self._client.tasks(split), split, index), "index": index}
+        return {"id": _choose(self._client.tasks(split), split, index), "index": index}
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
         """The tasks of a split between two indices."""
@@ -105,7 +105,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         tasks = self._client.tasks(split)
         if index is None:
             index = random.Random(seed).randrange(max(1, len(tasks)))
-        return choose(tasks, split, index)
+        return _choose(tasks, split, index)
 
     def _observation(
         self, messages: Sequence[answers.Message], reward: float, done: bool, info: Mapping[str, Any]
@@ -125,3 +125,12 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         episode, self._episode = self._episode, None
         if episode is not None:
             self._client.release(episode)
+
+
+def _choose(tasks: Sequence[str], split: str, index: int) -> str:
+    """The task of a split at an index; IndexError in one sentence outside it."""
+    if not tasks:
+        raise IndexError(f"split {split!r} has no tasks.")
+    if not 0 <= index < len(tasks):
+        raise IndexError(f"index {index} is outside split {split!r}, which has the tasks 0 to {len(tasks) - 1}.")
+    return tasks[index]
