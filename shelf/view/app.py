@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware
 
+from env_service.encoding import encode
 from seal import __version__
 from seal.system.net import is_loopback
 from shelf.view import query
@@ -63,7 +64,7 @@ def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | No
     app.state.viewed = {run.name: Viewed(run) for run in runs}
     app.state.replayer = Replayer()
     app.add_middleware(BaseHTTPMiddleware, dispatch=functools.partial(_guard, host=host, token=token))
-    for kind in (HTTPException, RequestValidationError, ValueError, sqlite3.Error, OSError):
+    for kind in (HTTPException, RequestValidationError, ValueError, OverflowError, sqlite3.Error, OSError):
         app.add_exception_handler(kind, _refuse)
     app.include_router(api)
     app.add_api_route("/{name:path}", _page, include_in_schema=False)
@@ -109,6 +110,8 @@ async def _refuse(_request: Request, error: Exception) -> Response:
         case ValidationError() | RequestValidationError():
             first = error.errors()[0]
             status, sentence = 400, f"{first['loc'][-1]} in the address: {first['msg']}."
+        case OverflowError():
+            status, sentence = 400, "A number in the address is too large."
         case ValueError():
             status, sentence = 400, str(error)
         case sqlite3.Error():
@@ -122,6 +125,9 @@ def _viewed(request: Request, run: str) -> Viewed:
     viewed = request.app.state.viewed
     if run not in viewed:
         raise HTTPException(404, f"There is no run {run}: this viewer shows {', '.join(viewed)}.")
+    folder = viewed[run].run.folder.path
+    if not folder.is_dir():
+        raise HTTPException(410, f"{folder} is gone: the run was moved or removed.")
     return viewed[run]
 
 
@@ -202,5 +208,9 @@ def _page(name: str) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    # Keys of some answers are numbers; NaN and infinity become null.
-    return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), status, media_type="application/json")
+    # Keys of some answers are numbers; NaN and infinity become null. A log may hold what orjson refuses.
+    try:
+        content = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        content = encode(value)
+    return Response(content, status, media_type="application/json")

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
@@ -38,6 +38,10 @@ WAIT_S = 10.0
 INTERVAL_S = 1.0
 """Between two looks at a run's folder."""
 
+_UNFIT = (
+    ValueError, TypeError, AttributeError, LookupError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError
+)  # fmt: skip
+"""What an odd line raises, on the way to its columns and when SQLite takes them."""
 _STAMP = "inode, size, mtime"
 _SCHEMA = """
 CREATE TABLE file (
@@ -84,13 +88,16 @@ class Progress:
 
 
 class Index:
-    """The index of one run. `update` brings it up to date; connections for reading come from `reading`."""
+    """The index of one run. `update` brings it up to date; connections for reading come from `reading`.
+
+    problems: why parts of the logs are not indexed, as the last update met it.
+    """
 
     def __init__(self, folder: RunFolder):
         """Open or make the index; OSError if neither the run's nor a temporary folder can be written."""
         self.folder = folder
         self.progress = Progress()
-        self._unreadable: set[Path] = set()
+        self.problems: list[str] = []
         self._files = {TRAIN: folder.trajectories, VALIDATION: folder.validations}
         self.path = self._place()
 
@@ -126,6 +133,7 @@ class Index:
 
     def update(self, stop: threading.Event | None = None) -> bool:
         """Read the files that were added or changed, newest step first; return whether there were any."""
+        self.problems = []
         paths = {(log, step): path for log, folder in self._files.items() for step, path in step_files(folder)}
         with contextlib.closing(sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")  # a lost index is built again
@@ -147,15 +155,18 @@ class Index:
                 try:
                     _read_file(db, *place, paths[place])
                 except OSError as error:
-                    path = paths[place]
-                    if path not in self._unreadable and path.exists():  # a resumed run removes files at any time
-                        logger.warning("%s cannot be read: %s", path, error)
-                        self._unreadable.add(path)
+                    if paths[place].exists():  # a resumed run removes files at any time
+                        self.problems.append(f"{paths[place]} cannot be read: {error.strerror}")
                     continue
                 done, changed = done + stamps[place][1], True
                 self._advance(done, total, True)
         self.progress = replace(self.progress, ready=True)
         return changed
+
+    def renew(self) -> None:
+        """Make the index again if it has gone, was damaged or cannot be used."""
+        self.path = self._place()
+        self.progress = replace(self.progress, ready=False)
 
     def _advance(self, read: int, of: int, changed: bool) -> None:
         self.progress = replace(self.progress, read=read, of=of, changes=self.progress.changes + changed)
@@ -186,45 +197,48 @@ def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path) -> None:
     """Index a file, in place of what the index holds of it."""
     with path.open("rb") as stream:
         stat = os.fstat(stream.fileno())
-        data = stream.read(stat.st_size)
-    stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        known = db.execute(f"SELECT {_STAMP} FROM file WHERE log = ? AND step = ?", (log, step)).fetchone()
-        if known != stamp:  # else another process has just read this file
-            _forget(db, log, step)
-            values = (log, step, path.name, *stamp)
-            file = db.execute(f"INSERT INTO file (log, step, name, {_STAMP}) VALUES (?,?,?,?,?,?)", values).lastrowid
-            _read_lines(db, file, log, step, data)
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
+        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            known = db.execute(f"SELECT {_STAMP} FROM file WHERE log = ? AND step = ?", (log, step)).fetchone()
+            if known != stamp:  # else another process has just read this file
+                _forget(db, log, step)
+                insert = f"INSERT INTO file (log, step, name, {_STAMP}) VALUES (?,?,?,?,?,?)"
+                file = db.execute(insert, (log, step, path.name, *stamp)).lastrowid
+                _read_lines(db, file, log, step, stream, stat.st_size)
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
 
 
-def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, data: bytes) -> None:
-    offset = 0
-    trajectories, turns, tools, bad = [], [], [], []
+def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, stream: BinaryIO, size: int) -> None:
+    """Index the first `size` bytes; a line that cannot be read, or that SQLite cannot hold, is noted as bad."""
+    offset = number = 0
     identity = db.execute("SELECT coalesce(max(id), 0) FROM trajectory").fetchone()[0]
-    for number, raw in enumerate(data.split(b"\n"), 1):
-        start, offset = offset, offset + len(raw) + 1
+    while offset < size:
+        whole = stream.readline()[: size - offset]
+        raw, start, offset, number = whole.removesuffix(b"\n"), offset, offset + len(whole), number + 1
         if not raw.strip():
             continue
+        db.execute("SAVEPOINT line")
         try:
-            line = index_line(raw, step, whole=offset <= len(data))
-        except ValueError as error:
-            bad.append((file, number, str(error)))
-            continue
-        identity += 1
-        trajectories.append((identity, file, number, start, len(raw), log, *_columns(line)))
-        for turn in line.turns:
-            place = (identity, log, line.record.step, line.record.category)
-            turns.append((*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule))
-            tools += [(identity, turn.turn, name) for name in turn.tools]
-    db.executemany(f"INSERT INTO trajectory VALUES ({','.join('?' * 28)})", trajectories)
-    db.executemany("INSERT INTO turn VALUES (?,?,?,?,?,?,?,?,?)", turns)
-    db.executemany("INSERT INTO tool VALUES (?,?,?)", tools)
-    db.executemany("INSERT INTO bad VALUES (?,?,?)", bad)
+            line = index_line(raw, step, whole=raw != whole)
+            trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(line))
+            db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 28)})", trajectory)
+            for turn in line.turns:
+                place = (identity + 1, log, line.record.step, line.record.category)
+                labelled = (*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule)
+                db.execute("INSERT INTO turn VALUES (?,?,?,?,?,?,?,?,?)", labelled)
+                used = [(identity + 1, turn.turn, name) for name in turn.tools]
+                db.executemany("INSERT INTO tool VALUES (?,?,?)", used)
+            identity += 1
+        except _UNFIT as error:
+            db.execute("ROLLBACK TO line")
+            problem = str(error) if isinstance(error, ValueError) else f"has another shape ({error!r})"
+            values = (file, number, problem.encode("utf-8", "replace").decode())
+            db.execute("INSERT INTO bad VALUES (?,?,?)", values)
+        db.execute("RELEASE line")
 
 
 def _columns(line: IndexedLine) -> tuple[object, ...]:
@@ -263,7 +277,9 @@ class Indexer:
                 try:
                     index.update(self._stop)
                 except (OSError, sqlite3.Error) as error:
-                    logger.warning("the logs of %s cannot be indexed now: %s", index.folder.path, error)
+                    index.problems = [f"{index.folder.path} cannot be indexed now: {error}"]
+                    with contextlib.suppress(OSError):
+                        index.renew()
             self._stop.wait(INTERVAL_S)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import uvicorn
 from rich.console import Console
 
+from env_service.server import BoundedServer
 from seal.system.net import is_loopback
 from shelf.view.app import make_app
 from shelf.view.query import parse_key
@@ -34,7 +35,7 @@ def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> Non
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "") + page
         console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
-        uvicorn.Server(config).run(sockets=[listener])
+        BoundedServer(config).run(sockets=[listener])
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -62,7 +62,7 @@ class Viewed:
     def overview(self) -> dict[str, Any]:
         """The curves, and the problems of the logs."""
         steps, bad = self._steps.get()
-        problems = {"bad_steps": list(map(str, bad)), "bad": self.ask(bad_lines)}
+        problems = {"bad_steps": [*self.index.problems, *map(str, bad)], "bad": self.ask(bad_lines)}
         return overview.overview(self.run, steps) | problems
 
     def validation(self) -> dict[str, Any]:

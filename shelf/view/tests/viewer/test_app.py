@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -311,6 +312,57 @@ def test_a_line_that_is_damaged_inside_is_shown_as_it_is(run):
         shown = found.get("/api/trajectory?run=played_s0&key=train:1:5").json()
         assert [each["content"] for each in shown["messages"][-4:]] == ["text", "5", "", ""]
         assert "cannot be played again" in found.get("/api/replay?run=played_s0&key=train:1:5").json()["why"]
+
+
+def test_a_line_that_is_nested_deeply_or_holds_half_a_character_has_a_page(run):
+    path = run / "seal_log/trajectories/1.jsonl"
+    lines = path.read_text().splitlines()
+    deep = "[" * 900 + "]" * 900
+    lines[2] = lines[2].replace('"evidence":', f'"evidence_2": {deep}, "evidence":', 1)
+    lines[3] = json.dumps(json.loads(lines[3]) | {"infra_message": "\ud800", "evidence": [{"deep": json.loads(deep)}]})
+    path.write_text("\n".join(lines) + "\n")
+    with client(run) as found:
+        assert found.get("/api/overview?run=played_s0").json()["runs"][0]["bad"]["count"] == 0
+        for line in (3, 4):
+            for page in ("trajectory", "replay"):
+                answer = found.get(f"/api/{page}?run=played_s0&key=train:1:{line}")
+                assert answer.status_code == 200, answer.text
+        row = found.get("/api/trajectory?run=played_s0&key=train:1:4").json()
+        where = {"run": "played_s0", "step": 1, "source": row["figures"]["source"], "task": row["record"]["task_id"]}
+        assert found.get("/api/group", params=where).status_code == 200
+
+
+BEYOND = "9" * 20
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        f"trajectories?offset={BEYOND}", f"trajectories?step={BEYOND}", f"trajectories?omega={BEYOND}",
+        f"trajectories?turn={BEYOND}", f"trajectories?from_step={BEYOND}", f"groups?offset={BEYOND}",
+        f"trajectory?key=train:{BEYOND}:1", f"group?step={BEYOND}&source=a&task=b", f"failures?to_step=-{BEYOND}",
+    ],
+)  # fmt: skip
+def test_a_number_beyond_64_bits_is_refused(played, asked):
+    page, _, rest = asked.partition("?")
+    with client(played) as found:
+        answer = found.get(f"/api/{page}?run=played_s0&{rest}")
+        assert answer.status_code == 400 and answer.json()["error"].endswith(".")
+        assert answer.headers["Content-Security-Policy"] == POLICY
+
+
+def test_a_run_that_is_moved_away_is_called_gone_until_it_is_back(run, tmp_path):
+    with client(run) as found:
+        run.rename(tmp_path / "elsewhere")
+        for page in ("overview", "trajectories", "omega"):
+            answer = found.get(f"/api/{page}?run=played_s0")
+            assert (answer.status_code, "is gone" in answer.json()["error"]) == (410, True)
+        assert found.get("/api/runs").status_code == 200
+        (tmp_path / "elsewhere").rename(run)
+        deadline = time.monotonic() + 30
+        while (answer := found.get("/api/trajectories?run=played_s0")).status_code != 200 or not answer.json()["total"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def test_runs_are_named_and_joined_to_arms(tmp_path):

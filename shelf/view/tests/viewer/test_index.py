@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import time
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.validation import read_log
 from shelf.view import index
-from shelf.view.index import INDEX_FILE, Index
+from shelf.view.index import INDEX_FILE, Index, Indexer
 from shelf.view.query import Filters, bad_lines, trajectories
 
 
@@ -125,6 +127,53 @@ def test_bad_lines_are_counted_with_their_place_and_spoil_nothing_else(run):
     assert [each["line"] for each in found["first"]] == [4, 6, 8, 10, 12, 14]
     assert "task_id" in found["first"][0]["problem"] and "77" in found["first"][2]["problem"]
     assert len(rows(index, step=2)) == 18
+
+
+ODD = {
+    "actions are a number": {"evidence": [{"actions": 5}]},
+    "an action is a number": {"evidence": [{"actions": [5]}]},
+    "a call has no name": {"evidence": [{"actions": [{"calls": [{}]}]}]},
+    "needed is a number": {"evidence": [{"needed": 5}]},
+    "blame is an object": {"labels": ["pass"], "diagnosis": [{"turn": 0, "blame": {}}]},
+    "a label is half a character": {"labels": ["\ud800"]},
+    "stop is half a character": {"stop": "\udfff"},
+    "a version is beyond 64 bits": {"omega_version": 2**63},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_odd_line_is_one_bad_line(run, odd):
+    path = run / "seal_log/trajectories/2.jsonl"
+    lines = path.read_text().splitlines()
+    lines[3] = json.dumps(json.loads(lines[3]) | odd)
+    path.write_text("\n".join(lines) + "\n")
+    index = indexed(run)
+    found = index.ask(bad_lines)
+    assert [(each["name"], each["line"]) for each in found["first"]] == [("2.jsonl", 4)] and found["first"][0][
+        "problem"
+    ]
+    assert len(rows(index)) == 6 * 24 - 1
+
+
+def test_an_index_that_is_removed_or_emptied_under_a_viewer_is_made_again(run):
+    index = Index(RunFolder(run))
+    indexer = Indexer([index])
+    try:
+        for damage in (lambda path: None, Path.unlink, lambda path: path.write_bytes(b"")):
+            damage(run / INDEX_FILE)
+            deadline = time.monotonic() + 30
+            while (read := attempt(index)) != 6 * 24 or not index.progress.ready:
+                assert time.monotonic() < deadline, read
+                time.sleep(0.1)
+    finally:
+        indexer.close()
+
+
+def attempt(index: Index) -> int | sqlite3.Error:
+    try:
+        return len(rows(index))
+    except sqlite3.Error as error:
+        return error
 
 
 def test_two_viewers_may_index_the_same_run(run):
