@@ -2,12 +2,13 @@
 
 
 def register() -> None:
-    """Prepare vLLM for weight updates: the run's own socket, and on a CPU layers that notice them."""
+    """Prepare vLLM for weight updates: the run's own socket, their check, and on a CPU layers that notice them."""
     from vllm.platforms import current_platform
 
-    from seal.backends.weight_socket import listen
+    from seal.backends import weight_check, weight_socket
 
-    listen()
+    weight_socket.listen()
+    weight_check.register()
     if current_platform.is_cpu():
         from seal.backends.patches import plain_linear
 

@@ -30,12 +30,17 @@ def check_model(recipe: Recipe) -> None:
         raise LaunchError(
             f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
         )
-    path = config.actor_rollout_ref.model.path
+    _fits(config, configuration(recipe))
+
+
+def configuration(recipe: Recipe) -> dict[str, Any]:
+    """The config.json of a recipe's model, from its folder, the hub or the cache; LaunchError if none gives it."""
+    path = recipe.config.actor_rollout_ref.model.path
     local = HOME / Path(path).expanduser()
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
-        return _fits(config, json.loads((local / "config.json").read_text(encoding="utf-8")))
+        return json.loads((local / "config.json").read_text(encoding="utf-8"))
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if recipe.settings.process_env.get("HF_HUB_OFFLINE") == "1":
@@ -43,7 +48,7 @@ def check_model(recipe: Recipe) -> None:
             f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model (`make policy` "
             "makes the small one), or unset seal.process_env.HF_HUB_OFFLINE to download it."
         )
-    _fits(config, _hub_configuration(path))
+    return _hub_configuration(path)
 
 
 def _hub_configuration(model: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -97,6 +98,8 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         here = config.ray_kwargs.ray_init.get("address") in (None, "local")
         yield replace(_gpus(torch), needed=here)
         yield _flash_attn()
+        yield _compiler()
+        yield _fits(asked, torch)
     yield _registrations(target)
     yield _memory(asked.settings.min_memory_gb)
     yield _shared_memory(config)
@@ -168,6 +171,33 @@ def _driver() -> str | None:
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else "not answering"
 
 
+def _fits(recipe, torch: Torch) -> Finding:
+    """Whether the recipe's model and tokens fit the smallest GPU."""
+    from shelf.operate.fit import gpu_named, require_fit
+    from shelf.operate.plan import RunPlan, model_of
+
+    if not torch.gpus:
+        return Finding("GPU memory", "unknown", "`seal plan --gpu NAME` says what the recipe takes.", needed=False)
+    name, memory = min(torch.gpus, key=lambda gpu: gpu[1])
+    try:
+        plan, model, gpu = RunPlan.of(recipe), model_of(recipe), gpu_named(name, memory)
+        fit = plan.on(gpu, model)
+        require_fit(fit, plan.step, model, gpu)
+    except LaunchError as error:
+        return Finding("GPU memory", f"{memory / GIB:.0f} GiB", str(error))
+    needed = max(sum(fit.rollout.values()), sum(fit.update.values())) / GIB
+    return Finding("GPU memory", f"{needed:.0f} of {memory / GIB:.0f} GiB, computed (`seal plan` says for what)")
+
+
+def _compiler() -> Finding:
+    """Triton compiles small C files against Python's headers when kernels first run."""
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    there = {"a C compiler": any(map(shutil.which, ("cc", "gcc", "clang"))), str(header): header.is_file()}
+    missing = " and ".join(what for what, is_there in there.items() if not is_there)
+    fix = f"Triton needs {missing}: install gcc and python3-dev (or use conda's Python)." if missing else ""
+    return Finding("compiler", "" if missing else "a C compiler and Python.h", fix)
+
+
 def _flash_attn() -> Finding:
     from seal.launch.preflight import FALLBACK
 
@@ -199,6 +229,8 @@ def _memory(wanted: float) -> Finding:
 def _shared_memory(config) -> Finding:
     free = shutil.disk_usage(SHARED_MEMORY).free
     bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
+    if config.trainer.device == "cuda":
+        bucket = 0  # weights stay on the GPU
     store = config.ray_kwargs.ray_init.get("object_store_memory") or 0
     found = f"{free / GIB:.1f} GiB free in {SHARED_MEMORY}"
     enlarge = "enlarge it (in a container: docker run --shm-size=16g, or --ipc=host)."

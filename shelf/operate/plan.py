@@ -1,20 +1,123 @@
-"""The step plan of a recipe as a table for people."""
+"""What a run of a recipe is before it starts: its steps and budgets, its tasks, and what it takes of a GPU."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from rich.table import Table
 
-from seal.launch.plan import StepPlan
+from seal.launch.model import configuration
+from seal.launch.plan import StepPlan, step_plan, total_steps
+from seal.launch.recipe import Recipe
+from seal.system.errors import LaunchError
+from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, Model, Work, fit, seconds, work
+from shelf.operate.lengths import Length, lengths
+
+KNOWN = Path(__file__).parent / "models.json"
+"""The sizes of the models that recipes name, so that no hub is asked for them."""
+
+Lines = list[tuple[str, str]]
 
 
-def table(plan: StepPlan, name: str) -> Table:
-    """The plan for the console."""
-    shown = Table(box=None, show_header=False, title=f"A training step of {name}")
-    for what, amount in lines(plan):
+def model_of(recipe: Recipe) -> Model:
+    """The sizes of a recipe's model; LaunchError if its config.json cannot be had."""
+    known = json.loads(KNOWN.read_text(encoding="utf-8")).get(recipe.config.actor_rollout_ref.model.path)
+    return Model.of(known or configuration(recipe))
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A recipe's step, its tasks in tokens (with the cues that training may show), and what a step of them is."""
+
+    recipe: Recipe
+    step: StepPlan
+    tasks: tuple[Length, ...]
+    work: Work
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Self:
+        """LaunchError if the step does not divide, or if a first prompt does not fit its budget."""
+        step, settings = step_plan(recipe.config), recipe.settings
+        cues = settings.enabled and settings.interface.enabled
+        tasks = tuple(lengths(recipe, recipe.rows.train, cues))
+        longest = max(task.prompt for task in tasks)
+        if longest > step.prompt:
+            raise LaunchError(
+                f"The longest first prompt has about {longest} tokens and data.max_prompt_length is {step.prompt}: "
+                f"raise it to {longest * 21 // 20} or more."
+            )
+        return cls(recipe, step, tasks, work(step, tasks))
+
+    def lines(self) -> Lines:
+        """What a step holds, and how much of it."""
+        return [*_budgets(self.step), *self._tasks()]
+
+    def _tasks(self) -> Iterator[tuple[str, str]]:
+        step, tasks = self.step, self.tasks
+        longest = max(task.prompt for task in tasks)
+        rest = sum(task.rest > step.response for task in tasks)
+        whole = sum(task.prompt + task.rest > step.model for task in tasks)
+        yield "tasks", f"{len(tasks)}; first prompts of {self.work.prompt:,.0f} tokens, {longest:,} at most"
+        yield "too long", f"{rest} with more than {step.response:,} tokens after it, {whole} with {step.model:,} in all"
+        yield "tokens of a step", f"{self.work.step / 1e6:.2f} million, {self.work.row:,.0f} per trajectory"
+        if step.packed:
+            yield "micro-batches", f"{self.work.micro_batches:.1f} per mini-batch and rank, {self.work.fill:.0%} full"
+
+    def on(self, gpu: Gpu, model: Model) -> Fit:
+        """What it takes of a GPU."""
+        return fit(self.recipe.config, self.step, model, gpu)
+
+    def gpu_lines(self, gpu: Gpu, model: Model, price: float | None) -> Lines:
+        """Memory, time and cost on a GPU."""
+        config, step, found = self.recipe.config, self.step, self.on(gpu, model)
+        stages = seconds(config, step, model, gpu, self.work)
+        steps, trainer = total_steps(config, len(self.tasks)), config.trainer
+        validations = int(trainer.val_before_train) + _times(steps, trainer.test_freq)
+        saves = _times(steps, trainer.save_freq)
+        validated = len(self.recipe.rows.val) * config.actor_rollout_ref.rollout.val_kwargs.n / step.rows
+        each = sum(stages.values()), stages["rollouts"] * max(1, validated), 12 * model.parameters / DISK
+        hours = sum(count * each_s for count, each_s in zip((steps, validations, saves), each, strict=True)) / 3600
+        bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
+        largest = 4 * model.largest
+        alone = "" if largest <= bucket else ", so it is sent by itself (untested)"
+        cost = f", {hours * step.devices * price:,.0f} at {price:g} per GPU hour" if price else ""
+        return [
+            ("parameters", f"{model.parameters / 1e9:.2f} billion"),
+            ("memory in rollouts", _parts(found.rollout, gpu)),
+            ("memory in the update", _parts(found.update, gpu)),
+            ("keys and values", f"{found.kv / GIB:.0f} GiB: {found.kv / model.kv_bytes:,.0f} tokens per engine"),
+            ("host memory", f"{found.host / GB:.0f} GB of weights and optimizer, and the processes' own"),
+            ("largest tensor", f"{largest >> 20:,} MiB in buckets of {bucket >> 20:,}{alone}"),
+            ("seconds of a step", f"{each[0]:.0f}: " + ", ".join(f"{name} {s:.0f}" for name, s in stages.items())),
+            ("steps", str(steps)),
+            ("validations, saves", f"{validations} of {each[1]:.0f} s, {saves} of {each[2]:.0f} s"),
+            ("hours", f"{hours:.1f}, {hours * step.devices:.0f} GPU hours{cost}"),
+        ]
+
+
+def table(lines: Lines, title: str) -> Table:
+    """The lines for the console."""
+    shown = Table(box=None, show_header=False, title=title, title_justify="left")
+    for what, amount in lines:
         shown.add_row(what, amount)
     return shown
 
 
-def lines(plan: StepPlan) -> list[tuple[str, str]]:
-    """What a step holds, and how much of it."""
+def _times(steps: int, interval: int) -> int:
+    """How often something happens at an interval and at the end."""
+    return -(-steps // interval) if interval > 0 else 0
+
+
+def _parts(parts: Mapping[str, float], gpu: Gpu) -> str:
+    whole = sum(parts.values()) / GIB
+    names = ", ".join(f"{name} {size / GIB:.0f}" for name, size in parts.items())
+    return f"{whole:.0f} of {gpu.memory / GIB:.0f} GiB: {names}"
+
+
+def _budgets(plan: StepPlan) -> Lines:
+    """What a step holds by the recipe's settings alone."""
     size = f"{plan.packed:,} tokens: at most" if plan.packed else f"{plan.rows_per_micro_batch} rows:"
     waiting = "" if plan.in_flight == plan.rows else f" of {plan.rows}"
     per_engine = f"{-(-plan.in_flight // plan.engines)} per engine, which runs {plan.engine_slots} at a time"

@@ -1,28 +1,108 @@
-"""`seal plan`: a step as a table."""
+"""`seal plan`: a step, its tasks, and what it takes of a GPU."""
 
+from functools import cache
+
+import pytest
 from typer.testing import CliRunner
 
-from seal.launch.plan import step_plan
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system import exits
+from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.operate.cli.plan import app
-from shelf.operate.plan import lines
+from shelf.operate.fit import GB, GPUS, Model, gpu_named, require_fit, seconds
+from shelf.operate.plan import RunPlan, model_of
+
+EXP = HOME / "exp"
 
 
-def test_the_command_prints_the_plan_of_the_recipe():
-    own = ["actor_rollout_ref.rollout.n=4"]
-    done = CliRunner().invoke(app, ["exp/quickstart.yaml", *own])
+@cache
+def planned(recipe, *overrides):
+    """A few tasks stand for the recipe's where lengths do not matter."""
+    few = ("seal.data.train.limit=3",) if overrides else ()
+    return RunPlan.of(read_recipe(EXP / f"{recipe}.yaml", [*few, *overrides]))
+
+
+def fitted(plan, gpu="H100"):
+    model = model_of(plan.recipe)
+    require_fit(plan.on(GPUS[gpu], model), plan.step, model, GPUS[gpu])
+    return plan.on(GPUS[gpu], model)
+
+
+def test_the_main_run_is_the_one_that_was_computed_by_hand():
+    """By hand: parameters 7.6 GB, Adam 15.2, contexts 2, engine 47.8 GiB; the update 45 GB; 9.9 micro-batches."""
+    plan = planned("SEAL")
+    fit, model = fitted(plan), model_of(plan.recipe)
+    assert sum(fit.rollout.values()) == pytest.approx(7.6 * GB + 15.2 * GB + 2 * GB + 47.8 * 2**30, rel=0.03)
+    assert sum(fit.update.values()) == pytest.approx(47 * GB, rel=0.05)
+    assert model.kv_bytes == 57_344 and fit.kv / model.kv_bytes == pytest.approx(500_000, rel=0.2)
+    assert plan.work.micro_batches == pytest.approx(9.9, rel=0.1)
+    assert plan.work.prompt == pytest.approx(6_026, rel=0.02)
+    stages = seconds(plan.recipe.config, plan.step, model, GPUS["H100"], plan.work)
+    assert stages["update"] == pytest.approx(88, rel=0.15) and 190 < sum(stages.values()) < 235
+
+
+def test_one_gpu_keeps_gradients_and_leaves_the_rest_in_host_memory():
+    fit = fitted(planned("SEAL_1gpu"))
+    assert fit.update["gradients"] == pytest.approx(30.5 * GB, rel=0.01) and "optimizer" not in fit.update
+    assert fit.host == pytest.approx(206 * GB, rel=0.01)
+    assert fit.host < planned("SEAL_1gpu").recipe.settings.min_memory_gb * GB
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "gpu", "named"),
+    [
+        ("SEAL", "trainer.n_gpus_per_node=4", "4090", "The rollout needs"),
+        ("SEAL", "actor_rollout_ref.rollout.gpu_memory_utilization=0.1", "A100-40", "The update needs"),
+        ("SEAL", "actor_rollout_ref.rollout.gpu_memory_utilization=0.2", "H100", "keys and values"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(recipe, override, gpu, named):
+    with pytest.raises(LaunchError, match=named) as error:
+        fitted(planned(recipe, override), gpu)
+    assert "\n" not in str(error.value)
+
+
+def test_a_prompt_that_cannot_be_read_is_refused():
+    with pytest.raises(LaunchError, match=r"data\.max_prompt_length is 4096"):
+        planned("SEAL", "data.max_prompt_length=4096")
+
+
+@pytest.mark.parametrize("recipe", ["SEAL_lora", "backbones/qwen2_5_3b", "backbones/toolace_2_llama_3_1_8b"])
+def test_the_recipes_fit_the_gpus_that_they_are_made_for(recipe):
+    plan = planned(recipe, "trainer.n_gpus_per_node=4")
+    assert fitted(plan).host < plan.recipe.settings.min_memory_gb * GB
+
+
+def test_sizes_of_a_small_model_are_those_of_its_weights():
+    recipe = read_recipe(EXP / "quickstart.yaml", [])
+    from safetensors import safe_open
+
+    with safe_open(HOME / "data" / "quickstart_policy" / "model.safetensors", "pt") as weights:
+        held = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
+    assert model_of(recipe).parameters == pytest.approx(held, rel=0.01)
+    assert Model.of({"text_config": {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2,
+                                     "num_attention_heads": 2, "vocab_size": 10}}).kv_bytes == 2 * 8 * 4  # fmt: skip
+
+
+def test_a_gpu_is_known_by_part_of_its_name_or_by_its_memory():
+    assert gpu_named("NVIDIA H100 80GB HBM3", 80 * GB) == GPUS["H100"]._replace(memory=80 * GB)
+    assert gpu_named("another", 10 * GB).memory == 10 * GB
+    with pytest.raises(ValueError, match="choose from"):
+        gpu_named("another")
+
+
+def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
+    few = ["exp/SEAL.yaml", "seal.data.train.limit=2", "data.train_batch_size=8", "--price", "2.5", "--gpu"]
+    fits, not_here = (CliRunner().invoke(app, [*few, gpu]) for gpu in ("H100", "4090"))
+    assert fits.exit_code == exits.FINISHED and "GPU hours" in fits.output and "per GPU hour" in fits.output
+    assert not_here.exit_code == exits.REFUSED and "error: The" in not_here.output
+    own = ["exp/quickstart.yaml", "actor_rollout_ref.rollout.n=4", "seal.data.train.limit=4"]
+    done = CliRunner().invoke(app, own)
     said = [" ".join(line.split()) for line in done.output.splitlines()]
-    expected = lines(step_plan(compose_recipe(HOME / "exp" / "quickstart.yaml", own)))
+    expected = RunPlan.of(read_recipe(HOME / own[0], own[1:])).lines()
     assert done.exit_code == exits.FINISHED and all(f"{what} {amount}" in said for what, amount in expected)
-
-
-def test_a_row_that_is_cut_says_by_what():
-    recipes = (HOME / "exp" / "quickstart.yaml", HOME / "exp" / "SEAL.yaml")
-    cut, whole = (lines(step_plan(compose_recipe(recipe, []))) for recipe in recipes)
-    assert "ppo_max_token_len_per_gpu" in dict(cut)["tokens of a training row"]
-    assert "cut" not in dict(whole)["tokens of a training row"]
+    assert "cut there by actor_rollout_ref.actor.ppo_max_token_len_per_gpu" in done.output
 
 
 def test_a_recipe_that_is_not_there_is_refused():

@@ -1,0 +1,221 @@
+"""Does a recipe fit a GPU, and how long does it take? By arithmetic: bytes per GPU, room for dialogues, seconds.
+
+Nothing was measured on a GPU yet: memory follows from sizes, times from EFFICIENCY and the constants below.
+"""
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from omegaconf import DictConfig
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+from seal.launch.plan import StepPlan
+from seal.system.errors import LaunchError
+from shelf.operate.lengths import Length
+
+GB, GIB = 10**9, 1 << 30
+EFFICIENCY = 0.4
+"""The share of a GPU's peak that training reaches; of its memory's bandwidth, half as much again."""
+PINNED = 1.9
+"""Pinned host memory per byte: its allocator rounds up to powers of two."""
+CONTEXTS, ASLEEP, GRAPHS = 2 * GB, 2 * GB, GB
+"""CUDA contexts of trainer and engine; what a sleeping engine keeps; its captured graphs."""
+MESSAGE_TOKENS = 120
+"""Of a sampled message. The slowest rollout of a step says seal.rollout.max_steps of them."""
+HOST_ADAM_S, SYNC_S, DISK = 3.4e-9, 15, GB
+"""Seconds of fused AdamW on a CPU per parameter; of queue, advantages and the start of a sync; bytes/s of a disk."""
+DRAWS = 20
+
+
+class Gpu(NamedTuple):
+    """A GPU: bytes, and the peaks of its bf16 arithmetic (operations/s) and of its memory (bytes/s)."""
+
+    memory: float
+    flops: float
+    bandwidth: float
+
+
+GPUS = {
+    "H200": Gpu(139.8 * GIB, 989e12, 4.8e12),
+    "H100": Gpu(79.1 * GIB, 989e12, 3.35e12),
+    "B200": Gpu(178 * GIB, 2250e12, 8e12),
+    "A100-40": Gpu(39.4 * GIB, 312e12, 1.55e12),
+    "A100": Gpu(79.1 * GIB, 312e12, 2e12),
+    "L40S": Gpu(44.4 * GIB, 362e12, 0.86e12),
+    "4090": Gpu(23.5 * GIB, 165e12, 1e12),
+}
+
+
+def gpu_named(name: str, memory: float | None = None) -> Gpu:
+    """The GPU whose name is part of this one; with a memory, as found, an unknown one is as fast as an A100.
+
+    ValueError for an unknown one without.
+    """
+    known = next((gpu for key, gpu in GPUS.items() if key.lower() in name.lower()), None)
+    if known is None and memory is None:
+        raise ValueError(f"--gpu {name} is not known; choose from {', '.join(GPUS)}.")
+    known = known or GPUS["A100"]
+    return known if memory is None else known._replace(memory=memory)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The sizes of a transformer: parameters, of one layer, of the largest tensor; layers, widths, and bytes of a
+    token's keys and values in bf16."""
+
+    parameters: int
+    layer: int
+    largest: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+    kv_bytes: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Model":
+        """From a config.json of a model whose layers have gated MLPs; other layers are counted as if they had."""
+        text = config.get("text_config", config)
+        hidden, inner, layers = text["hidden_size"], text["intermediate_size"], text["num_hidden_layers"]
+        heads, vocabulary = text["num_attention_heads"], text["vocab_size"]
+        kv_heads, head = text.get("num_key_value_heads") or heads, text.get("head_dim") or hidden // heads
+        layer = hidden * head * 2 * (heads + kv_heads) + 3 * hidden * inner + 2 * hidden
+        tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
+        whole = layers * layer + vocabulary * hidden * (1 if tied else 2) + hidden
+        largest = max(vocabulary, inner) * hidden
+        return cls(whole, layer, largest, layers, hidden, inner, vocabulary, layers * kv_heads * head * 4)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Bytes on each GPU by what they hold, while rollouts are sampled and while the actor is updated.
+
+    kv: bytes for keys and values in an engine. host: bytes of weights, gradients and optimizer in a machine's memory.
+    """
+
+    rollout: Mapping[str, float]
+    update: Mapping[str, float]
+    kv: float
+    host: float
+
+
+def fit(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu) -> Fit:
+    """What a recipe needs of each GPU."""
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    sharding, tensor = actor.fsdp_config, rollout.tensor_model_parallel_size
+    size, adapters = 4 * model.parameters / plan.devices, config.actor_rollout_ref.model.lora_rank > 0
+    trained = 0.02 * size if adapters else size
+    on_gpu = not sharding.offload_policy
+    packed = plan.packed or plan.longest * (plan.rows_per_micro_batch or 1)
+    engine = rollout.gpu_memory_utilization * gpu.memory
+    state = {"parameters": size, "optimizer": 2 * trained} if on_gpu else {}
+    unsharded = sharding.use_no_sync_for_gradient_accumulation and (not on_gpu or plan.devices > 1)
+    logits = 2.0 * packed * model.vocabulary
+    if config.actor_rollout_ref.model.override_config.get("attn_implementation") == "sdpa":
+        logits *= 4  # verl then keeps log-softmaxes in fp32, one per token
+    work = {
+        "gradients": (trained if on_gpu else 0) + (4.0 * model.parameters if unsharded and not adapters else 0),
+        "inputs of layers": 2.0 * packed * model.hidden * model.layers,
+        "logits": logits,
+        "one layer": 2.0 * packed * (8 * model.hidden + 3 * model.intermediate) + 8.0 * model.layer,
+    }
+    if not config.actor_rollout_ref.model.enable_gradient_checkpointing:
+        work["one layer"] *= model.layers
+    reading = 2.0 * rollout.max_num_batched_tokens * (2 * model.intermediate + 4 * model.hidden) / tensor
+    reading += 8.0 * rollout.max_num_seqs * model.vocabulary / tensor + GRAPHS
+    host = 0.0 if on_gpu else (8 * PINNED + 8) * model.parameters
+    if adapters:
+        host += 2 * PINNED * model.parameters * plan.engines  # sleeping engines keep their base weights there
+    elif config.actor_rollout_ref.actor.use_kl_loss:
+        host += 2 * PINNED * model.parameters  # the reference's
+    return Fit(
+        {**state, "engine": engine, "contexts": CONTEXTS},
+        {**state, **work, "sleeping engine": ASLEEP, "contexts": CONTEXTS},
+        kv=engine - 2 * model.parameters / tensor - reading,
+        host=host / config.trainer.nnodes,
+    )
+
+
+def require_fit(found: Fit, plan: StepPlan, model: Model, gpu: Gpu) -> None:
+    """LaunchError with the first thing that a GPU has no room for, and what to lower."""
+    fixes = {
+        "rollout": "lower actor_rollout_ref.rollout.gpu_memory_utilization",
+        "update": "lower actor_rollout_ref.actor.ppo_max_token_len_per_gpu, or set "
+        "actor_rollout_ref.actor.fsdp_config.offload_policy=true",
+    }
+    for stage, fix in fixes.items():
+        needed = sum(getattr(found, stage).values())
+        if needed > gpu.memory:
+            most = max(getattr(found, stage).items(), key=lambda part: part[1])
+            raise LaunchError(
+                f"The {stage} needs {needed / GIB:.0f} GiB on each GPU and it has {gpu.memory / GIB:.0f} (most of it: "
+                f"{most[0]}, {most[1] / GIB:.0f} GiB): {fix}, or take more GPUs (trainer.n_gpus_per_node)."
+            )
+    if found.kv < plan.model * model.kv_bytes:
+        raise LaunchError(
+            f"Beside the weights the engine has {max(found.kv, 0) / GIB:.1f} GiB for keys and values, less than one "
+            f"dialogue of {plan.model} tokens needs: raise actor_rollout_ref.rollout.gpu_memory_utilization or "
+            "tensor_model_parallel_size."
+        )
+
+
+class Work(NamedTuple):
+    """A step in tokens: of a row, of its first prompt, of a step's rows; micro-batches per mini-batch and rank, and how
+    full they are."""
+
+    row: float
+    prompt: float
+    step: float
+    micro_batches: float
+    fill: float
+
+
+def work(plan: StepPlan, tasks: Sequence[Length]) -> Work:
+    """A step over these tasks, as verl packs it; each row is a reference, cut where the budgets cut it."""
+    rows = [min(task.prompt + min(task.rest, plan.response), plan.longest) for task in tasks]
+    packed = plan.packed or max(rows) * (plan.rows_per_micro_batch or 1)
+    draw = random.Random(0)
+    counts = []
+    for _ in range(DRAWS):
+        chosen = draw.choices(rows, k=max(1, plan.rows_per_rank // plan.samples))
+        mini = (chosen * plan.samples)[: plan.rows_per_rank]
+        counts.append(_micro_batches(mini, packed))
+    mean, micro = statistics.mean(rows), statistics.mean(counts)
+    prompt, fill = statistics.mean(task.prompt for task in tasks), mean * plan.rows_per_rank / micro / packed
+    return Work(mean, prompt, mean * plan.rows, micro, fill)
+
+
+def _micro_batches(rows: list[int], packed: int) -> int:
+    """The micro-batches of these rows, by verl's loop."""
+    workloads = calculate_workload(torch.tensor(rows)).tolist()
+    number = -(-sum(rows) // packed)
+    while number < len(rows):
+        parts = get_seqlen_balanced_partitions(workloads, number, equal_size=False)
+        if all(sum(rows[i] for i in part) <= packed for part in parts):
+            break
+        number += 1
+    return number
+
+
+def seconds(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu, step: Work) -> dict[str, float]:
+    """Seconds of a step's stages."""
+    speed = EFFICIENCY * gpu.flops * plan.devices
+    token_pass = 2 * model.parameters * step.step / speed * 1.11  # attention is a tenth on top
+    at_once = min(plan.engine_slots, -(-plan.in_flight // plan.engines))
+    read = 2 * model.parameters + at_once * step.row * model.kv_bytes
+    token_s = read / (1.5 * EFFICIENCY * gpu.bandwidth * plan.devices / plan.engines)
+    prefill = 2 * model.parameters * plan.prompts * step.prompt / (EFFICIENCY * gpu.flops * plan.devices / plan.engines)
+    found = {
+        "rollouts": prefill + config.seal.rollout.max_steps * MESSAGE_TOKENS * token_s,
+        "old log-probs": token_pass / config.seal.logprob_check_every,
+        "reference": token_pass if config.actor_rollout_ref.actor.use_kl_loss else 0.0,
+        "update": 4 * token_pass * config.actor_rollout_ref.actor.ppo_epochs,
+        "sync and the rest": SYNC_S + 4 * model.parameters / (10 * GB),
+    }
+    if config.actor_rollout_ref.actor.fsdp_config.offload_policy:
+        found["optimizer on the CPU"] = HOST_ADAM_S * model.parameters * plan.optimizer_steps / plan.devices
+    return found
