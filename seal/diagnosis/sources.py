@@ -8,7 +8,7 @@ weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from seal import labels as vocabulary
@@ -18,6 +18,9 @@ from seal.labels import EXCLUDED
 from seal.settings.diagnosis import Blame, DiagnosisSettings
 
 Batch = list[tuple[str, ...]]
+
+_DRAWS = 1000
+"""Permutations that are drawn until one changes every utility; the last one stands otherwise."""
 
 
 def counted_labels(
@@ -54,7 +57,7 @@ def relabelled(
     """
     diagnosed = [tuple(labels) for labels in batch]
     if settings.source == "permuted":
-        names = exchanged_names(settings.taxonomy)
+        names = exchanged_names(settings.taxonomy, seed)
         return _mapped(diagnosed, lambda label: names.get(label, label))
     if settings.source == "random":
         rng = random.Random(f"random:{seed}:{step}")
@@ -69,16 +72,39 @@ def taxonomy_labels(taxonomy: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(rule.label for rule in rules(taxonomy) if rule.label not in EXCLUDED))
 
 
-def exchanged_names(taxonomy: str) -> Mapping[str, str]:
-    """The fixed permutation of the failure labels of a taxonomy: who takes whose place.
+def exchanged_names(taxonomy: str, seed: int) -> Mapping[str, str]:
+    """The run's permutation of the failure labels of a taxonomy: who takes whose place.
 
-    The labels in order of utility are rotated by half their number, so that no label
-    keeps its name, its cues or, among the built-in labels, its utility.
+    A ring in an order that the seed draws, so that no label keeps its name or its cues; nor, among the built-in
+    labels, its utility.
     """
-    failures = [label for label in taxonomy_labels(taxonomy) if not vocabulary.get(label).success]
-    failures.sort(key=lambda label: (-vocabulary.get(label).utility, label))
-    half = len(failures) // 2
-    return dict(zip(failures, failures[half:] + failures[:half], strict=True))
+    failures, rng = sorted(failure_labels(taxonomy)), random.Random(f"permuted:{seed}")
+    for _ in range(_DRAWS):
+        ring = rng.sample(failures, len(failures))
+        names = dict(zip(ring, ring[1:] + ring[:1], strict=True))
+        if all(vocabulary.get(a).utility != vocabulary.get(b).utility for a, b in names.items()):
+            break
+    return names
+
+
+def failure_labels(taxonomy: str) -> frozenset[str]:
+    """The labels of a taxonomy that mark a failure and count."""
+    return frozenset(label for label in taxonomy_labels(taxonomy) if not vocabulary.get(label).success)
+
+
+def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
+    """The failures among the labels of one prompt's rollouts, as `settings.source` names them.
+
+    random: as many labels, drawn by `seed` and `draw` from all failures. The others as in :func:`relabelled`.
+    """
+    every = failure_labels(settings.taxonomy)
+    failures = every & set(labels)
+    if settings.source == "permuted":
+        names = exchanged_names(settings.taxonomy, seed)
+        return frozenset(names[label] for label in failures)
+    if settings.source == "random":
+        return frozenset(random.Random(f"random:{seed}:{draw}").sample(sorted(every), len(failures)))
+    return failures
 
 
 def _mapped(batch: Batch, name: Callable[[str], str]) -> Batch:

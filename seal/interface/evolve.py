@@ -68,12 +68,18 @@ class Event:
 
 
 def evolve(
-    omega: Omega, profile: Profile, settings: EvolveSettings, step: int, taxonomy: str = "paper"
+    omega: Omega,
+    profile: Profile,
+    settings: EvolveSettings,
+    step: int,
+    taxonomy: str = "paper",
+    retired: Collection[str] = (),
 ) -> tuple[Omega, tuple[Event, ...]]:
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
 
     Each environment of a run with several is judged by its own figures and has its own cues.
-    One with fewer than ``min_count`` labelled turns in the window keeps its cues.
+    One with fewer than ``min_count`` labelled turns in the window keeps its cues. retired: cues that are
+    shown no more, whatever the figures, as "environment/cue".
     """
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
     adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
@@ -87,6 +93,8 @@ def evolve(
             on = {catalogue()[name].label for name in before - permanent}
             chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
             after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
+        environment = environment_of(next(iter(tally.categories()), "")) if scope == EVERYWHERE else scope
+        after = frozenset(name for name in after if f"{environment}/{name}" not in retired)
         if after != before:
             active[scope] = tuple(after)
         for name, cue in catalogue().items():

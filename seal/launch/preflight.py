@@ -17,8 +17,8 @@ from seal.launch.model import check_model
 from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
-from seal.rollout.row import whole_part
 from seal.system.errors import LaunchError
+from seal.teacher import whole_part
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "sdpa"
@@ -82,6 +82,11 @@ def _engines(recipe: Recipe) -> None:
         raise LaunchError(
             "algorithm.filter_groups.enable=true would make verl evict groups before their labels reach C_t: leave it "
             "false."
+        )
+    if recipe.settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
+        raise LaunchError(
+            "algorithm.rollout_correction.bypass_mode=true takes the engine's log-probs as old ones, and the engine saw "
+            "cues that seal.interface.teacher takes away: leave it false."
         )
     share = recipe.settings.interface.share
     if whole_part(share, rollout.n) < 1:

@@ -100,6 +100,8 @@ class StepRecord:
     """`reward_mean` and `pass_share` by environment; empty with a single one."""
     lift: Lift | None = None
     """What Omega gave the rollouts (`seal.interface.share` below 1); None if all or none of them saw it."""
+    teaching: dict[str, dict[str, float]] = field(default_factory=dict)
+    """With a teacher, by "environment/cue": the figures of `seal.teacher.figures`."""
     infra: dict[str, int] = field(default_factory=dict)
     """Trajectories by the failure of infrastructure that ended them."""
 
@@ -205,6 +207,7 @@ class StepRecord:
         }
         for name, rewards in self.environments.items():
             by_name[name] = {key: rewards[key] for key in REWARD if rewards[key] is not None}
+        by_name |= {f"teaching/{cue}": figures for cue, figures in self.teaching.items()}
         figures |= {f"{name}/{key}": value for name, values in by_name.items() for key, value in values.items()}
         return {f"seal/{name}": value for name, value in figures.items()}
 

@@ -89,6 +89,8 @@ class TrajectoryRecord:
     """Why it ended: completed, one of CUTS, or the service's word (step_limit, parse_error)."""
     excluded: bool = False
     """Whether it was cut and the recipe leaves such trajectories out."""
+    silent: bool = False
+    """Whether its reward counts in its group's baseline and it gives no gradient."""
     infra: str | None = None
     """The failure of infrastructure that ended it."""
     infra_message: str = ""
@@ -99,6 +101,10 @@ class TrajectoryRecord:
     """The training step; None until it is logged."""
     omega_version: int | None = None
     """The version of the Omega that its episode carried; None without one."""
+    cues: tuple[str, ...] = ()
+    """With a teacher: the cues that it saw."""
+    taught: bool = False
+    """Whether it was trained under the plain prompt, where it passed too; the dialogue is that with the cues."""
     withdrawn: str | None = None
     """In a withdrawal: the cue of Omega that it went without, "" for none, EVERY_CUE or NO_CUE."""
     prompt_mode: str = ""

@@ -8,15 +8,18 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
+from seal.diagnosis.sources import named_failures
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
+from seal.rollout.lesson import Lesson, siblings
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row, Shown
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
+from seal.teacher import is_control, sees_omega, whole_part
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -30,8 +33,11 @@ class SEALAgentLoop(AgentLoopBase):
         settings = SealSettings.of(self.config)
         self.settings = settings.rollout
         self.interface = settings.interface
-        self.reward = settings.reward
-        self.taxonomy = settings.diagnosis.taxonomy
+        self.diagnosis = settings.diagnosis
+        self.teacher = settings.interface.teacher if settings.teaches else "off"
+        self.terms = Terms(
+            True, settings.reward, settings.diagnosis.taxonomy, self.settings.deadline_s, "seal.rollout.deadline_s"
+        )
         self.service = EnvServiceSettings.of(self.config)
         self.services: Services = shared_services(self.service)
         self.budgets = Budgets.of(self.config)
@@ -50,32 +56,73 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and what the trainer adds."""
-        async with _slots(self.settings.concurrency):
-            return await self._run(sampling_params, Row.read(row, self.shown).sharing(self.interface.share))
+        prompt, row = str(row.get("uid")), Row.read(row, self.shown).sharing(self.interface.share)
+        if self.teacher == "off" or not row.training or row.withdrawn is not None:
+            async with _slots(self.settings.concurrency):
+                return self._output(*await self._play(sampling_params, row), row)
+        return await self._teach(sampling_params, row, prompt)
 
-    async def _run(self, sampling_params: dict[str, Any], row: Row) -> AgentLoopOutput:
+    async def _teach(self, sampling_params: dict[str, Any], row: Row, prompt: str) -> AgentLoopOutput:
+        """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.teacher`)."""
+        rollouts, share, record = self.rollout_config.n, self.interface.share, None
+        pupil = not sees_omega(row.sample, share)
+        with siblings(prompt, rollouts - whole_part(share, rollouts), rollouts) as plain:
+            try:
+                if self.teacher == "retry" and not pupil:
+                    labels = named_failures(await plain.failures(), self.diagnosis, self.settings.seed, row.draw)
+                    row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
+                elif self.teacher == "plain" or not row.cues:
+                    row = replace(row, omega=None)
+                async with _slots(self.settings.concurrency):
+                    record, speaker = await self._play(sampling_params, row)
+                    lesson = await self._lesson(record, speaker, row)
+            finally:
+                if pupil:
+                    plain.ended(record)
+        cued = bool(row.cues) or (self.teacher == "plain" and not pupil)
+        silent = record.silent or (cued and not record.passed) or (bool(row.cues) and lesson is None)
+        record = replace(record, cues=row.cues, taught=lesson is not None, silent=silent and record.usable)
+        return self._output(record, speaker, row, lesson)
+
+    async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
+        """Play an episode, again if infrastructure failed it."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
-        params = row.create_params(self.settings, mode)
-        terms = Terms(row.training, self.reward, self.taxonomy, self.settings.deadline_s, "seal.rollout.deadline_s")
+        params = row.create_params(self.settings, mode, always_guarded=self.teacher != "off")
         for attempt in range(self.settings.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)
+            terms = replace(self.terms, training=row.training)
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms)
             if record.infra is None or record.infra in FINAL:
                 break
-        record = replace(record, seconds=round(time.monotonic() - started, 3))
-        return self._output(record, speaker, row)
-
-    def _output(self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row) -> AgentLoopOutput:
-        prompt, response = speaker.ids[: speaker.prompt_length], speaker.response
-        mask, logprobs = speaker.mask, speaker.logprobs
         if record.infra is None:
             record = replace(record, spans=tuple(speaker.spans))
+        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker
+
+    async def _lesson(self, record: TrajectoryRecord, told: EngineSpeaker, row: Row) -> Lesson | None:
+        """What a rollout with cues teaches: its messages in a plain episode; None unless both pass."""
+        if not row.cues or not record.usable or not record.passed or record.truncated:
+            return None
+        mode = self.service.mode(row.environment)
+        params = replace(row, omega=None).create_params(self.settings, mode)
+        episode = Episode(
+            self.services, row.task_id, params | ({"day": record.day} if record.day else {}), row.environment
+        )
+        lesson = Lesson(told)
+        again = await play(episode, lesson, row.identity(), self.terms)
+        return lesson if again.usable and again.passed else None
+
+    def _output(
+        self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row, lesson: Lesson | None = None
+    ) -> AgentLoopOutput:
+        versions = speaker.versions or [row.step]
+        speaker = lesson or speaker
+        prompt, response = speaker.ids[: speaker.prompt_length], speaker.response
+        mask, logprobs = speaker.mask, speaker.logprobs
         if not record.usable or not response:
             # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
             eos = self.tokenizer.eos_token_id
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
-        versions = speaker.versions or [row.step]
         waited = {"generate_sequences": 0.0, "tool_calls": 0.0}
         for asked, received, answered in record.times:
             waited["generate_sequences"] += received - asked

@@ -56,6 +56,7 @@ class EngineSpeaker(Speaker):
         sampling_params: dict[str, Any],
         attempt: int,
     ):
+        self.made_of = loop, settings, budgets, row, sampling_params, attempt
         self._loop = loop
         self._settings = settings
         self._budgets = budgets
@@ -100,8 +101,7 @@ class EngineSpeaker(Speaker):
             },
         )
         # A message shorter than its room ended with a stop token: eos or another one of the model.
-        truncated = ids[-1] != self._eos and len(ids) >= room
-        return Said(self._loop.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False), truncated)
+        return self._said(ids, ids[-1] != self._eos and len(ids) >= room)
 
     async def ended(self, dialogue: Dialogue) -> None:
         """TokenPathError unless the response is what was sampled."""
@@ -143,7 +143,7 @@ class EngineSpeaker(Speaker):
         return room
 
     async def _sample(self, turn: int, params: dict[str, Any]) -> tuple[int, ...]:
-        """Sample the next message and append it as it was sampled; return its token ids."""
+        """Sample the next message and append it; return its token ids."""
         self.tokens_in += len(self.ids)
         number, timeout_s = len(self.sampled) + 1, self._settings.generation_timeout_s
         output = await generate(self._loop.server_manager, self._request_id, self.ids, params, number, timeout_s)
@@ -151,6 +151,13 @@ class EngineSpeaker(Speaker):
         if not params.get("logprobs"):
             logprobs = [0.0] * len(output.token_ids)
         message = Sampled(tuple(output.token_ids), tuple(logprobs))
+        await self._append(turn, message)
+        versions = (output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps"))
+        self.versions += [int(version or 0) for version in versions]
+        return message.ids
+
+    async def _append(self, turn: int, message: Sampled) -> None:
+        """Append a message as it was sampled."""
         ids, logprobs, start = list(message.ids), list(message.logprobs), len(self.mask)
         merged, self.mask, self.logprobs = await _on_token_path(
             self._loop.ct_merge_assistant_token(self.ids, ids, self.mask, self.logprobs, assistant_logprobs=logprobs)
@@ -158,9 +165,10 @@ class EngineSpeaker(Speaker):
         self.ids = merged.token_ids
         self.sampled.append(message)
         self.spans.append((turn, start, len(self.mask)))
-        versions = (output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps"))
-        self.versions += [int(version or 0) for version in versions]
-        return message.ids
+
+    def _said(self, ids: tuple[int, ...], truncated: bool) -> Said:
+        """A message as text, without the token that ended it."""
+        return Said(self._loop.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False), truncated)
 
     def _drift(self, dialogue: Dialogue) -> int | None:
         """Count the tokens that differ when the text is tokenised again; None if the template refuses the dialogue."""

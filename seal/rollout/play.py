@@ -73,6 +73,7 @@ async def play(
         "score": _reward(evaluation, terms, cut) if evaluation else 0.0,
         "stop": dialogue.stop,
         "excluded": cut and terms.reward.cut == "exclude",
+        "silent": cut and terms.reward.cut == "silent",
         "seconds": dialogue.seconds(),
         "rebuilt": episode.rebuilt,
         "infra": infra,

@@ -1,7 +1,7 @@
 """A row of a batch as verl hands it to the agent loop, with typed values."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -9,9 +9,7 @@ from seal.diagnosis.categories import environment_of
 from seal.interface.cues import Omega
 from seal.records.trajectory import EVERY_CUE, NO_CUE, WITHDRAWAL_AGENTS
 from seal.settings.rollout import RolloutSettings
-
-_ROUNDING = 1e-9
-"""Keeps a multiple of a share that is a whole number from being rounded below it."""
+from seal.teacher import answering, sees_omega
 
 OMEGA = "withdrawal_omega"
 """The key under which rows of a validation carry Omega_t; only those of a withdrawal read it."""
@@ -79,20 +77,37 @@ class Row:
     @property
     def place(self) -> str:
         """What seeds and draws of this rollout follow from."""
-        return f"{self.step}/{self.index}/{self.sample}"
+        return f"{self.draw}/{self.sample}"
+
+    @property
+    def draw(self) -> str:
+        """The same for all rollouts of its prompt."""
+        return f"{self.step}/{self.index}"
 
     def sharing(self, share: float) -> Self:
         """The row without Omega unless it is one of its prompt's share; they are spread evenly over its rollouts."""
         shows = sees_omega(self.sample, share) or self.withdrawn is not None
         return self if shows else replace(self, omega=None)
 
+    @property
+    def cues(self) -> tuple[str, ...]:
+        """The cues of its Omega that hold for the task."""
+        return Omega.from_json(self.omega).for_category(self.category) if self.omega is not None else ()
+
+    def answering(self, labels: Collection[str]) -> Self:
+        """The row with the cues for these failures; without Omega if there are none."""
+        omega = answering(Omega.from_json(self.omega), self.category, labels)
+        return replace(self, omega=omega.to_json() if omega.active else None)
+
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""
         names = ("task_id", "data_source", "category", "split", "sample", "withdrawn")
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.training else None}
 
-    def create_params(self, settings: RolloutSettings, prompt_mode: str) -> dict[str, Any]:
-        """The parameters of the service's /create."""
+    def create_params(
+        self, settings: RolloutSettings, prompt_mode: str, always_guarded: bool = False
+    ) -> dict[str, Any]:
+        """The parameters of the service's /create. always_guarded: the leak guard watches whatever has an Omega."""
         # Validation is judged as officially, also on tasks of the training side.
         params: dict[str, Any] = {"split": self.split if self.training else "eval", "tool_prompt_mode": prompt_mode}
         if self.turns > 0:
@@ -103,7 +118,7 @@ class Row:
                 params["omega"] = self.omega
                 # The leak guard watches a share of the trajectories, drawn by step, row and sample.
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
-                params["leak_guard"] = draw < settings.leak_guard_share
+                params["leak_guard"] = always_guarded or draw < settings.leak_guard_share
         return params
 
 
@@ -112,13 +127,3 @@ def withdrawn_cue(omega: Omega, category: str, row: Mapping[str, Any]) -> str:
     cues = omega.for_category(category)
     number = int(row["index"]) // len(WITHDRAWAL_AGENTS)
     return cues[(number + int(row["global_steps"])) % len(cues)] if cues else ""
-
-
-def sees_omega(sample: int, share: float) -> bool:
-    """Whether a rollout, by its number among its prompt's, belongs to the share of them that see Omega."""
-    return whole_part(share, sample + 1) > whole_part(share, sample)
-
-
-def whole_part(share: float, rollouts: int) -> int:
-    """How many of a prompt's first rollouts belong to a share of them, rounded down."""
-    return int(rollouts * share + _ROUNDING)

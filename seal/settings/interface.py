@@ -1,11 +1,14 @@
 """`seal.interface`: the learning interface Omega and how it evolves."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from seal.settings.base import Amount, Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
+Teacher = Literal["off", "share", "retry", "plain"]
 
 
 class EvolveSettings(Settings):
@@ -34,5 +37,17 @@ class InterfaceSettings(Settings):
     share: NonZeroShare = 1.0
     """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
     benchmark."""
+    teacher: Teacher = "off"
+    """What cued rollouts teach the plain prompt: nothing (`off`, the paper), or what they pass. `share`: the share sees
+    Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these passed;
+    `plain`, a control: none sees cues, and the share's failures are not trained."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
+
+    @model_validator(mode="after")
+    def _some_are_plain(self) -> Self:
+        if self.teacher != "off" and self.share == 1:
+            raise ValueError(
+                f"teacher={self.teacher} needs plain rollouts beside the cued ones: set seal.interface.share below 1"
+            )
+        return self

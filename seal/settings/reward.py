@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from seal.settings.base import Settings
 
 Mode = Literal["binary", "capped", "t3rl"]
-Cut = Literal["verifier", "zero", "exclude"]
+Cut = Literal["verifier", "zero", "silent", "exclude"]
 
 
 class RewardSettings(Settings):
@@ -14,7 +14,8 @@ class RewardSettings(Settings):
     mode: Mode = "binary"
     """The verdict itself (`binary`), or one of the public release's dense rewards for failed trajectories."""
     cut: Cut = "verifier"
-    """The reward of a trajectory that hit a budget: the verifier's, zero, or no part in training (`exclude`)."""
+    """The reward of a trajectory that hit a budget: the verifier's; zero; zero for its group's
+    baseline, and no gradient (`silent`); or no part in training (`exclude`)."""
 
     weight: ClassVar[float] = 0.5
     """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""

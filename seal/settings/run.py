@@ -85,9 +85,17 @@ class SealSettings(Settings):
             return value
         return {name: str(item) if isinstance(item, int | float) else item for name, item in value.items()}
 
+    @property
+    def teaches(self) -> bool:
+        """Whether rollouts with cues teach the plain prompt (`seal.interface.teacher`)."""
+        return self.enabled and self.interface.enabled and self.interface.teacher != "off"
+
     def checks_logprobs(self, step: int) -> bool:
-        """Whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals."""
-        return (step - 1) % self.logprob_check_every == 0
+        """Whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals.
+
+        In every step with a teacher: the engine has not scored what is taught under the plain prompt.
+        """
+        return self.teaches or (step - 1) % self.logprob_check_every == 0
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:

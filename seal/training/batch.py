@@ -80,9 +80,9 @@ class StepBatch:
 
     @property
     def group_advantages(self) -> list[float]:
-        """The mean of A_j over the sampled tokens of each trajectory; 0 for one that does not count or has none."""
+        """The mean of A_j over the sampled tokens of each trajectory; 0 for one that does not train or has none."""
         return [
-            advantage[mask].double().mean().item() if group.counts and mask.any() else 0.0
+            advantage[mask].double().mean().item() if group.trains and mask.any() else 0.0
             for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
         ]
 
@@ -90,17 +90,33 @@ class StepBatch:
         """Keep what does not count out of verl's step; call before verl computes advantages.
 
         A trajectory that infrastructure lost or the recipe excludes gets a uid of its
-        own and so leaves its group's baseline. One that does not count gets empty
+        own and so leaves its group's baseline. One that does not train gets empty
         masks, so that it has no part in the policy loss, the KL term or the token mean.
         """
         apart = [key for key, group in zip(self.keys, self.groups, strict=True) if group.apart]
         if apart:
             self._put(apart, tu.list_of_dict_to_tensordict([{"uid": f"{key}-apart"} for key in apart]))
-        silent = [key for key, group in zip(self.keys, self.groups, strict=True) if not group.counts]
+        silent = [key for key, group in zip(self.keys, self.groups, strict=True) if not group.trains]
         if silent:
             data = tq.kv_batch_get(keys=silent, partition_id=self.partition, select_fields=["response_mask"])
             empty = _ragged([torch.zeros_like(mask) for mask in data["response_mask"].unbind()])
             self._put(silent, TensorDict({"response_mask": empty, "loss_mask": empty}, batch_size=len(silent)))
+
+    def take_plain_logprobs(self) -> dict[int, float]:
+        """Make the actor's log-probs those of the engine too for what is taught, which the engine saw with cues.
+
+        So PPO's ratio and verl's rollout correction of a lesson begin at 1. Returns, by the number of the trajectory,
+        log pi(y | plain prompt) - log pi(y | with cues) in nats.
+        """
+        taught = [i for i, record in enumerate(self.records) if record.taught]
+        if not taught:
+            return {}
+        keys, fields = [self.keys[i] for i in taught], ["old_log_probs", "rollout_log_probs", "response_mask"]
+        data = tq.kv_batch_get(keys=keys, partition_id=self.partition, select_fields=fields)
+        plain, cued, masks = (data[name].unbind() for name in fields)
+        self._put(keys, TensorDict({"rollout_log_probs": _ragged(list(plain))}, batch_size=len(keys)))
+        rows = zip(taught, plain, cued, masks, strict=True)
+        return {i: (mine - other)[mask.bool()].double().sum().item() for i, mine, other, mask in rows}
 
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.
@@ -118,7 +134,7 @@ class StepBatch:
         fresh = [
             (rollout - actor)[mask].abs().float().cpu()
             for record, rollout, actor, mask in rows
-            if record.weights in (None, (step - 1, step - 1))
+            if record.weights in (None, (step - 1, step - 1)) and not record.taught
         ]
         if not fresh:
             return {}

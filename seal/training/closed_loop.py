@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
@@ -18,6 +19,7 @@ from seal.records.step import Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import initial_rho, update_rho, weights
 from seal.settings import SealSettings
+from seal.teacher import Lessons, Rollout, figures, sees_omega
 from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread, numbered
 
 
@@ -35,6 +37,7 @@ class ClosedLoop:
         self._observed = self._profile
         self._rho = initial_rho(settings.reweighting, taxonomy)
         self._omega = initial_omega(settings.interface.evolve, taxonomy)
+        self._lessons = Lessons(settings.diagnosis.window)
 
     @property
     def _sends_omega(self) -> bool:
@@ -50,20 +53,23 @@ class ClosedLoop:
         records: Sequence[TrajectoryRecord],
         groups: Sequence[Group],
         advantages: Sequence[float],
+        transfers: Mapping[int, float] | None = None,
     ) -> tuple[list[float], StepReport]:
         """One round of Algorithm 1: C_t from the step's labels, rho_t from C_t, w from rho_t, Omega_{t+1} from C_t.
 
         advantages: A_j of each trajectory. One that does not count (see `mark_groups`)
-        has weight 0 and stays out of C_t.
+        has weight 0 and stays out of C_t. With a teacher C_t counts what saw no cues, as an evaluation sees none;
+        transfers: of what was taught (`seal.teacher.Rollout`), by its number.
         """
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         rows, row_advantages = [records[i] for i in counted], [advantages[i] for i in counted]
         diagnosed = [counted_labels(row.labels, row.diagnosis, settings.diagnosis.blame) for row in rows]
-        self._observed = _counted(self._observed, step, rows, diagnosed)
+        profiled = [not (settings.teaches and row.cues) for row in rows]
+        self._observed = _counted(self._observed, step, rows, diagnosed, profiled)
         labels = relabelled(diagnosed, settings.diagnosis, settings.seed, step, self._observed.recent())
-        self._profile = _counted(self._profile, step, rows, labels)
+        self._profile = _counted(self._profile, step, rows, labels, profiled)
         if settings.enabled and settings.closed_loop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
         w = [1.0] * len(rows)
@@ -73,10 +79,14 @@ class ClosedLoop:
         for i, factor in zip(counted, w, strict=True):
             everybody[i] = factor
 
+        prompts = self._prompts(groups, counted, records, labels, transfers or {}) if settings.teaches else []
         shown, events = self._omega, ()
         if settings.enabled and settings.closed_loop and settings.interface.enabled:
             evolving = settings.interface.evolve
-            self._omega, events = evolve(shown, self._profile, evolving, step, settings.diagnosis.taxonomy)
+            if settings.teaches:
+                self._lessons = self._lessons.after(step, prompts, evolving.min_count)
+            taxonomy, retired = settings.diagnosis.taxonomy, self._lessons.retired
+            self._omega, events = evolve(shown, self._profile, evolving, step, taxonomy, retired)
         record = StepRecord.of(
             step,
             records,
@@ -86,6 +96,7 @@ class ClosedLoop:
             w=Range.of(w),
             push=_push(rows, w, row_advantages),
             lift=Lift.of(by_prompt(groups, records).values()),
+            teaching=figures(prompts),
             groups_with_spread=groups_with_spread(groups, records),
             trajectories_dropped=len(records) - len(counted),
             groups_dropped=groups_dropped(groups),
@@ -95,6 +106,24 @@ class ClosedLoop:
         report = StepReport(record, self._profile.to_json(), self.omega_to_send())
         return everybody, report
 
+    def _prompts(
+        self,
+        groups: Sequence[Group],
+        counted: Sequence[int],
+        records: Sequence[TrajectoryRecord],
+        labels: Sequence[Sequence[str]],
+        transfers: Mapping[int, float],
+    ) -> list[tuple[str, list[Rollout]]]:
+        """The rollouts of each prompt that count, with the prompt's environment."""
+        interface = self._settings.interface
+        prompts: dict[str, tuple[str, list[Rollout]]] = {}
+        for i, z in sorted(zip(counted, labels, strict=True)):
+            record = records[i]
+            compared = interface.teacher != "retry" or sees_omega(record.sample, interface.share)
+            rollout = Rollout(record.cues, tuple(z), record.score, record.taught, transfers.get(i), compared)
+            prompts.setdefault(groups[i].uid, (record.environment, []))[1].append(rollout)
+        return list(prompts.values())
+
     @property
     def state(self) -> dict[str, Any]:
         """C, rho and Omega as JSON values, for the checkpoint."""
@@ -103,6 +132,7 @@ class ClosedLoop:
             "observed": self._observed.to_json(),
             "rho": dict(self._rho),
             "omega": self._omega.to_json(),
+            "lessons": self._lessons.to_json(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -112,6 +142,8 @@ class ClosedLoop:
         if self._settings.closed_loop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
+        if "lessons" in state:  # not in checkpoints of earlier versions
+            self._lessons = Lessons.from_json(state["lessons"], self._settings.diagnosis.window)
 
 
 def weighed(
@@ -137,14 +169,18 @@ def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:
 
 
 def _counted(
-    profile: Profile, step: int, records: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]
+    profile: Profile,
+    step: int,
+    records: Sequence[TrajectoryRecord],
+    labels: Sequence[Sequence[str]],
+    profiled: Sequence[bool],
 ) -> Profile:
-    """The profile with each trajectory counted in the step whose Omega it was played with.
+    """The profile with each trajectory that it counts in the step whose Omega it was played with.
 
     In the synchronous trainer that is `step` itself. An older one leaves the window with the others of its Omega.
     """
     by_step: dict[int, list[Trajectory]] = {step: []}
-    for record, row in zip(records, labels, strict=True):
+    for record, row in compress(zip(records, labels, strict=True), profiled):
         drawn = step if record.drawn is None else record.drawn
         by_step.setdefault(drawn, []).append(Trajectory(record.category, tuple(row), record.score))
     for drawn in sorted(by_step, reverse=True):

@@ -16,12 +16,13 @@ class Group:
 
     uid: the prompt. apart: infrastructure lost this trajectory, or a budget cut it
     and the recipe excludes it. counts: it is usable and its group has at least
-    MIN_GROUP usable trajectories.
+    MIN_GROUP usable trajectories. trains: it counts and is not silent.
     """
 
     uid: str
     apart: bool
     counts: bool
+    trains: bool
 
 
 def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> list[Group]:
@@ -29,10 +30,11 @@ def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> lis
     usable: dict[str, int] = defaultdict(int)
     for uid, record in zip(uids, records, strict=True):
         usable[uid] += record.usable
-    return [
-        Group(uid, not record.usable, record.usable and usable[uid] >= MIN_GROUP)
-        for uid, record in zip(uids, records, strict=True)
-    ]
+    groups = []
+    for uid, record in zip(uids, records, strict=True):
+        counts = record.usable and usable[uid] >= MIN_GROUP
+        groups.append(Group(uid, not record.usable, counts, counts and not record.silent))
+    return groups
 
 
 def numbered(groups: Sequence[Group]) -> list[int]:

@@ -61,6 +61,7 @@ class SEALTraining(Durable):
         step = StepBatch.read(batch)
         check_infrastructure(step.records, self._settings.infra_limit)
         step.separate()
+        transfers = step.take_plain_logprobs()
         before_verl = time.perf_counter()
         batch = super()._compute_advantage(batch, metrics)
         after_verl = time.perf_counter()
@@ -68,7 +69,7 @@ class SEALTraining(Durable):
         step = step.with_tokens(self._settings.checks_logprobs(self.global_steps) and not bypassed)
         differences = step.compare_logprobs(self.global_steps, self._settings)
         advantages = step.group_advantages
-        w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages)
+        w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages, transfers)
         step.write_advantages(w)
         self._log.trajectories(self.global_steps, weighed(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl

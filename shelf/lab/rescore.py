@@ -79,6 +79,8 @@ class StoredLog:
         mode = self.launch.prompt_mode if self.launch else record.prompt_mode
         enforced = self.launch.settings.rollout.enforce_available_tools if self.launch else None
         omega = omega if record.omega_version is not None else None
+        if record.cues:  # with a teacher only a part of the step's
+            omega = Omega.of(record.cues, record.omega_version).to_json()
         params = parameters(record, mode, self.training, enforced, omega)
         limit = self._max_steps()
         return Again(record, params | ({"max_steps": limit} if limit is not None else {}), terms)
@@ -185,7 +187,7 @@ def _lost(record: TrajectoryRecord, omega: Mapping[str, Any] | None) -> str:
     """Why a rollout is not played again; "" if it is."""
     if record.infra is not None:
         return f"lost to infrastructure ({record.infra})"
-    missing = record.omega_version is not None and omega is None
+    missing = record.omega_version is not None and omega is None and not record.cues
     return "the environment does not play it (its Omega is not in the run's log)" if missing else ""
 
 

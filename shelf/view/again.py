@@ -57,6 +57,7 @@ _DECIDED = frozenset(
         "errors",
         "stop",
         "excluded",
+        "silent",
         "infra",
         "infra_message",
         "omega_version",

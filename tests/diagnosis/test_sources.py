@@ -8,7 +8,7 @@ import pytest
 from seal import labels as vocabulary
 from seal.diagnosis import sources
 from seal.diagnosis.profile import Profile, Tally, Trajectory
-from seal.diagnosis.sources import exchanged_names, taxonomy_labels
+from seal.diagnosis.sources import exchanged_names, named_failures, taxonomy_labels
 from seal.settings.diagnosis import DiagnosisSettings
 
 BATCH = [
@@ -60,22 +60,42 @@ def test_random_keeps_the_distribution_of_the_window_and_not_the_labels():
 
 @pytest.mark.parametrize("taxonomy", ["paper", "release"])
 def test_permuted_gives_every_failure_another_name_utility_and_no_success(taxonomy):
-    names = exchanged_names(taxonomy)
+    names = exchanged_names(taxonomy, 5)
     failures = {z for z in taxonomy_labels(taxonomy) if not vocabulary.get(z).success}
     assert set(names) == set(names.values()) == failures
     for label, other in names.items():
         assert vocabulary.get(label).utility != vocabulary.get(other).utility
     batch = [tuple(taxonomy_labels(taxonomy))]
-    assert relabelled(batch, "permuted", taxonomy=taxonomy, step=1) == relabelled(
-        batch, "permuted", taxonomy=taxonomy, step=9, seed=5
-    )
+    found = [
+        relabelled(batch, "permuted", step, seed=seed, taxonomy=taxonomy) for step, seed in ((1, 5), (9, 5), (9, 6))
+    ]
+    assert found[0] == found[1] != found[2], "a run has one permutation, and another seed another one"
 
 
 def test_permuted_keeps_which_turns_failed_alike():
     found = relabelled(MANY, "permuted")
     assert [[z == "pass" for z in labels] for labels in found] == [[z == "pass" for z in labels] for labels in MANY]
     assert sorted(pooled(found).values()) == sorted(pooled(MANY).values())
-    assert not {"state_mismatch", "missing_tool_call"} & set(pooled(found))
+    for before, after in zip(MANY, found, strict=True):
+        assert all(z == "pass" or z != other for z, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("source", ["verifier", "random", "permuted"])
+def test_the_failures_of_a_prompt_go_by_the_names_of_the_source(source):
+    settings = DiagnosisSettings(source=source)
+    seen = {"pass", "state_mismatch", "missing_tool_call", "budget_cut", "correct_abstention"}
+    failures = frozenset({"state_mismatch", "missing_tool_call"})
+    found = named_failures(seen, settings, 0, "1/7")
+    assert found == named_failures(seen, settings, 0, "1/7") and len(found) == 2
+    assert (
+        found
+        == {
+            "verifier": failures,
+            "permuted": {exchanged_names("paper", 0)[label] for label in failures},
+            "random": named_failures({"recovery_failure", "response_mismatch"}, settings, 0, "1/7"),
+        }[source]
+    )
+    assert named_failures({"pass"}, settings, 0, "1/7") == frozenset()
 
 
 def test_random_draws_from_the_window_and_not_from_the_run():

@@ -33,10 +33,10 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
-from seal.rollout.row import sees_omega
 from seal.settings import SealSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
+from seal.teacher import sees_omega
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog

@@ -201,3 +201,26 @@ def test_what_infrastructure_lost_is_in_no_figure_of_a_validation(step, tmp_path
     assert figures["val-core/base/reward/mean@1"] == 0.5 and figures["seal/val/infra"] == 2
     assert figures["seal/val/average"] == 0.5
     assert len((tmp_path / "validation_log" / "1.jsonl").read_text().splitlines()) == 4
+
+
+def test_what_is_silent_is_in_the_baseline_and_teaches_nothing(step):
+    played = step(changes={"a_1_0": {"silent": True}})
+    played.trainer._compute_advantage(played.batch, {})
+    advantages = group_relative(SCORES["a"])
+    expected = {f"a_{sample}_0": W["a"][sample] * advantages[sample] for sample in (0, 2, 3)}
+    check(played.field("advantages"), {**expected, "a_1_0": 0.0})
+    assert not played.field("loss_mask")["a_1_0"].any()
+
+
+def test_a_lesson_is_scored_by_the_actor_alone_and_its_transfer_is_logged(step):
+    cued = {"cues": ("schema_required",), "omega_version": 0}
+    teacher = ("seal.interface.teacher=share", "seal.interface.share=0.5", "seal.logprob_check_every=8")
+    lesson = cued | {"taught": True}
+    played, metrics = step(*teacher, changes={"a_0_0": lesson}, noise={"a_0_0": [1.0, 2.0, 9.0, 3.0]}), {}
+    played.trainer.global_steps = 4
+    with pytest.raises(AttributeError, match="actor_rollout_wg"):  # the actor, of which this test has none, is asked
+        played.trainer._compute_old_log_prob(played.batch, {})
+    played.trainer._compute_advantage(played.batch, metrics)
+    assert torch.equal(played.field("rollout_log_probs")["a_0_0"], played.field("old_log_probs")["a_0_0"])
+    assert metrics["seal/logp_diff_max"] == 0.0, "what the engine saw with cues is not compared"
+    assert metrics["seal/teaching/bfcl/schema_required/transfer"] == pytest.approx(-6.0)

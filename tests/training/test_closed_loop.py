@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from seal.diagnosis.profile import Profile
+from seal.diagnosis.sources import exchanged_names
 from seal.interface.cues import catalogue
 from seal.launch.recipe import compose_recipe
 from seal.records.step import StepRecord
@@ -107,9 +108,11 @@ def differing(ours, theirs) -> list[int]:
 def test_permuted_labels_lead_omega_and_the_weights_to_other_weaknesses():
     diagnosed, permuted = played(), played("ablation=permuted_labels")
     assert diagnosed[-1][0] == {"use_tools", "reread_state"}
-    assert permuted[-1][0] == {"complete_results", "caution"}
+    wrong = exchanged_names("paper", 0)
+    weak = {catalogue()[cue].label for cue in permuted[-1][0]}
+    assert weak == {wrong["missing_tool_call"], wrong["state_mismatch"]}
     for (ours, _, _), (theirs, _, _) in zip(diagnosed, permuted, strict=True):
-        assert len(ours) == len(theirs) and not ours & theirs
+        assert len(ours) == len(theirs) and (not ours or ours != theirs)
     assert all(differing(diagnosed, permuted))
 
 
@@ -272,3 +275,77 @@ def test_a_refused_episode_stops_the_run_at_once():
     refused = record(1, infra="environment_refused", infra_message="interface leak in multi_turn_base_0")
     with pytest.raises(InfrastructureFailure, match="interface leak"):
         check_infrastructure([record(0), refused, *(record(i) for i in range(2, 20))], limit=1.0)
+
+
+# --- the teacher ---------------------------------------------------------------------
+
+RETRY = ("seal.interface.teacher=retry", "seal.interface.share=0.5", "seal.diagnosis.window=3")
+CUE = "schema_required"
+
+
+def retried(passed: int, control: float = 0.0) -> list[TrajectoryRecord]:
+    """A prompt whose four plain rollouts fail; `passed` of its three retries pass, and its control scores `control`."""
+    plain = [record(sample, ("argument_mismatch",)) for sample in (0, 2, 4, 6)]
+    won = [record(sample, ("pass",), 1.0, omega_version=0, cues=(CUE,), taught=True) for sample in (1, 3, 5)[:passed]]
+    lost = [
+        record(sample, ("state_mismatch",), omega_version=0, cues=(CUE,), silent=True) for sample in (1, 3, 5)[passed:]
+    ]
+    return [*plain, *won, *lost, record(7, ("pass",) if control else ("argument_mismatch",), control)]
+
+
+def taught(loop: ClosedLoop, step: int, passed: int, control: float = 0.0, prompts: int = 8):
+    """A step of `prompts` such prompts."""
+    rows = [row for _ in range(prompts) for row in retried(passed, control)]
+    uids = [str(number) for number in range(prompts) for _ in range(8)]
+    transfers = {i: -2.0 for i, row in enumerate(rows) if row.taught}
+    return loop.step(step, rows, mark_groups(uids, rows), [0.0] * len(rows), transfers)[1]
+
+
+def test_with_a_teacher_the_profile_counts_what_saw_no_cues():
+    seen = taught(ClosedLoop(settings(*RETRY)), 1, passed=3).profile
+    off = taught(ClosedLoop(settings()), 1, passed=3).profile
+    counts = [
+        {label: row[0] for label, row in each["steps"][0]["category_label"]["base"].items()} for each in (seen, off)
+    ]
+    assert counts == [{"argument_mismatch": 40}, {"argument_mismatch": 40, "pass": 24}]
+
+
+def test_a_step_tells_what_each_cue_gave():
+    record = taught(ClosedLoop(settings(*RETRY)), 1, passed=2).record
+    figures = {"shown": 24, "passed": 16, "taught": 16, "prompts": 8, "lift": pytest.approx(2 / 3), "transfer": -2.0}
+    assert record.teaching == {f"bfcl/{CUE}": figures}
+    assert StepRecord.from_line(record.line()).teaching == record.teaching
+    assert record.metrics()[f"seal/teaching/bfcl/{CUE}/lift"] == pytest.approx(2 / 3)
+    assert taught(ClosedLoop(settings()), 1, passed=2).record.teaching == {}
+
+
+def test_a_cue_retires_for_good_once_comparable_plain_rollouts_pass_as_often():
+    loop = ClosedLoop(settings(*RETRY))
+    for step in (1, 2):
+        report = taught(loop, step, passed=3)
+        assert CUE in report.omega_next["cues"]["*"]
+    assert CUE in taught(loop, 3, passed=3, control=1.0).omega_next["cues"]["*"], "the window still holds its lift"
+    taught(loop, 4, passed=3, control=1.0)
+    report = taught(loop, 5, passed=3, control=1.0)
+    assert CUE not in report.omega_next["cues"]["*"]
+    assert [(event.cue, event.on) for event in report.record.events] == [(CUE, False)]
+    resumed = ClosedLoop(settings(*RETRY))
+    resumed.restore(loop.state)
+    for each in (loop, resumed):
+        assert CUE not in taught(each, 6, passed=0, prompts=1).omega_next["cues"]["*"]
+    assert resumed.state == loop.state
+
+
+def test_few_prompts_retire_nothing():
+    assert CUE in taught(ClosedLoop(settings(*RETRY)), 1, passed=0, prompts=7).omega_next["cues"]["*"]
+
+
+def test_a_cue_retires_where_it_gives_nothing_and_stays_in_other_environments():
+    loop, rows = ClosedLoop(settings(*RETRY)), []
+    for category, passed in (("base", 3), ("todo/base", 0)):
+        rows += [replace(row, category=category) for _ in range(8) for row in retried(passed)]
+    uids = [str(number) for number in range(16) for _ in range(8)]
+    report = loop.step(1, rows, mark_groups(uids, rows), [0.0] * len(rows))[1]
+    assert set(report.record.teaching) == {f"bfcl/{CUE}", f"todo/{CUE}"}
+    assert CUE not in report.omega_next["cues"]["todo"]
+    assert CUE in report.omega_next["cues"].get("bfcl", report.omega_next["cues"]["*"])

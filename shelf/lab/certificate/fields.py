@@ -24,7 +24,7 @@ ASPECTS = {
     "dialogues": ("input", "output"),
     "evidence": ("evidence",),
     "labels": ("labels", "diagnosis"),
-    "rewards": ("score", "excluded", "stop"),
+    "rewards": ("score", "excluded", "silent", "stop"),
     "counts": ("turns", "turns_passed", "progress", "calls", "errors", "tokens", "spans", "truncated"),
     "identities": ("format", "step", "task_id", "data_source", "category", "split", "sample", "group"),
     "episodes": ("omega_version", "prompt_mode", "data_hash"),

@@ -17,8 +17,8 @@ from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.play import Terms
-from seal.rollout.row import sees_omega
 from seal.settings import SealSettings
+from seal.teacher import sees_omega
 from shelf.lab.certificate.fields import ASPECT_OF, LOST_HASHED
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.places import Disagreement, Place, difference, says, shown
@@ -178,6 +178,8 @@ class Line:
             "split": stage.sides.get((record.data_source, record.task_id), "in no row of this run"),
             "step": stage.step,
             "prompt_mode": stage.prompt_mode,
+            "cues": (),
+            "taught": False,
         }
         if not stage.training:
             known |= {"group": None, "advantage": None, "w": None}
@@ -201,13 +203,14 @@ class Line:
             "data_hash": new.data_hash if new else "",
             "messages": (*opening, *record.messages[len(opening) :]),
             "score": 0.0,
-            "excluded": _excluded(record.stop, self._stage),
+            "excluded": _cut_is("exclude", record.stop, self._stage),
+            "silent": _cut_is("silent", record.stop, self._stage),
         }
         return TrajectoryRecord.of(None, **hashed | weighed | names | seen | dict(known))
 
 
-def _excluded(stop: str, stage: Stage) -> bool:
-    return stage.training and stop in CUTS and stage.settings.reward.cut == "exclude"
+def _cut_is(what: str, stop: str, stage: Stage) -> bool:
+    return stage.training and stop in CUTS and stage.settings.reward.cut == what
 
 
 def _said(record: TrajectoryRecord) -> int:

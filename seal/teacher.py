@@ -1,0 +1,150 @@
+"""The interface as a teacher: what a rollout passes with cues, it teaches under the plain prompt.
+
+A cued rollout that passes is said again in a plain episode, and trained there if it passes there too
+(`seal/rollout/lesson.py`). This module decides, without an engine: which rollouts of a prompt see cues, which cues
+answer the failures of its plain rollouts, what each cue gives, and when a cue retires.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from seal.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.labels import SYNONYMS
+
+_ROUNDING = 1e-9
+"""Keeps a multiple of a share that is a whole number from being rounded below it."""
+_GONE = 0.05
+"""A cue retires when its lift and one standard error stay below this, in units of the reward."""
+
+
+def sees_omega(sample: int, share: float) -> bool:
+    """Whether a rollout, by its number among its prompt's, belongs to the share of them that see Omega."""
+    return whole_part(share, sample + 1) > whole_part(share, sample)
+
+
+def whole_part(share: float, rollouts: int) -> int:
+    """How many of a prompt's first rollouts belong to a share of them, rounded down."""
+    return int(rollouts * share + _ROUNDING)
+
+
+def is_control(sample: int, share: float, rollouts: int) -> bool:
+    """Whether a retry stays plain, to measure the lift of the others: the last one, where there are several."""
+    return whole_part(share, rollouts) > 1 and sample == max(n for n in range(rollouts) if sees_omega(n, share))
+
+
+def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
+    """Omega for the tasks of a category, less the cues of other failures than these; the version stays."""
+    named = {SYNONYMS.get(label, label) for label in labels}
+    return Omega.of(
+        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)},
+        omega.version,
+    )
+
+
+class Rollout(NamedTuple):
+    """What a cue's figures need of one rollout of a prompt."""
+
+    cues: tuple[str, ...]
+    """The cues that it saw; () for a plain one."""
+    labels: tuple[str, ...]
+    score: float
+    taught: bool
+    """Whether it is trained under the plain prompt."""
+    transfer: float | None
+    """log pi(y | plain prompt) - log pi(y | with cues) of a taught one, in nats; 0 once its cues are not needed."""
+    comparable: bool
+    """Whether a plain one may be compared with the cued: not those whose failure decided that there are cued ones."""
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What the cues gave in the last `window` steps, and which have retired; immutable.
+
+    steps: by step, the paired lift of each cue in each prompt that says something of it: mean reward of the rollouts
+    that saw the cue less that of comparable plain ones, where a rollout of either kind failed as the cue's label says.
+    Where cues change nothing the two kinds are alike, so that the choice of prompts does not favour one of them. Cues
+    are named "environment/cue".
+    """
+
+    window: int
+    steps: tuple[tuple[int, Mapping[str, tuple[float, ...]]], ...] = ()
+    retired: frozenset[str] = field(default_factory=frozenset)
+
+    def after(self, step: int, prompts: Iterable[tuple[str, Sequence[Rollout]]], min_prompts: int) -> Self:
+        """The lessons with the prompts of a step, (environment, rollouts); a cue without lift retires for good.
+
+        min_prompts: how many prompts must say something of a cue in the window before it can retire.
+        """
+        lifts: dict[str, tuple[float, ...]] = {}
+        for environment, rollouts in prompts:
+            for cue, lift in _lifts(rollouts).items():
+                name = f"{environment}/{cue}"
+                lifts[name] = (*lifts.get(name, ()), lift)
+        steps = (*((at, found) for at, found in self.steps if step - self.window < at != step), (step, lifts))
+        recent: dict[str, list[float]] = {}
+        for _, found in steps:
+            for name, values in found.items():
+                recent.setdefault(name, []).extend(values)
+        gone = {name for name, values in recent.items() if len(values) >= max(2, min_prompts) and _is_gone(values)}
+        return type(self)(self.window, steps, self.retired | gone)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the checkpoint."""
+        return {"steps": [[at, dict(found)] for at, found in self.steps], "retired": sorted(self.retired)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], window: int) -> Self:
+        """The inverse of :meth:`to_json`."""
+        steps = ((at, {name: tuple(values) for name, values in found.items()}) for at, found in data["steps"])
+        return cls(window, tuple(steps), frozenset(data["retired"]))
+
+
+def figures(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[str, float]]:
+    """What each cue did in a step, by "environment/cue".
+
+    shown, passed, taught: rollouts. prompts, lift: see `Lessons`. transfer: the mean over taught rollouts
+    (`Rollout.transfer`), absent without one.
+    """
+    found: dict[str, dict[str, float]] = {}
+    sums: dict[str, list[float]] = {}
+    lifts: dict[str, list[float]] = {}
+    for environment, rollouts in prompts:
+        for rollout in rollouts:
+            for name in (f"{environment}/{cue}" for cue in rollout.cues):
+                row = found.setdefault(name, {"shown": 0, "passed": 0, "taught": 0, "prompts": 0})
+                row["shown"] += 1
+                row["passed"] += rollout.score >= 1
+                row["taught"] += rollout.taught
+                if rollout.transfer is not None:
+                    sums.setdefault(name, []).append(rollout.transfer)
+        for cue, lift in _lifts(rollouts).items():
+            lifts.setdefault(f"{environment}/{cue}", []).append(lift)
+    for name, row in found.items():
+        if name in lifts:
+            row |= {"prompts": len(lifts[name]), "lift": statistics.fmean(lifts[name])}
+        if name in sums:
+            row["transfer"] = statistics.fmean(sums[name])
+    return dict(sorted(found.items()))
+
+
+def _lifts(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """The paired lift of each cue that this prompt says something of."""
+    plain = [each.score for each in rollouts if not each.cues and each.comparable]
+    labels = {SYNONYMS.get(label, label) for each in rollouts for label in each.labels}
+    if not plain:
+        return {}
+    lifts = {}
+    for cue in dict.fromkeys(cue for each in rollouts for cue in each.cues):
+        if catalogue()[cue].label in labels:
+            seen = [each.score for each in rollouts if cue in each.cues]
+            lifts[cue] = statistics.fmean(seen) - statistics.fmean(plain)
+    return lifts
+
+
+def _is_gone(lifts: Sequence[float]) -> bool:
+    return statistics.fmean(lifts) + statistics.stdev(lifts) / math.sqrt(len(lifts)) < _GONE

@@ -1,0 +1,120 @@
+"""What rollouts with cues teach (`seal.interface.teacher`), through the real agent loop and service."""
+
+import pytest
+
+from seal.interface.cues import catalogue
+from tests.support.rollout_play import (
+    ScriptedEngine,
+    reference_texts,
+    roll_out,
+    running_service,
+    tokenizer,
+)
+
+OMEGA = {"version": 3, "cues": {"*": [name for name in catalogue() if catalogue()[name].taxonomy is None]}}
+SHARE = ("seal.interface.share=0.5", "seal.interface.teacher=share")
+RETRY = ("seal.interface.share=0.5", "seal.interface.teacher=retry")
+WRONG = '<tool_call>{"name":"no_such_tool","arguments":{}}</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running_service() as service:
+        yield service.url
+
+
+def sampled(output) -> list[int]:
+    return [token for token, kept in zip(output.response_ids, output.response_mask, strict=True) if kept]
+
+
+def shown(output) -> str:
+    """All that the policy is trained with, without what it said."""
+    context = [token for token, kept in zip(output.response_ids, output.response_mask, strict=True) if not kept]
+    return tokenizer().decode(output.prompt_ids + context)
+
+
+def of_kind(played, taught: bool):
+    return [pair for pair in played if pair[1].taught is taught]
+
+
+def test_a_success_with_cues_is_trained_as_if_it_had_been_said_without_them(url):
+    played = roll_out([url], ScriptedEngine(reference_texts()), *SHARE, omega=OMEGA, trajectories=8)
+    off = roll_out([url], ScriptedEngine(reference_texts()), "seal.interface.share=0.5", omega=OMEGA, trajectories=8)
+    assert [record.taught for _, record in played] == [False, True] * 4
+    plain = off[0][0]
+    for output, record in of_kind(played, True):
+        assert record.cues and record.messages == off[1][1].messages, "the log keeps the dialogue with the cues"
+        assert (output.prompt_ids, output.response_ids) == (plain.prompt_ids, plain.response_ids)
+        assert sampled(output) == sampled(off[1][0]) and not record.silent
+    for (output, _), (other, _) in zip(of_kind(played, False), off[::2], strict=True):
+        assert output.prompt_ids + output.response_ids == other.prompt_ids + other.response_ids
+
+
+def test_nothing_that_cues_say_stands_in_a_lesson(url):
+    """The policy errs once, so that cues speak in the system text and in an answer."""
+    texts = [WRONG, *reference_texts()]
+    played = roll_out([url], ScriptedEngine(texts), *SHARE, omega=OMEGA, trajectories=2)
+    ((_, told),) = [pair for pair in played if pair[1].cues]
+    assert "Required:" in told.messages[0]["content"] and "is not an available tool" in str(told.messages)
+    for output, _ in of_kind(played, True):
+        for words in ("Required:", "is not an available tool", *(cue.compact for cue in catalogue().values())):
+            assert not words or "{" in words or words not in shown(output)
+
+
+def test_what_does_not_pass_without_cues_is_not_trained(url):
+    """An unreadable call ends the turn in the plain episode; with cues feedback answers it and the policy goes on."""
+    broken = "<tool_call>{"
+    played = roll_out([url], ScriptedEngine([broken, *reference_texts()]), *SHARE, omega=OMEGA, trajectories=8)
+    cued = [pair for pair in played if pair[1].cues]
+    assert cued and all(record.passed and record.silent and not record.taught for _, record in cued)
+
+
+def test_a_failure_with_cues_is_in_the_baseline_and_has_no_gradient(url):
+    played = roll_out([url], ScriptedEngine(["I cannot."]), *SHARE, omega=OMEGA, trajectories=8)
+    assert [record.silent for _, record in played] == [False, True] * 4
+    assert all(record.usable for _, record in played)
+
+
+def test_an_interface_without_cues_teaches_nothing(url):
+    empty = {"version": 1, "cues": {}}
+    for teacher in (SHARE, RETRY):
+        played = roll_out([url], ScriptedEngine(["I cannot."]), *teacher, omega=empty, trajectories=8)
+        off = roll_out([url], ScriptedEngine(["I cannot."]), "seal.interface.enabled=false", trajectories=8)
+        for (output, record), (other, _) in zip(played, off, strict=True):
+            assert output.prompt_ids + output.response_ids == other.prompt_ids + other.response_ids
+            assert not record.silent and not record.taught and record.omega_version is None
+
+
+def test_only_where_no_plain_rollout_passes_others_see_the_cues_that_answer_its_failures(url):
+    passing = roll_out([url], ScriptedEngine(reference_texts()), *RETRY, omega=OMEGA, trajectories=8)
+    assert not any(record.cues for _, record in passing)
+    failing = roll_out([url], ScriptedEngine([WRONG, "Done."]), *RETRY, omega=OMEGA, trajectories=8)
+    failed = {label for _, record in failing if not record.cues for label in record.labels}
+    answers = {name for name in OMEGA["cues"]["*"] if catalogue()[name].label in failed}
+    seen = [set(record.cues) for _, record in failing]
+    # Plain ones, retries, and the last retry, which stays plain to measure the lift of the others.
+    assert seen == [set(), answers] * 3 + [set(), set()]
+    assert {"feedback_tools", "listed_tools"} <= answers < set(OMEGA["cues"]["*"])
+
+
+def test_exchanged_labels_call_for_other_cues(url):
+    control = (*RETRY, "seal.diagnosis.source=permuted")
+    failing = roll_out([url], ScriptedEngine([WRONG, "Done."]), *control, omega=OMEGA, trajectories=8)
+    assert failing[1][1].cues and "feedback_tools" not in failing[1][1].cues
+
+
+def test_a_plain_rollout_that_breaks_off_keeps_no_retry_waiting(url):
+    async def dies(number):
+        raise RuntimeError("lost")
+
+    with pytest.raises(RuntimeError, match="lost"):
+        roll_out([url], ScriptedEngine((), dies), *RETRY, omega=OMEGA, trajectories=8)
+
+
+def test_without_hints_the_share_teaches_what_it_passes_and_is_silent_otherwise(url):
+    plain = ("seal.interface.share=0.5", "seal.interface.teacher=plain")
+    failing = roll_out([url], ScriptedEngine(["I cannot."]), *plain, omega=OMEGA, trajectories=8)
+    assert [record.silent for _, record in failing] == [False, True] * 4
+    assert not any(record.cues or record.omega_version is not None for _, record in failing)
+    passing = roll_out([url], ScriptedEngine(reference_texts()), *plain, omega=OMEGA, trajectories=8)
+    assert not any(record.silent for _, record in passing)
