@@ -85,8 +85,8 @@ def _engines(recipe: Recipe) -> None:
         )
     if recipe.settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
         raise LaunchError(
-            "algorithm.rollout_correction.bypass_mode=true takes the engine's log-probs as old ones, and the engine saw "
-            "cues that seal.interface.teacher takes away: leave it false."
+            "algorithm.rollout_correction.bypass_mode=true takes the engine's log-probs as old ones, which are those with "
+            "the cues that seal.interface.teacher takes away: leave it false."
         )
     share = recipe.settings.interface.share
     if whole_part(share, rollout.n) < 1:

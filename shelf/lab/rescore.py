@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 
 from env_service.environments.bfcl.task_file import read_task_file
+from seal.interface.cues import Omega
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
