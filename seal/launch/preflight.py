@@ -85,7 +85,7 @@ def _engines(recipe: Recipe) -> None:
         )
     if recipe.settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
         raise LaunchError(
-            "algorithm.rollout_correction.bypass_mode=true takes the engine's log-probs as old ones, which are those with "
+            "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
             "the cues that seal.interface.teacher takes away: leave it false."
         )
     share = recipe.settings.interface.share
