@@ -62,6 +62,13 @@ class Sampling:
     max_tokens: int | None = 4096
 
 
+FIXED = {"repetition_penalty": 1.0, "top_k": -1}
+"""What rollouts, validations and evaluations share; the generation_config.json of a model (Qwen2.5: 1.05 and 20) would
+decide otherwise where a request leaves it out."""
+TAKES_FIXED = ("vllm", "sglang")
+"""Servers, as their list of models names them, that take fields which the OpenAI API does not have."""
+
+
 class Reply(NamedTuple):
     """One assistant message; truncated if a length limit cut it.
 
@@ -175,21 +182,26 @@ class ChatClient:
             raise EndpointFault("endpoint_protocol", f"{self._url} answered no chat completion: {error}") from error
         return read_reply(completion, self._url)
 
-    async def check(self, listed: bool = True) -> None:
-        """EndpointRefused if nothing answers at the address, or a list of models lacks ours (unless not `listed`)."""
+    async def check(self, listed: bool = True) -> bool:
+        """Whether it takes FIXED, by its list of models.
+
+        EndpointRefused if nothing answers at the address, or a list of models lacks ours (unless not `listed`).
+        """
         url = f"{self._url}/models"
         try:
             models = await self._client.with_options(max_retries=0).get("/models", cast_to=object)
         except APIStatusError:
-            return  # an endpoint need not list its models
+            return False  # an endpoint need not list its models
         except (APIConnectionError, ValueError) as error:
             raise EndpointRefused(
                 f"No OpenAI-compatible endpoint answers at {url} ({error.__cause__ or error}): start it, or fix "
                 "--base-url."
             ) from error
-        names = [entry.get("id") for entry in models.get("data", [])] if isinstance(models, dict) else []
+        entries = models.get("data", []) if isinstance(models, dict) else []
+        names = [entry.get("id") for entry in entries]
         if listed and names and self._model not in names:
             raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self._model}: fix --model.")
+        return any(entry.get("owned_by") in TAKES_FIXED for entry in entries)
 
     async def close(self) -> None:
         """Close the connections."""

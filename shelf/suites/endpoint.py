@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -25,7 +25,7 @@ TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
 
 @dataclass(frozen=True)
 class Served:
-    """Where a model answers, its name there, and the environment variable that holds the key.
+    """Where a model answers, its name there, the environment variable that holds the key, and how it samples if known.
 
     lists_models: the tool waits without end unless ``/models`` answers anyone with 200.
     """
@@ -34,6 +34,7 @@ class Served:
     model: str
     key_variable: str = OPENAI_KEY
     lists_models: bool = False
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

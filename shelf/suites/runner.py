@@ -127,7 +127,8 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
         endpoint.require()
     tool = suite.tool()
     tool.install(say)
-    version, data_hash, settings = tool.version(suite.package), suite.data_hash(tool), suite.settings()
+    version, data_hash = tool.version(suite.package), suite.data_hash(tool)
+    settings = {**suite.settings(), **plan.served.fixed}
     require_same_settings(
         plan.out, {"model": plan.served.model, "version": version, "data_hash": data_hash, **settings}
     )

@@ -23,7 +23,7 @@ from seal.system.files import json_hash, write_jsonl
 from shelf.suites.bfcl.episode import STEP, EpisodeSettings, play_row
 from shelf.suites.bfcl.journal import Journal
 from shelf.suites.bfcl.serving import environment_service, keep_running, served_checkpoint
-from shelf.suites.chat import ChatClient, Sampling
+from shelf.suites.chat import FIXED, ChatClient, Sampling
 
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
@@ -110,7 +110,8 @@ def evaluate(
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )
-        journal = Journal(out, evaluation.recorded(versions))
+        fixed = FIXED if evaluation.checkpoint or asyncio.run(_takes_fixed(evaluation)) else {}
+        journal = Journal(out, {**evaluation.recorded(versions), **fixed})
         on_start(journal)
         base_url = evaluation.base_url or stack.enter_context(
             served_checkpoint(evaluation.checkpoint, evaluation.model, evaluation.serve_args, out / "vllm.log")
@@ -123,7 +124,7 @@ def evaluate(
             journal.add(record.line())
             on_rollout(record)
 
-        asyncio.run(_play_all(evaluation, base_url, queue, service, on_record))
+        asyncio.run(_play_all(evaluation, base_url, fixed, queue, service, on_record))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
@@ -131,14 +132,23 @@ def evaluate(
     return Outcome(log, len(queue), len(wanted) - len(queue), failed)
 
 
+async def _takes_fixed(evaluation: Evaluation) -> bool:
+    endpoint = ChatClient(evaluation.base_url or "", evaluation.model, evaluation.timeout_s)
+    try:
+        return await endpoint.check()
+    finally:
+        await endpoint.close()
+
+
 async def _play_all(
     evaluation: Evaluation,
     base_url: str,
+    fixed: Mapping[str, Any],
     queue: Sequence[tuple[TaskRow, int]],
     service: Service,
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
-    endpoint = ChatClient(base_url, evaluation.model, evaluation.timeout_s)
+    endpoint = ChatClient(base_url, evaluation.model, evaluation.timeout_s, extra=fixed)
     client = AsyncServiceClient(
         evaluation.env_url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS
     )
@@ -151,7 +161,6 @@ async def _play_all(
         on_record(record)
 
     try:
-        await endpoint.check()
         await _check_settings(client, evaluation)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(keep_running(service))

@@ -1,6 +1,7 @@
 """The processes that an evaluation starts: the environment service, and vLLM for a checkpoint."""
 
 import asyncio
+import json
 import logging
 import shlex
 import sys
@@ -16,6 +17,7 @@ from seal.launch.service import Service, require_environments, require_service, 
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_output
+from shelf.suites.chat import FIXED
 from shelf.suites.probe import is_healthy
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ SHARDS = "model_world_size_*_rank_*.pt"
 """The files in which the trainer saves an actor's weights."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
+GPU_ENVIRONMENT = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+"""FlashInfer's sampler is compiled with nvcc when the server starts, which a machine with only a driver lacks."""
 CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
 MODEL_DEADLINE_S = 1800.0
 POLL_S = 0.5
@@ -82,9 +86,10 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--override-generation-config", json.dumps(FIXED)]
     on_cpu = any(each.name == CPU_BUILD for each in distributions())
     command += [*(CPU_ARGUMENTS if on_cpu else ()), *shlex.split(arguments)]
-    process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else {})
+    process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else GPU_ENVIRONMENT)
     try:
         deadline = time.monotonic() + MODEL_DEADLINE_S
         while not is_healthy(f"http://127.0.0.1:{port}/health"):

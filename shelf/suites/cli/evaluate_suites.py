@@ -148,6 +148,7 @@ def _evaluate(
     """Run a suite under a progress bar and show its results; exits with 1 if attempts have no verdict."""
     with shared.one_sentence(f"seal evaluate {name}"):
         from seal.statistics.tables import console as wide_console
+        from shelf.suites.chat import FIXED
         from shelf.suites.endpoint import Model as Evaluated
         from shelf.suites.endpoint import Served
         from shelf.suites.records import read_results
@@ -162,7 +163,7 @@ def _evaluate(
             Progress(*columns, console=console, transient=True) as progress,
         ):
             bar = progress.add_task(name, total=None)
-            plan = Plan(Served(url, chosen.name), folder, **how)
+            plan = Plan(Served(url, chosen.name, fixed=FIXED if chosen.checkpoint else {}), folder, **how)
             say = partial(console.print, highlight=False, soft_wrap=True)
             evaluate(suite_of(plan), say, lambda done, total: progress.update(bar, completed=done, total=total))
         _print(summarise_results(folder), None)

@@ -24,6 +24,7 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
+from shelf.suites.chat import FIXED
 
 FAULTS = (
     "none",
@@ -82,7 +83,7 @@ def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) 
 
     @app.get("/v1/models")
     def models() -> dict:
-        return {"data": [{"id": "scripted"}]}
+        return {"data": [{"id": "scripted", "owned_by": "vllm"}]}
 
     @app.get("/served")
     def counts() -> dict:
@@ -94,6 +95,8 @@ def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) 
         served["requests"] += 1
         if body["model"] != "scripted":
             return JSONResponse({"error": {"message": "no such model"}}, 404)
+        if {**body, **FIXED} != body:
+            return JSONResponse({"error": {"message": "the model's own generation_config.json would decide"}}, 400)
         if flaky and served["requests"] % flaky == 0:
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
