@@ -45,7 +45,8 @@ def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
     Types that JSON schema lacks (such as "any") constrain nothing.
     """
     schema: dict[str, Any] = {}
-    kind = _TYPES.get(node.get("type", ""), node.get("type"))
+    kind = node.get("type")
+    kind = _TYPES.get(kind, kind) if isinstance(kind, str) else None  # a list of types constrains nothing
     if kind in _NAMES:
         schema["type"] = kind
     if isinstance(node.get("properties"), Mapping):

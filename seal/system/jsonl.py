@@ -1,7 +1,7 @@
 """Logs with one JSON object per line, read so that no bad line goes unnoticed."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,19 +61,24 @@ def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
 def read_records(
     path: Path | str, parse: Callable[[Mapping[str, Any]], Record]
 ) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
-    """Each line of a file as what `parse` makes of its object, and the bad lines.
+    """Each line of a file as what `parse` makes of its object, and the bad lines."""
+    return parse_lines(read_jsonl(path), lambda line: parse(line.value))
 
-    A line is bad if it is not a JSON object, or if `parse` raises ValueError
+
+def parse_lines(
+    lines: Iterable[Line | BadLine], parse: Callable[[Line], Record]
+) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
+    """What `parse` makes of each line, and the bad lines: no JSON objects, or `parse` raised ValueError
     (pydantic's ValidationError included).
     """
     records: list[Record] = []
     bad: list[BadLine] = []
-    for line in read_jsonl(path):
+    for line in lines:
         if isinstance(line, BadLine):
             bad.append(line)
             continue
         try:
-            records.append(parse(line.value))
+            records.append(parse(line))
         except ValueError as error:
             bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else str(error)))
     return tuple(records), tuple(bad)

@@ -15,6 +15,9 @@ COMMANDS = {
     "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify", extra="lab"),
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify", extra="lab"),
     "diagnose": Entry(
-        RESULTS, "Validate the labels of turns on injected faults.", "shelf.lab.cli.diagnose", extra="lab"
+        RESULTS,
+        "Label the turns of other programs' rollouts; validate the labels.",
+        "shelf.lab.cli.diagnose",
+        extra="lab",
     ),
 }

@@ -1,13 +1,17 @@
-"""`seal diagnose`: validate the diagnosis on injected faults."""
+"""`seal diagnose`: label the turns of rollouts of other programs, and validate the labels on injected faults."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from seal.cli.commands import option, refusing
 
 if TYPE_CHECKING:
     from shelf.authoring.confusion import Confusion, Judged
@@ -15,12 +19,44 @@ if TYPE_CHECKING:
 REQUIRED = 0.97
 """The precision and recall that every label must reach."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Validate the labels of turns.")
+FILES = "Files, or folders of .json and .jsonl files: BFCL results, OpenAI chats, ATIF, verifiers, NeMo Gym."
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Label the turns of rollouts of other programs.")
 
 
-@app.callback()
-def diagnose() -> None:
-    """Validate the labels of turns."""
+@app.command()
+def rollouts(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILES)],
+    out: Annotated[Path, option("A new folder, which seal stats, report and view read.", "DIR")],
+    processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
+) -> None:
+    """Label the turns of rollouts that other programs played, and write them as a run of one validation.
+
+    Rollouts of the benchmark's tasks are played again, so that their labels are exact. Exits with 0 if every rollout
+    was judged, 1 if lines cannot be used or played again, 2 for bad input.
+    """
+    from seal.records.folder import RunFolder
+    from seal.statistics.runs import summarise_run
+    from seal.statistics.tables import console
+    from seal.system.files import write_jsonl
+    from shelf.lab.foreign.formats import read_files
+    from shelf.lab.foreign.judged import judged, sentences
+    from shelf.lab.service import service
+
+    with refusing("seal diagnose rollouts"):
+        log = RunFolder(out).validations / "0.jsonl"
+        if log.exists():
+            raise ValueError(f"{log} exists: name a new folder.")
+        read, bad = read_files(files)
+        if not read:
+            raise ValueError(f"no rollout can be used: {bad[0]}")
+        with service((), processes) if any(each.replays for each in read) else nullcontext("") as url:
+            found = list(judged(read, url))
+        write_jsonl((each.record.line() for each in found), log)
+        console().print(*summarise_run(out, ()).tables, sep="\n")
+        for sentence in (*sentences(found), *(f"Left out: {line}" for line in bad)):
+            console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(int(bool(bad) or any(each.record.infra for each in found)))
 
 
 @app.command()

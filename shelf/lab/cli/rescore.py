@@ -30,6 +30,7 @@ def rescore(
     reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
     json: Annotated[Path | None, option("Every change as JSON.", "FILE")] = None,
+    atif: Annotated[Path | None, option("The rollouts that were judged again, as ATIF v1.7 files.", "DIR")] = None,
     processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
     """Play stored episodes again and judge them by the present checker, taxonomy and reward.
@@ -38,6 +39,7 @@ def rescore(
     """
     from seal.statistics.tables import console
     from seal.system.files import write_json
+    from shelf.lab.foreign.atif import write_atif
     from shelf.lab.rescore import find_logs, rescored, tables, to_json
     from shelf.lab.service import service
 
@@ -52,6 +54,9 @@ def rescore(
             findings = [rescored(each, judged, url) for each, judged in zip(logs, terms, strict=True)]
         for found in findings:
             out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
+            if atif:
+                write_atif(found, atif)
+                out.print(f"wrote {len(found.replayed)} trajectories to {atif}", highlight=False)
         if json:
             write_json([to_json(found) for found in findings], json)
             out.print(f"wrote {json}", highlight=False)

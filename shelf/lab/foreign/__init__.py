@@ -1,0 +1,1 @@
+"""Rollouts of other programs: read, diagnosed, and written for them."""

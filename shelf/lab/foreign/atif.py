@@ -1,0 +1,156 @@
+"""Trajectories in ATIF v1.7, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym writes too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from env_service.answers import COMPLETED
+from env_service.environments.bfcl.catalog import available_tools, load_tasks
+from env_service.environments.bfcl.formats import get_format
+from seal import __version__
+from seal.diagnosis.schema import json_schema
+from seal.records.source import WHOLE
+from seal.records.trajectory import TrajectoryRecord
+from seal.system.files import write_json
+from shelf.lab.foreign.rollout import Call, Message, text_of
+from shelf.lab.rescore import Rescoring
+
+VERSION = "ATIF-v1.7"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Agent(_Model):
+    """Who acted."""
+
+    name: str
+    version: str
+    tool_definitions: list[dict[str, Any]] | None = None
+
+
+class ToolCall(_Model):
+    """A call of a step."""
+
+    tool_call_id: str
+    function_name: str
+    arguments: dict[str, Any]
+
+
+class Result(_Model):
+    """What a tool answered."""
+
+    source_call_id: str | None = None
+    content: Any = None
+
+
+class Observation(_Model):
+    """The answers to a step's calls."""
+
+    results: list[Result]
+
+
+class Step(_Model):
+    """A message, numbered from 1."""
+
+    step_id: int
+    source: Literal["system", "user", "agent"]
+    message: Any
+    timestamp: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    observation: Observation | None = None
+
+
+class Own(_Model):
+    """What `extra.seal` of our own files says: the prefix that was played, and how a budget cut it."""
+
+    turns: int | None = None
+    stop: str = ""
+    truncated: tuple[int, ...] = ()
+
+
+class Extra(_Model):
+    """What is read of `extra`."""
+
+    task_id: str | None = None
+    reward: float | None = None
+    seal: Own = Own()
+
+
+class Trajectory(_Model):
+    """A whole trajectory."""
+
+    schema_version: str
+    session_id: str | None = None
+    agent: Agent
+    steps: list[Step]
+    extra: Extra = Extra()
+
+    def messages(self) -> Iterator[Message]:
+        """Its steps as a chat."""
+        for step in self.steps:
+            calls = [
+                Call(id=c.tool_call_id, name=c.function_name, arguments=c.arguments) for c in step.tool_calls or ()
+            ]
+            role = "assistant" if step.source == "agent" else step.source
+            yield Message(role=role, content=text_of(step.message), tool_calls=calls or None)
+            for result in step.observation.results if step.observation else ():
+                yield Message(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
+
+
+def write_atif(found: Rescoring, folder: Path) -> None:
+    """Write the rollouts of a log that were judged again, each to STEP-LINE.json; verified: nothing differed."""
+    for line, (record, again) in enumerate(zip(found.log.records, found.rollouts, strict=True), start=1):
+        if again.now is not None:
+            written = atif(record)
+            written["extra"]["seal"]["verified"] = again.reason is None
+            write_json(written, folder / f"{found.log.step}-{line}.json")
+
+
+def atif(record: TrajectoryRecord) -> dict[str, Any]:
+    """A record in ATIF, as JSON values: calls and results from its evidence; `extra` has verdict and labels."""
+    steps: list[dict[str, Any]] = []
+    form = get_format(record.prompt_mode)
+    actions = [(turn["turn"], action) for turn in record.evidence for action in turn["actions"]]
+    said, answers_user = 0, True  # whether the next message of the environment is the user's
+    for message in record.messages:
+        role, content = message["role"], str(message["content"])
+        if role != "assistant":
+            if answers_user and content != COMPLETED:
+                steps.append({"source": "system" if role == "system" else "user", "message": content})
+            continue
+        turn, action = actions[said]
+        said += 1
+        answers_user = said == len(actions) or actions[said][0] != turn
+        steps.append({"source": "agent", "message": form.parse(content).text if action["calls"] else content})
+        named = [(f"call_{said}_{number}", call) for number, call in enumerate(action["calls"], start=1)]
+        if named:
+            steps[-1]["tool_calls"] = [
+                {"tool_call_id": name, "function_name": call["name"], "arguments": call["arguments"]}
+                for name, call in named
+            ]
+            results = [{"source_call_id": name, "content": call["result"]} for name, call in named]
+            steps[-1]["observation"] = {"results": results}
+    totals = {"total_completion_tokens": record.tokens, "total_steps": len(steps)}
+    own = {name: getattr(record, name) for name in ("prompt_mode", "stop", "truncated", "labels", "diagnosis")}
+    own |= {"turns": record.prefix} if record.prefix != WHOLE else {}
+    return {
+        "schema_version": VERSION,
+        "session_id": f"{record.task_id}/{record.data_source}/{record.step}/{record.sample}",
+        "agent": {"name": "seal", "version": __version__, "tool_definitions": _tools(record.task_id)},
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+        "final_metrics": totals | ({"total_prompt_tokens": record.prompted} if record.prompted else {}),
+        "extra": {"task_id": record.task_id, "reward": record.score, "seal": own},
+    }
+
+
+def _tools(task_id: str) -> list[dict[str, Any]]:
+    """The tools of one of the benchmark's tasks, those that it reveals later included; none for other tasks."""
+    task = load_tasks().get(task_id)
+    return [
+        {"type": "function", "function": {**document, "parameters": json_schema(document["parameters"])}}
+        for document in (available_tools(task, len(task.users)) if task else ())
+    ]

@@ -1,0 +1,185 @@
+"""Files of other programs: the official BFCL results, OpenAI chats, ATIF, verifiers' traces, NeMo Gym's rollouts."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from seal.diagnosis.categories import parse_task_id
+from seal.records.source import WHOLE
+from seal.records.trajectory import CUTS
+from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
+from shelf.lab.foreign.atif import Trajectory
+from shelf.lab.foreign.rollout import Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
+
+SUFFIXES = (".json", ".jsonl")
+IDS = ("task_id", "id", "session_id", "trajectory_id")
+"""The keys under which a file may name the task, the first one that it has."""
+
+
+class Foreign(BaseModel):
+    """One object of a file."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        """The rollout at a place; ValueError if it cannot be used."""
+        raise NotImplementedError
+
+
+class BfclResult(Foreign):
+    """A line of the official tool's result files: per turn and step, a text, or calls as {name: arguments}."""
+
+    result: list[list[str | list[dict[str, Any] | str]]]
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        parse_task_id(task_id)
+        return Rollout(place, task_id, [Turn("", [_step(step) for step in turn]) for turn in self.result])
+
+
+class Chat(Foreign):
+    """OpenAI's messages, with `tools` and `reward` (or `score`) if known; also verifiers' prompt and completion."""
+
+    messages: list[Message]
+    tools: list[Any] | None = None
+    reward: float | None = None
+    score: float | None = None
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        system, turns = turns_of(self.messages)
+        reward = self.score if self.reward is None else self.reward
+        return Rollout(place, task_id, turns, system, documents_of(self.tools), reward)
+
+
+class _Reward(BaseModel):
+    score: float
+    weight: float = 1.0
+
+
+class _Node(BaseModel):
+    message: Message
+    tools: list[Any] = Field(default_factory=list)
+
+
+class VerifiersTrace(Foreign):
+    """A line of verifiers' traces.jsonl without branches."""
+
+    nodes: list[_Node]
+    rewards: dict[str, _Reward | None] = Field(default_factory=dict)
+    task: dict[str, Any] = Field(default_factory=dict)
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        found = [reward.score * reward.weight for reward in self.rewards.values() if reward]
+        task = self.task.get("data", {}).get("id") or self.task.get("key") or task_id
+        tools = [tool for node in self.nodes for tool in node.tools]
+        chat = Chat(messages=[node.message for node in self.nodes], tools=tools, reward=sum(found) if found else None)
+        return chat.rollout(place, str(task))
+
+
+class NemoRollout(Foreign):
+    """A line of NeMo Gym's rollouts: the request and the response of the Responses API."""
+
+    responses_create_params: dict[str, Any]
+    response: dict[str, Any]
+    reward: float | None = None
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        asked = self.responses_create_params
+        first = asked.get("input") or []
+        items = [{"role": "user", "content": first}] if isinstance(first, str) else first
+        messages = list(_messages([*items, *(self.response.get("output") or [])]))
+        chat = Chat(messages=messages, tools=asked.get("tools"), reward=self.reward)
+        return chat.rollout(place, task_id)
+
+
+class Atif(Foreign):
+    """A trajectory in ATIF."""
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        read = Trajectory.model_validate(self.model_extra)
+        system, turns = turns_of(read.messages())
+        extra, own = read.extra, read.extra.seal
+        tools, cut = documents_of(read.agent.tool_definitions), own.stop if own.stop in CUTS else ""
+        named, prefix = extra.task_id or task_id, own.turns or WHOLE
+        return Rollout(place, named, turns, system, tools, extra.reward, prefix, cut, own.truncated)
+
+
+FORMATS: Mapping[str, type[Foreign]] = {
+    "schema_version": Atif,
+    "responses_create_params": NemoRollout,
+    "nodes": VerifiersTrace,
+    "messages": Chat,
+    "result": BfclResult,
+}
+"""By the key that tells them apart, in this order."""
+
+
+def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
+    """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
+
+    ValueError for a path without files.
+    """
+    rollouts: list[Rollout] = []
+    bad: list[BadLine] = []
+    for path in paths:
+        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES) if path.is_dir() else [path]
+        if not files or not path.exists():
+            raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
+        for file in files:
+            found, problems = parse_lines(_objects(file), _read)
+            rollouts += found
+            bad += problems
+    return rollouts, bad
+
+
+def _objects(path: Path) -> Iterator[Line | BadLine]:
+    """The objects of a file that is one JSON value, or has one a line."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        yield from read_jsonl(path)
+        return
+    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
+        line = Line(path, number, item)
+        yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
+
+
+def _read(line: Line) -> Rollout:
+    value = dict(line.value)
+    if "completion" in value and isinstance(value.get("prompt"), list):
+        value = {**value, "messages": [*value["prompt"], *value["completion"]]}
+    model = next((model for key, model in FORMATS.items() if key in value), None)
+    if model is None:
+        raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
+    task = next((str(value[key]) for key in IDS if value.get(key)), f"{line.path.stem}:{line.line}")
+    return model.model_validate(value).rollout(f"{line.path}:{line.line}", task)
+
+
+def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
+    if isinstance(step, str):
+        return Action(step)
+    calls = [(name, arguments_of(value)) for call in step if isinstance(call, Mapping) for name, value in call.items()]
+    return Action("\n".join(call for call in step if isinstance(call, str)), tuple(calls))
+
+
+def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
+    """The items of the Responses API as messages; calls that follow each other are one message's."""
+    calls: list[Mapping[str, Any]] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            calls.append({**item, "id": item.get("call_id")})
+            continue
+        if kind not in ("message", "function_call_output"):
+            continue
+        if calls:
+            yield Message(role="assistant", tool_calls=calls)
+            calls = []
+        if kind == "function_call_output":
+            yield Message(role="tool", content=str(item.get("output", "")), tool_call_id=item.get("call_id"))
+        else:
+            yield Message(role=item.get("role", ""), content=item.get("content"))
+    if calls:
+        yield Message(role="assistant", tool_calls=calls)

@@ -1,0 +1,145 @@
+"""A rollout of another program: user turns of actions, whatever file it came from."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, model_validator
+
+from seal.diagnosis.categories import parse_task_id
+from seal.records.source import WHOLE
+
+Document = Mapping[str, Any]
+TOOL_ROLES = ("tool", "function", "ipython")
+RESPONSE = "<tool_response>"
+"""How a user message of Qwen's template begins that holds results."""
+
+
+@dataclass
+class Action:
+    """One assistant message. calls: names and arguments (text if they were not a JSON object), with their results."""
+
+    text: str
+    calls: tuple[tuple[str, Any], ...] = ()
+    results: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Turn:
+    """A user's message and the actions that answer it."""
+
+    user: str
+    actions: list[Action] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """place: file and line. tools: their documents, None if the file has none. reward: the file's, None without one.
+
+    prefix: the user turns that were asked for, WHOLE for all. cut: the budget that ended it (a key of CUTS), "" if
+    none is known. truncated: as in a record.
+    """
+
+    place: str
+    task_id: str
+    turns: Sequence[Turn]
+    system: str = ""
+    tools: Sequence[Document] | None = None
+    reward: float | None = None
+    prefix: int = WHOLE
+    cut: str = ""
+    truncated: tuple[int, ...] = ()
+
+    @property
+    def replays(self) -> bool:
+        """Whether the task is one of the benchmark, which the service plays again."""
+        try:
+            return parse_task_id(self.task_id) is not None and not self.task_id.startswith("synth_")
+        except ValueError:
+            return False
+
+    @property
+    def structured(self) -> bool:
+        """Whether calls are apart from the text."""
+        return any(action.calls for turn in self.turns for action in turn.actions)
+
+
+class Call(BaseModel):
+    """A call as OpenAI (in `function`), verifiers and the Responses API (flat) write it."""
+
+    id: str | None = None
+    name: str
+    arguments: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
+            return {"id": value.get("id"), **value["function"]}
+        return value
+
+
+class Message(BaseModel):
+    """A message of a chat."""
+
+    role: str
+    content: str | list[Any] | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, whose parts may be objects with a `text`."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content)
+
+
+def arguments_of(value: Any) -> Any:
+    """The arguments as an object; as they are if they are none."""
+    if value in (None, ""):
+        return {}
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
+    return found if isinstance(found, dict) else value
+
+
+def turns_of(messages: Iterable[Message]) -> tuple[str, list[Turn]]:
+    """The system text and the user turns of a chat; a result goes to its call by id, else to the next one."""
+    system: list[str] = []
+    turns: list[Turn] = []
+    waiting: list[str | None] = []
+    for message in messages:
+        text = text_of(message.content)
+        if message.role in ("system", "developer"):
+            system.append(text)
+        elif message.role == "assistant":
+            turns = turns or [Turn("")]
+            calls = message.tool_calls or []
+            waiting = [call.id for call in calls]
+            named = tuple((call.name, arguments_of(call.arguments)) for call in calls)
+            turns[-1].actions.append(Action(text, named, [""] * len(calls)))
+        elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSE)):
+            results = turns[-1].actions[-1].results
+            if message.tool_call_id in waiting:
+                results[waiting.index(message.tool_call_id)] = text
+            elif "" in results:
+                results[results.index("")] = text
+            else:
+                results.append(text)
+        elif turns and not turns[-1].actions:
+            turns[-1].user += f"\n\n{text}"
+        else:
+            turns.append(Turn(text))
+    if not any(turn.actions for turn in turns):
+        raise ValueError("has no message of the policy")
+    return "\n\n".join(system), turns
+
+
+def documents_of(tools: Sequence[Any] | None) -> Sequence[Document] | None:
+    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none."""
+    flat = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
+    return [tool for tool in flat if "name" in tool] or None

@@ -1,0 +1,187 @@
+"""Rollouts of other programs: what is played again gets exact labels, what is not says so, and ATIF goes both ways."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.tools import parse_reference
+from seal.cli.main import execute, load
+from seal.records.trajectory import TrajectoryRecord
+from tests.support.played_run import SMALL, write_run
+
+TASK = "multi_turn_base_1"
+
+
+def steps(task: str = TASK) -> list[list]:
+    """A perfect run in the official tool's result format for models that call functions."""
+    return [
+        [*([{name: json.dumps(arguments)}] for name, arguments in map(parse_reference, calls)), "Done."]
+        for calls in load_tasks()[task].reference
+    ]
+
+
+def chat(turns: list[list], **more) -> dict:
+    """The same as OpenAI's messages, without results."""
+    messages = [{"role": "system", "content": "Help."}]
+    for turn in turns:
+        messages.append({"role": "user", "content": "Go on."})
+        for step in turn:
+            calls = (
+                []
+                if isinstance(step, str)
+                else [
+                    {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+                    for call in step
+                    for name, arguments in call.items()
+                ]
+            )
+            text = step if isinstance(step, str) else None
+            messages.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
+            messages += [{"role": "tool", "tool_call_id": call["id"], "content": "None"} for call in calls]
+    return {"messages": messages, **more}
+
+
+def diagnosed(tmp_path, *rollouts, code=0) -> list[TrajectoryRecord]:
+    """The records that `seal diagnose rollouts` writes for the objects of one file."""
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in rollouts))
+    return read(tmp_path, file, code)
+
+
+def read(tmp_path, file, code=0) -> list[TrajectoryRecord]:
+    arguments = ["rollouts", str(file), "--out", str(tmp_path / "out"), "--processes", "1"]
+    assert execute(load("diagnose"), arguments, "seal diagnose") == code
+    lines = (tmp_path / "out" / "validation_log" / "0.jsonl").read_text().split("\n")[:-1]
+    return [TrajectoryRecord.from_json(line) for line in lines]
+
+
+def test_results_of_the_official_tool_get_exact_labels_and_whose_fault_they_are(tmp_path, capsys):
+    spoilt = steps()
+    spoilt[0] = ["I will not."]
+    written = [[f"[{call}]" for call in calls] + ["Done."] for calls in load_tasks()[TASK].reference]
+    text, perfect, failed = diagnosed(
+        tmp_path,
+        *({"id": TASK, "result": each} for each in (written, steps(), spoilt)),
+        {"id": TASK, "result": "Error"},
+        code=1,
+    )
+    assert perfect.passed and set(perfect.labels) <= {"pass", "correct_abstention"} and text.labels == perfect.labels
+    assert text.prompt_mode == "toolace_official_prompt" and [text.sample, perfect.sample, failed.sample] == [0, 1, 2]
+    assert not failed.passed and failed.labels[0] == "missing_tool_call" and failed.diagnosis[0]["blame"] == "own"
+    out = capsys.readouterr().out
+    assert "3 of 3 rollouts were played again" in out and "rollouts.jsonl:4: result is 'Error'" in out
+
+
+def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
+    prose = chat(steps(), task_id=TASK, reward=0)
+    prose["messages"].insert(2, {"role": "assistant", "content": "Let me look."})
+    (record,) = diagnosed(tmp_path, prose)
+    assert record.passed and len(record.labels) == len(load_tasks()[TASK].users)
+    assert "the file's reward is 0 and the replay's 1" in capsys.readouterr().out
+
+
+def test_a_file_that_goes_on_where_the_benchmark_ends_a_turn_is_not_judged(tmp_path):
+    broken = steps()
+    broken[0].insert(0, [{"cd": "{not json"}])
+    (record,) = diagnosed(tmp_path, {"id": TASK, "result": broken}, code=1)
+    assert record.infra == "misread" and not record.labels
+
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "book",
+        "parameters": {
+            "type": "object",
+            "properties": {"seat": {"type": "integer"}, "note": {"type": ["string", "null"]}},
+            "required": ["seat"],
+        },
+    },
+}
+
+
+def call(name: str, result: str = "ok", **arguments) -> list[dict]:
+    made = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return [{"role": "assistant", "tool_calls": [made]}, {"role": "tool", "tool_call_id": "1", "content": result}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "reward", "labels"),
+    [
+        (call("book", seat=1), 1, ["pass"]),
+        (call("book", seat=1, note=None), 0, ["checker_error"]),
+        (call("book", seat="window"), 0, ["argument_mismatch"]),
+        (call("cook"), 0, ["invalid_tool_call"]),
+        (call("book", '{"error": "full"}', seat=1) * 2, 0, ["recovery_failure"]),
+        (call("book", '{"error": "full"}', seat=1) + call("book", seat=2), 0, ["checker_error"]),
+        (call("book", seat=1) * 3, None, ["spurious_tool_call"]),
+        ([*call("book", seat="a"), {"role": "user", "content": "And now?"}], None, ["argument_mismatch"]),
+    ],
+)
+def test_without_an_environment_a_turn_has_the_label_that_the_dialogue_shows(tmp_path, messages, reward, labels):
+    dialogue = [{"role": "user", "content": "Book a seat."}, *messages]
+    (record,) = diagnosed(tmp_path, {"messages": dialogue, "tools": [TOOL], "reward": reward})
+    assert list(record.labels) == labels
+    assert record.category == ("unscored/rollouts" if reward is None else "foreign/rollouts")
+
+
+def test_nemo_gym_s_and_verifiers_rollouts_are_read(tmp_path):
+    items = [
+        {"type": "function_call", "name": "book", "arguments": '{"seat": "a"}', "call_id": "c"},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call_output", "call_id": "c", "output": "no"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sorry."}]},
+    ]
+    nemo = {
+        "responses_create_params": {"input": [{"role": "user", "content": "Hi"}], "tools": [TOOL["function"]]},
+        "response": {"output": items},
+        "reward": 0.0,
+    }
+    flat = {"id": "c", "name": "book", "arguments": '{"seat": 3}'}
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None, "tool_calls": [flat]}]
+    nodes = [{"message": message, "parent": None} for message in said]
+    trace = {"nodes": nodes, "rewards": {"passed": {"score": 1.0, "weight": 1.0}}, "task": {"data": {"id": "seats"}}}
+    first, second = diagnosed(tmp_path, nemo, trace)
+    assert first.labels == ("argument_mismatch",) and [message["role"] for message in first.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert second.labels == ("pass",) and second.task_id == "seats"
+
+
+def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(tmp_path):
+    run = write_run(tmp_path / "run", *SMALL, steps=2, validations=(0,), seed=4, lost=0.2)
+    arguments = [str(run), "--atif", str(tmp_path / "atif"), "--processes", "1"]
+    assert execute(load("rescore"), arguments, "seal rescore") == 0
+    lines = (run / "validation_log" / "0.jsonl").read_text().split("\n")[:-1]
+    own = [record for record in map(TrajectoryRecord.from_json, lines) if record.infra is None]
+    files = sorted((tmp_path / "atif").iterdir())
+    written = json.loads(files[0].read_text())
+    assert len(files) == len(own) and written["schema_version"] == "ATIF-v1.7" and written["extra"]["seal"]["verified"]
+    again = read(tmp_path, tmp_path / "atif")
+
+    def figures(records):
+        return Counter((each.task, each.passed, each.labels, json.dumps(each.diagnosis)) for each in records)
+
+    assert figures(again) == figures(own)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"messages": [{"content": "x"}]}\n', "rollouts.jsonl:1: has no messages.0.role"),
+        ('{"messages": []}\n', "rollouts.jsonl:1: has no message of the policy"),
+        ('{"steps": []}\n', "is no rollout: expected one of the keys schema_version"),
+        ("{\n", "rollouts.jsonl:1: not valid JSON"),
+        ("[1]\n", "rollouts.jsonl:1: a int where an object is expected"),
+    ],
+)
+def test_a_file_without_a_rollout_is_refused_with_its_place_and_what_was_expected(tmp_path, capsys, text, said):
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text(text)
+    assert execute(load("diagnose"), ["rollouts", str(file), "--out", str(tmp_path / "out")], "seal diagnose") == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
