@@ -3,6 +3,8 @@
 Exit code 2: the command line cannot be read.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -126,12 +128,17 @@ def _seal(
 
 def execute(command, arguments: Sequence[str], program: str) -> int:
     """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
-    load_dotenv(HOME / ".env")
     try:
-        return (
-            command.main(list(arguments), prog_name=program, standalone_mode=False, help_option_names=["-h", "--help"])
-            or exits.FINISHED
+        load_dotenv(HOME / ".env")
+    except UnicodeDecodeError:
+        _say(f"{program}: {HOME / '.env'} is not UTF-8: write it again as UTF-8, or remove it.")
+        return exits.USAGE
+    try:
+        code = command.main(
+            list(arguments), prog_name=program, standalone_mode=False, help_option_names=["-h", "--help"]
         )
+        sys.stdout.flush()
+        return code or exits.FINISHED
     except typer.Abort:
         return exits.REFUSED
     except ModuleNotFoundError as error:
@@ -145,6 +152,12 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
             package = f"--no-deps {BENCHMARK}"
         _say(f"seal {name}: {error.name} is not installed: pip install {package}.")
         return exits.USAGE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
+        _say(f"{program}: {error.filename or 'the output'} cannot be written: {error.strerror}.")
+        return exits.REFUSED
     except typer.TyperException as error:
         # Without a message the help has been printed.
         if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):

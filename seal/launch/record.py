@@ -32,7 +32,9 @@ HEAD = 1 << 20
 
 TRAINER_CONFIG = "trainer.yaml"
 HIDDEN = "(left out)"
-_SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")  # environment variables
+_WORDS = r"(?i:API_?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
+_SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a KEY alone in capitals only: data.prompt_key names a column
+_ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
 RECORDED = ("commit", "method", "untracked", "python", "platform", "hashes", "files", "packages")
 
@@ -51,7 +53,7 @@ def write_record(
     while folder.exists():
         attempt += 1
         folder = parent / f"{stamp}-{attempt}"
-    folder.mkdir(parents=True)
+    folder.mkdir(0o700, parents=True)  # command and configuration may hold a secret
     OmegaConf.save(config, folder / "config.yaml", resolve=True)
     OmegaConf.save(trainer, folder / TRAINER_CONFIG, resolve=True)
     shutil.copyfile(recipe, folder / "recipe.yaml")
@@ -97,8 +99,7 @@ def _head(path: Path) -> str:
 def launch_facts(folder: Path, service: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says that a certificate of the run needs (shelf/lab); service: its version.
 
-    Values of environment variables that look secret, and what an address holds before
-    its host, are left out.
+    Values whose names look secret, and what an address holds before its host, are left out.
     """
     facts = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
     config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
@@ -126,7 +127,7 @@ def without_secrets(value: Any) -> Any:
         return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
     if isinstance(value, list):
         return [without_secrets(item) for item in value]
-    return _USER_INFO.sub(r"\1", value) if isinstance(value, str) else value
+    return _ASSIGNED.sub(rf"\1{HIDDEN}", _USER_INFO.sub(r"\1", value)) if isinstance(value, str) else value
 
 
 def add_service(folder: Path, version: dict) -> None:

@@ -6,6 +6,7 @@ no retry can fix (a wrong key, an unknown model) is told apart.
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -129,13 +130,13 @@ class ChatClient:
         proxies: bool = False,
         extra: Mapping[str, Any] | None = None,
     ):
-        self._url = base_url.rstrip("/")
+        self._url = re.sub(r"//[^/@\s]+@", "//", base_url.rstrip("/"))  # as errors show it, without a password
         self._model = model
         self._key_variable = key_variable
         self._extra = dict(extra or {})
         self._deadline_s = attempts * (timeout_s + _BACKOFF_S)
         self._client = AsyncOpenAI(
-            base_url=self._url,
+            base_url=base_url.rstrip("/"),
             api_key=os.environ.get(key_variable) or "none",  # a local server needs none
             timeout=timeout_s,
             max_retries=attempts - 1,

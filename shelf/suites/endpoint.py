@@ -101,7 +101,7 @@ class Model:
     @classmethod
     def named(cls, name: str | None, base_url: str | None, checkpoint: Path | None, serve_args: str) -> Self:
         """The model that a command line names; ValueError if it names none or two."""
-        if (base_url is None) == (checkpoint is None):
+        if bool(base_url) == bool(checkpoint):
             raise ValueError("Give either --base-url (with --model) or --checkpoint.")
         if base_url and not name:
             raise ValueError("--base-url needs --model: the name under which the endpoint serves the model.")

@@ -34,8 +34,9 @@ def find_runs(named: Sequence[str], parent: Path) -> tuple[ViewedRun, ...]:
         return _named([(None, path) for path in paths])
     places: list[tuple[str | None, Path]] = []
     for argument in named:
-        arm, _, folders = argument.rpartition("=")
-        parts = [Path(folder) for folder in folders.split(",") if folder]
+        whole = Path(argument).is_dir()  # a folder's name may hold "=" and ","
+        arm, _, folders = ("", "", argument) if whole else argument.rpartition("=")
+        parts = [Path(folder) for folder in ([folders] if whole else folders.split(",")) if folder]
         if not parts:
             raise ValueError(f"{argument!r} names no folder: write RUN, RUN,RUN or ARM=RUN,RUN.")
         shared = arm or (_arm(parts[0].resolve().name) if len(parts) > 1 else None)

@@ -65,6 +65,25 @@ def test_a_wrong_command_line_is_one_sentence(arguments, named):
     assert named in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("train", "exp/quickstart.yaml", "--print-config")])
+def test_an_output_without_room_is_one_sentence(arguments):
+    command = [sys.executable, "-m", "seal.cli", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=HOME, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n"), "the output" in done.stderr) == (exits.REFUSED, 1, True)
+
+
+def test_an_env_file_that_is_not_utf8_is_one_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / ".env").write_bytes(b"X=\xff\n")
+    monkeypatch.setattr(main, "HOME", tmp_path)
+    assert execute(load("stats"), ["--help"], "seal stats") == exits.USAGE
+    assert (
+        capsys.readouterr().err == f"seal stats: {tmp_path}/.env is not UTF-8: write it again as UTF-8, or remove it.\n"
+    )
+
+
 def test_a_command_of_a_package_that_left_says_to_install_again(tmp_path):
     metadata = tmp_path / "stale-1.dist-info"
     metadata.mkdir()

@@ -56,7 +56,7 @@ class Evaluation:
     task_files: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if (self.base_url is None) == (self.checkpoint is None):
+        if bool(self.base_url) == bool(self.checkpoint):
             raise ValueError("Give either --base-url (with --model) or --checkpoint.")
         if min(self.samples, self.concurrency) < 1:
             raise ValueError("--samples and --concurrency must be at least 1.")

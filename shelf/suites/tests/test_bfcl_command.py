@@ -227,6 +227,11 @@ def test_wrong_settings_are_one_sentence(endpoint, service_url, tmp_path, capsys
     assert said in err and err.count("\n") == 1
 
 
+def test_an_empty_address_is_none(capsys):
+    assert execute(load("evaluate"), ["bfcl", "--base-url", "", "--model", "m", "--limit", "1"], "seal evaluate") == 2
+    assert "Give either --base-url" in capsys.readouterr().err
+
+
 def test_an_unknown_side_is_refused_with_the_choices(capsys):
     assert execute(load("evaluate"), ["bfcl", "--split", "foo"], "seal evaluate") == 2
     assert "'--split': 'foo' is not one of 'eval', 'train', 'all'" in capsys.readouterr().err

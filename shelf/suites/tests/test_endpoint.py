@@ -130,3 +130,13 @@ def test_an_endpoint_that_is_gone_is_unreachable():
     with pytest.raises(EndpointFault) as fault:
         asyncio.run(ask(url, attempts=1))
     assert fault.value.cause == "endpoint_unreachable"
+
+
+def test_a_password_in_the_address_is_in_no_message():
+    with answering([(500, "no")]) as (url, _):
+        hidden = url.replace("//", "//me:hunter2@")
+        with pytest.raises(EndpointFault) as fault:
+            asyncio.run(ask(hidden, attempts=1))
+    with pytest.raises(EndpointFault) as gone:
+        asyncio.run(ask(hidden, attempts=1))
+    assert url in str(fault.value) and url in str(gone.value) and "hunter2" not in f"{fault.value}{gone.value}"

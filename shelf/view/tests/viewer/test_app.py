@@ -374,6 +374,9 @@ def test_runs_are_named_and_joined_to_arms(tmp_path):
         ("seal_s0", "seal"), ("seal_s1", "seal"), ("a/vanilla", "base"), ("b/vanilla", "base"),
     ]  # fmt: skip
     assert [each.name for each in find_runs([], tmp_path / "a")] == ["seal_s0", "seal_s1", "vanilla"]
+    for odd in ("lr=1e-4", "a,b"):
+        (tmp_path / "odd" / odd / "seal_log").mkdir(parents=True)
+        assert [each.name for each in find_runs([f"{at}/odd/{odd}"], tmp_path)] == [odd]
     for wrong in ([f"{at}/none"], [f"{at}/a"], [f"{at}/a/vanilla"] * 2, ["x="]):
         with pytest.raises(ValueError, match=r"name a run|name each run once|names no folder"):
             find_runs(wrong, tmp_path)
