@@ -1,16 +1,19 @@
 """verl's FSDP2 language-model engine, registered for device `cpu`."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from tensordict import TensorDict
+from torch.distributed import ProcessGroup
 from verl.utils import tensordict_utils as tu
 from verl.utils.torch_functional import logprobs_from_logits
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
 from seal.backends import packed_attention
-from seal.backends.patches import gloo_process_group, without_cpu_offload
+from seal.backends.patches import gloo_process_group, replaced
+from seal.backends.shared_prompts import SHARE_PROMPTS, micro_batches, rows_of, shared
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
 
 gloo_process_group()
@@ -19,21 +22,28 @@ packed_attention.register()
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
-    """verl's engine, with three differences.
+    """verl's engine, with four differences.
 
     A sharded module is not offloaded: there is no device to offload from. An update skips the rows whose
     gradient is zero, where the trainer says which loss it has (`seal.backends.sparse_update`). Logits are computed
     where a sampled token follows, one in seven of the quickstart's tokens: verl takes log-probs one token at a time.
-    The log-prob of other tokens is 0; masks leave them out of losses and comparisons.
+    The log-prob of other tokens is 0; masks leave them out of losses and comparisons. A prompt that rows of an update
+    share is computed once, where the trainer asks for it (`seal.backends.shared_prompts`).
     """
 
     def _build_fsdp_module(self, module):
-        with without_cpu_offload(transformer_impl):
+        with replaced(transformer_impl, "CPUOffloadPolicy", lambda **_: None):
             return super()._build_fsdp_module(module)
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Callable, forward_only=False):
-        if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
-            return super().forward_backward_batch(data, loss_function, forward_only)
+        by_prompt = replaced(transformer_impl, "prepare_micro_batches", _by_prompt)
+        with by_prompt if _shares_prompts(data) else nullcontext():
+            if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
+                return super().forward_backward_batch(data, loss_function, forward_only)
+            return super().forward_backward_batch(*self._busy(data, loss_function))
+
+    def _busy(self, data: TensorDict, loss_function: Callable) -> tuple[TensorDict, Callable]:
+        """The rows with an advantage, and the loss function that counts the tokens of all rows."""
         ranks = self.get_data_parallel_group()
         tokens, busy = data["loss_mask"].sum(), busy_rows(data["advantages"])
         most = torch.tensor(len(busy))
@@ -46,14 +56,17 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
 
         # All ranks keep as many rows: verl lets them have the same number of micro-batches.
         kept = filled_up(busy, rows=len(data), number=int(most))
-        return super().forward_backward_batch(tu.index_select_tensor_dict(data, kept), over_all_rows)
+        return tu.index_select_tensor_dict(data, kept), over_all_rows
 
     def prepare_model_inputs(self, micro_batch: TensorDict):
         inputs, output_args = super().prepare_model_inputs(micro_batch)
         if _wants_log_probs_alone(micro_batch):
-            inputs["logits_to_keep"] = output_args[_CHOSEN] = before_sampled(
-                micro_batch["input_ids"].offsets(), micro_batch["response_mask"]
-            )
+            chosen = before_sampled(micro_batch["input_ids"].offsets(), micro_batch["response_mask"])
+            inputs["logits_to_keep"] = output_args[_CHOSEN] = chosen
+            if _shares_prompts(micro_batch):
+                kept, places = shared(rows_of(micro_batch))
+                inputs |= {name: inputs[name][:, kept] for name in ("input_ids", "position_ids")}
+                inputs["logits_to_keep"] = places[chosen]
         return inputs, output_args
 
     def prepare_model_outputs(self, output, output_args, micro_batch: TensorDict, logits_processor_func):
@@ -70,6 +83,21 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
 
 _CHOSEN = "seal_chosen_tokens"
 """Under this key of verl's output_args: the places of packed tokens whose logits are computed."""
+
+
+def _shares_prompts(data: TensorDict) -> bool:
+    """Whether micro-batches of tokens hold a prompt once."""
+    flags = tu.get_non_tensor_data(data, SHARE_PROMPTS, False), tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
+    return all(flags)
+
+
+def _by_prompt(data: TensorDict, dp_group: ProcessGroup, **_: object) -> tuple[list[TensorDict], list[list[int]]]:
+    """verl's prepare_micro_batches for rows that share their prompts: as many micro-batches on every rank."""
+    rows, limit = rows_of(data), data["max_token_len_per_gpu"]
+    number = torch.tensor(len(micro_batches(rows, limit)))
+    torch.distributed.all_reduce(number, op=torch.distributed.ReduceOp.MAX, group=dp_group)
+    parts = micro_batches(rows, limit, int(number))
+    return [tu.index_select_tensor_dict(data, part) for part in parts], parts
 
 
 def _wants_log_probs_alone(micro_batch: TensorDict) -> bool:

@@ -2,8 +2,11 @@
 
 verl packs dialogues of different lengths into one row; their positions start again at 0. With `sdpa`
 transformers builds a mask for the whole row and torch computes all pairs of its tokens. Here each dialogue
-is one causal call, which costs as much as it has pairs itself and needs no mask.
+is one causal call, which costs as much as it has pairs itself and needs no mask. A segment whose positions go on at
+s > 0 is another continuation of the first s tokens of the dialogue before it (`seal.backends.shared_prompts`).
 """
+
+from functools import partial
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -24,21 +27,30 @@ def packed_attention(
     position_ids: torch.Tensor,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention of each dialogue of a packed row to itself.
+    """Causal attention of each dialogue of a packed row to itself, and of each continuation to what it continues.
 
     query: (1, H, n, d); key, value: (1, H_kv, n, d), where H_kv divides H; position_ids: (1, n), 0 at each dialogue's
-    first token. Returns (1, n, H, d), and None for the attention weights. ValueError for a padded batch.
+    first token, s at that of a continuation. Returns (1, n, H, d), and None for the attention weights. ValueError for
+    a padded batch.
     """
     if query.shape[0] != 1 or attention_mask is not None:
         raise ValueError(f"{NAME} takes packed rows: set actor_rollout_ref.model.use_remove_padding=true.")
-    starts = torch.nonzero(position_ids[0] == 0).flatten().tolist()
+    positions = position_ids[0]
+    begins = positions.diff(prepend=positions[:1]) != 1
+    starts = torch.nonzero(begins).flatten().tolist()
     lengths = [end - start for start, end in zip(starts, [*starts[1:], query.shape[2]], strict=True)]
     # `split` and `cat` are each other's gradients; slices would each add a zero tensor of the whole row.
-    rows = zip(*(each.split(lengths, dim=2) for each in (query, key, value)), strict=True)
-    outputs = [
-        scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scaling, enable_gqa=True)
-        for q, k, v in rows
-    ]
+    rows = zip(positions[begins].tolist(), *(each.split(lengths, dim=2) for each in (query, key, value)), strict=True)
+    attention = partial(scaled_dot_product_attention, dropout_p=dropout, scale=scaling, enable_gqa=True)
+    outputs = []
+    for before, q, k, v in rows:
+        if before == 0:
+            dialogue = k, v
+            outputs.append(attention(q, k, v, is_causal=True))
+            continue
+        k, v = (torch.cat((whole[:, :, :before], own), dim=2) for whole, own in zip(dialogue, (k, v), strict=True))
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(before)
+        outputs.append(attention(q, k, v, attn_mask=seen))
     return torch.cat(outputs, dim=2).transpose(1, 2), None
 
 

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
 from seal.data.parquet import withdrawal_file
 from seal.records.step import StepReport
@@ -79,6 +80,7 @@ class SEALTraining(Durable):
 
     def _update_actor(self, batch, metrics: dict):
         batch.extra_info[SKIP_IDLE_ROWS] = can_skip(self.config)
+        batch.extra_info[SHARE_PROMPTS] = self.config.actor_rollout_ref.actor.use_prefix_grouper
         return super()._update_actor(batch, metrics)
 
     def _compute_metrics(self, batch, metrics, timing_raw, global_steps, epoch):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
+from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
@@ -19,6 +20,8 @@ from seal.system.paths import HOME
 RECIPE = HOME / "exp" / "quickstart.yaml"
 LENGTHS = ((5, 3), (4, 6), (9, 2), (3, 5), (2, 2), (6, 4))
 """Tokens of prompt and response, by row."""
+GROUPS = ((6, 3), (6, 6), (4, 2), (6, 5), (4, 2), (4, 4))
+"""The same of two prompts."""
 PROCESS = {"VERL_PLATFORM": "cpu", "GLOO_SOCKET_IFNAME": "lo", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -28,6 +31,7 @@ class Case(NamedTuple):
     mode: str
     temperature: float
     idle: tuple[tuple[int, ...], ...]
+    lengths: tuple[tuple[int, int], ...] = LENGTHS
 
 
 class Updated(NamedTuple):
@@ -81,7 +85,7 @@ def updated(case, rank, ours):
         for name in ("forward_backward_batch", "prepare_model_inputs", "prepare_model_outputs"):
             setattr(engine, name, getattr(super(CPUFSDP2EngineWithLMHead, engine), name))
     facts = {"temperature": case.temperature, "calculate_entropy": False}
-    batch = rows(case.idle[rank])
+    batch = rows(case, rank)
     tu.assign_non_tensor(batch, compute_loss=False, **facts)
     scored = tu.get(worker.infer_batch(batch), "log_probs")
     chosen = before_sampled(batch["input_ids"].offsets(), batch["response_mask"])
@@ -90,40 +94,45 @@ def updated(case, rank, ours):
     )
     engine.module.register_forward_hook(lambda module, args, output: computed.append(output.logits.shape[1]))
     size = 3 * len(case.idle)
-    batch = rows(case.idle[rank])
+    batch = rows(case, rank)
     tu.assign_non_tensor(batch, mini_batch_size=size, global_batch_size=size, dataloader_kwargs={"shuffle": False})
-    tu.assign_non_tensor(batch, **facts, **{SKIP_IDLE_ROWS: True})
+    tu.assign_non_tensor(batch, **facts, **{SKIP_IDLE_ROWS: True, SHARE_PROMPTS: case.lengths == GROUPS})
     metrics = tu.get(worker.train_mini_batch(batch), "metrics")
     weights = [each.full_tensor().detach().numpy().copy() for each in engine.module.parameters()]
     figures = {name: float(np.mean(metrics[name])) for name in ("grad_norm", "actor/pg_loss")}
     return Updated(weights, figures, scored.values()[chosen].numpy(), sum(passed), sum(computed))
 
 
-def rows(idle):
+def rows(case, rank):
+    idle, lengths = case.idle[rank], case.lengths
+
     def nested(values):
         return torch.nested.as_nested_tensor(values, layout=torch.jagged)
 
     def filled(value):
         return nested(
-            [torch.full((n,), value(row) if callable(value) else value) for row, (_, n) in enumerate(LENGTHS)]
+            [torch.full((n,), value(row) if callable(value) else value) for row, (_, n) in enumerate(lengths)]
         )
 
     draws = torch.Generator().manual_seed(0)
-    totals = [sum(each) for each in LENGTHS]
+    totals = [sum(each) for each in lengths]
+    ids = [torch.randint(10, 500, (n,), generator=draws) for n in totals]
+    if lengths == GROUPS:
+        ids = [torch.cat((torch.full((p,), p), each[p:])) for each, (p, _) in zip(ids, lengths, strict=True)]
     # As after a result of a tool: the second token of a response is not the policy's.
-    mask = nested([torch.tensor([place != 1 for place in range(n)]).long() for _, n in LENGTHS])
+    mask = nested([torch.tensor([place != 1 for place in range(n)]).long() for _, n in lengths])
     return TensorDict(
         {
-            "input_ids": nested([torch.randint(10, 500, (n,), generator=draws) for n in totals]),
+            "input_ids": nested(ids),
             "position_ids": nested([torch.arange(n) for n in totals]),
             "loss_mask": mask,
-            "prompts": nested([torch.ones(p, dtype=torch.long) for p, _ in LENGTHS]),
+            "prompts": nested([torch.ones(p, dtype=torch.long) for p, _ in lengths]),
             "responses": filled(1),
             "response_mask": mask,
             "old_log_probs": filled(-8.0),
             "advantages": filled(lambda row: 0.0 if row in idle else 1.0 + row),
         },
-        batch_size=len(LENGTHS),
+        batch_size=len(lengths),
     )
 
 
@@ -147,6 +156,13 @@ def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, tempera
     ((verls, ours),) = played(Case(mode, temperature, ((0, 2, 3, 4, 5),)), tmp_path / "meeting")
     assert verls.tokens == verls.logits == sum(map(sum, LENGTHS))
     assert ours.tokens == sum(LENGTHS[1]) + sum(LENGTHS[3]) and ours.logits == LENGTHS[1][1] - 1 + LENGTHS[3][1] - 1
+    check_equal(verls, ours)
+
+
+def test_a_prompt_that_rows_share_is_computed_once(tmp_path):
+    ((verls, ours),) = played(Case("token-mean", 0.7, ((2,),), GROUPS), tmp_path / "meeting")
+    # At most 24 tokens in a micro-batch; row 2 is idle, and rows 0 to 2 are a mini-batch of their own.
+    assert verls.tokens == sum(map(sum, GROUPS)) and ours.tokens == (6 + 3 + 6) + (6 + 5) + (4 + 2 + 4)
     check_equal(verls, ours)
 
 
