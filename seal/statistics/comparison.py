@@ -54,13 +54,14 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
         every = averaged(line.category for lines in at_prefix for line in lines)
         for name, categories in (present | {AVERAGE: every}).items():
             kept = [[line for line in lines if line.category in categories] for lines in at_prefix]
-            rows.append(_compare(a.name, b.name, data_source(name, prefix), prefix, kept))
+            rows.append(compare_lines(a.name, b.name, data_source(name, prefix), prefix, kept))
     if not rows:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
     return tuple(rows)
 
 
-def _compare(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
+def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
+    """Compare the lines of two sides, whatever their categories; ValueError if they share no task."""
     lines = [line for side in sides for line in side]
     scenarios = {line.task_id: line.scenario for line in lines}
     categories = {line.task_id: line.category for line in lines}

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from seal.records.folder import RunFolder, planned_steps
-from seal.records.source import WHOLE
+from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import MET, TrajectoryRecord
 from seal.records.validation import Log
-from seal.statistics.comparison import Side, compare
+from seal.statistics.comparison import compare_lines
 from seal.statistics.heldout import not_held_out
 from seal.statistics.summary import label_shares, summarise_step
 
@@ -24,7 +24,9 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""
     lines = [line for line in validated if line.infra is None]
     prefix = min((line.prefix for line in lines), default=WHOLE)
-    log = Log(tuple(line for line in lines if line.prefix == prefix))
+    lines = [line for line in lines if line.prefix == prefix]
+    categories = averaged(line.category for line in lines)
+    log = Log(tuple(line for line in lines if line.category in categories))
     if not log.lines:
         return f"{folder.path.name}{reached}: no validation yet"
     held_out = folder.training_rows.is_file() and not not_held_out(folder.path, log.lines)
@@ -38,8 +40,7 @@ def _passed(log: Log) -> str:
         rate = summarise_step(log.at(last))[-1].rate
         rates = f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f})"
         return f"{rates} at step {last}"
-    *_, average = compare(Side("first", (log.at(first),)), Side("last", (log.at(last),)))
-    rate = average.pass_rate
+    rate = compare_lines("first", "last", "average", WHOLE, [log.at(first), log.at(last)]).pass_rate
     change = f"{100 * rate.difference:+.1f}, 95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}"
     return f"{100 * rate.mean_a:.1f} % -> {100 * rate.mean_b:.1f} % ({change}){_moved(log, first, last)}"
 
@@ -50,4 +51,4 @@ def _moved(log: Log, first: int, last: int) -> str:
     label = max(sorted(moves), key=lambda label: abs(moves[label]), default=None)
     if label is None or not round(100 * moves[label]):
         return ""
-    return f"; {label} {100 * before.get(label, 0.0):.0f} % -> {100 * after.get(label, 0.0):.0f} %"
+    return f"; of their turns {label} {100 * before.get(label, 0.0):.0f} % -> {100 * after.get(label, 0.0):.0f} %"

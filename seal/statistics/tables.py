@@ -31,9 +31,9 @@ def console(**options: Any) -> Console:
 def table(title: str, columns: Sequence[str]) -> Table:
     """An empty table in the project's style: text columns left, figures right."""
     style = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "pad_edge": False}
-    made = Table(title=title, min_width=len(title), **style)
+    made = Table(title=title, min_width=len(title), collapse_padding=True, **style)
     for name in columns:
-        made.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
+        made.add_column(name, justify="left" if name in TEXT_COLUMNS else "right", overflow="fold")
     return made
 
 

@@ -159,6 +159,11 @@ def show_validation(runs: Runs) -> Response:
     return _json({"runs": [viewed.validation() for viewed in runs]})
 
 
+@api.get("/examples")
+def show_examples(run: Run) -> Response:
+    return _json(run.examples())
+
+
 @api.get("/choices")
 def show_choices(run: Run) -> Response:
     return _json(run.ask(query.choices))

@@ -13,14 +13,15 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     """What the training up to and including the step `last` cost, as names and texts.
 
     Updates included, validations and saving left out. Tokens in are those of the prompts of all requests, as an
-    endpoint counts them; device hours are the wall time of each device, added up. A figure that one of the steps
-    lacks is left out.
+    endpoint counts them; device hours are the wall time of each device, added up, if there are several. A figure
+    that one of the steps lacks is left out.
     """
     steps = [step for step in read_steps(run.steps)[0] if step.step <= last] if run.steps.is_file() else []
     launches = list(_launches(run))
     seconds = [step.total_seconds or None for step in steps]
     devices = [next((count for after, count, _ in launches[::-1] if after < step.step), None) for step in steps]
     hours = [None if None in pair else pair[0] * pair[1] / _SECONDS for pair in zip(seconds, devices, strict=True)]
+    hours = hours if any(count != 1 for count in devices) else []
     columns = (
         ("rollouts", [step.trajectories for step in steps], "{:,}".format),
         ("tokens in", [step.tokens.get("in") for step in steps], "{:,}".format),

@@ -45,6 +45,7 @@ def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     answers: dict[str, Any] = {
         f"api/overview?run={name}": {"runs": [viewed.overview()]},
         f"api/validation?run={name}": {"runs": [viewed.validation()]},
+        f"api/examples?run={name}": viewed.examples(),
         f"api/omega?run={name}": viewed.omega(),
     }
     for by in get_args(By):

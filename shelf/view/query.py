@@ -155,20 +155,24 @@ def group(db: sqlite3.Connection, log: str, step: int, source: str, task: str) -
     return [_row(row) for row in rows]
 
 
-def groups(db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool) -> dict[str, Any]:
+def groups(
+    db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool, order: str = "step DESC, task"
+) -> dict[str, Any]:
     """The groups that hold a trajectory of the filters; spread: only those whose rewards differ."""
     condition = where(filters)
     inner = (
         "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
         "min(g.score) AS low, max(g.score) AS high, avg(g.score) AS mean, sum(g.infra IS NOT NULL) AS infra, "
-        "group_concat(g.labels, char(10)) AS labels "
+        "max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, group_concat(g.labels, char(10)) AS labels "
         "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task) IN "
         f"(SELECT t.step, t.source, t.task FROM trajectory t WHERE {condition.text}) "
         "GROUP BY g.step, g.source, g.task" + (" HAVING max(g.score) > min(g.score)" if spread else "")
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]
-    rows = db.execute(f"{inner} ORDER BY g.step DESC, g.task LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset)))
+    rows = db.execute(
+        f"SELECT * FROM ({inner}) ORDER BY {order} LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset))
+    )
     return {"total": total, "offset": offset, "rows": [dict(row) | {"labels": _decided(row["labels"])} for row in rows]}
 
 

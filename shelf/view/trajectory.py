@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.folder import RunFolder
+from seal.records.trajectory import TrajectoryRecord
 from shelf.view.lines import parse
 from shelf.view.query import group, key_of, parse_key
 
@@ -56,6 +57,14 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens:
     return shown
 
 
+def rollout(db: sqlite3.Connection, folder: RunFolder, line: TrajectoryRecord) -> dict[str, Any]:
+    """What `trajectory` shows of a validated rollout."""
+    place = (line.step, line.task_id, line.data_source, line.sample)
+    given = "log = 'validation' AND step = ? AND task = ? AND source = ? AND sample = ?"
+    found = db.execute(f"SELECT log, step, line FROM trajectory WHERE {given}", place).fetchone()
+    return trajectory(db, folder, key_of(*found))
+
+
 def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | None]:
     """The same task at the step before and after it, in the same log."""
     neighbours: dict[str, str | None] = {}
@@ -102,18 +111,30 @@ def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 def placed(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list[dict[str, Any]]:
     """Each message with its turn and, if it is the policy's, its place among the turn's actions; null if unknown.
 
-    The evidence has one action per message of the policy. What the environment says
-    belongs to the turn of the policy's next message, or to the last turn.
+    The evidence has one action per message of the policy. What the environment says belongs to the turn of the
+    policy's next message, or to the last turn. speaker: system, user, policy, tool (the answer to calls, whose role
+    is the user's in most prompt modes) or environment (what else is no user's: a refusal, the end).
     """
-    turns = [turn for turn in evidence if isinstance(turn, Mapping)] if isinstance(evidence, list) else []
-    places = [(number, at) for number, turn in enumerate(turns) for at in range(len(turn.get("actions") or ()))]
+    turns = [turn for turn in evidence if isinstance(turn, Mapping)] if isinstance(evidence, Sequence) else []
+    actions = [(number, at, action) for number, turn in enumerate(turns) for at, action in enumerate(_actions(turn))]
     shown, policy = [], 0
     for message in messages:
-        turn, action = places[policy] if policy < len(places) else (places[-1][0] if places else None, None)
+        turn, action, _ = actions[policy] if policy < len(actions) else (actions[-1][0] if actions else None, None, {})
         acts = message["role"] == "assistant"
-        shown.append({**message, "turn": turn, "action": action if acts else None})
+        if acts:
+            speaker = "policy"
+        elif message["role"] != "user" or policy == 0 or action == 0:
+            speaker = message["role"]
+        else:
+            called = policy <= len(actions) and actions[policy - 1][2].get("calls")
+            speaker = "tool" if called else "environment"
+        shown.append({**message, "turn": turn, "action": action if acts else None, "speaker": speaker})
         policy += acts
     return shown
+
+
+def _actions(turn: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [action if isinstance(action, Mapping) else {} for action in turn.get("actions") or ()]
 
 
 def _text(content: Any) -> str:

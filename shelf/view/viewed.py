@@ -4,14 +4,16 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from seal.records.validation import Log
 from seal.system.jsonl import step_files
 from shelf.view import cues, overview
-from shelf.view.index import Index
+from shelf.view.examples import first_group, learnt
+from shelf.view.index import TRAIN, Index
 from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
 from shelf.view.search import Hits, search
-from shelf.view.trajectory import raw_line
+from shelf.view.trajectory import raw_line, rollout, whole_group
 from shelf.view.watched import Watched
 
 SEARCHES = 32
@@ -72,6 +74,19 @@ class Viewed:
         records = self.ask(overview.validated)
         first = headline(self.run.folder, self._steps.get()[0], records)
         return {"name": self.run.name, "headline": first, "validation": overview.validation(records)}
+
+    def examples(self) -> dict[str, Any]:
+        """Where to look first: a group with signal, and both rollouts of a task that the run learnt; null without."""
+        folder, shown = self.run.folder, {"group": self.ask(first_group), "learnt": None}
+        if group := shown["group"]:
+            place = (group["step"], group["source"], group["task"])
+            rollouts = self.ask(whole_group, folder, TRAIN, *place)
+            one = {member["passed"]: member for member in reversed(rollouts["members"]) if not member["infra"]}
+            shown["group"] |= {"users": rollouts["users"], "pair": [one[True], one[False]] if len(one) > 1 else []}
+        if found := learnt(Log(tuple(self.ask(overview.validated)))):
+            before, after = (self.ask(rollout, folder, line) for line in (found.before, found.after))
+            shown["learnt"] = {"turn": found.turn, "before": before, "after": after}
+        return shown
 
     def failures(self, filters: Filters, by: By) -> dict[str, Any]:
         """Turns by label, what changed over the steps of the filters, and what cues reached."""

@@ -34,7 +34,7 @@ def test_the_change_is_paired_by_task_and_the_label_that_moved_most_is_named(tmp
     before, after = validated(0, lambda n: n % 10 == 0), validated(24, lambda n: n % 2 == 1 or n % 10 == 0)
     text = said(tmp_path, before, validated(12, lambda n: True), after, step=24)
     assert text.startswith("quickstart, 24 of 24 steps: validated tasks passed 10.0 % -> 60.0 % (+50.0, 95 % +4")
-    assert text.endswith("); missing_tool_call 50 % -> 0 %")
+    assert text.endswith("); of their turns missing_tool_call 50 % -> 0 %")
 
 
 def test_tasks_that_only_one_side_has_do_not_count(tmp_path):

@@ -147,9 +147,10 @@ def _time(axes: Axes, run: Run) -> None:
     if not timed:
         return _empty(axes, "no times logged")
     steps = [step.step for step in timed]
-    axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
     seconds = pd.DataFrame([step.seconds for step in timed], index=steps).fillna(0.0)
-    seconds = seconds.drop(columns="step", errors="ignore")
+    # A validation takes as long as many steps, and would flatten all others.
+    seconds = seconds.drop(columns=["step", "testing"], errors="ignore")
+    axes.plot(steps, [step.total_seconds for step in timed], color="#222222", linewidth=2, label="whole step")
     for stage, line in zip(seconds.sum().nlargest(4).index, STAGES, strict=False):
         axes.plot(seconds[stage], color=line, linewidth=1.3, label=stage)
     axes.set_ylim(bottom=0)

@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,16 +12,16 @@ from rich.text import Text
 
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
-from seal.statistics.comparison import Comparison, Side, compare
+from seal.statistics.comparison import Side, compare
 from seal.statistics.headline import headline
 from seal.statistics.heldout import not_held_out
-from seal.statistics.intervals import Estimate, PairedDifference
 from seal.statistics.runs import missing_sentences, provenance
 from seal.statistics.summary import Summary, informative
 from seal.statistics.summary import summarise as summarise_log
 from seal.statistics.tables import percent, table, with_difference, with_interval
+from seal.system.jsonl import step_files
 from shelf.view.cost import training_cost
-from shelf.view.lifts import Lift, lifts, withdrawal_log
+from shelf.view.lifts import lifts, withdrawal_log
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
 from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, ranges, read_run
@@ -49,24 +49,19 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
 def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
     if not run.validation:
         return [Text("No validation yet: before and after cannot be compared.")]
-    whole = _before_after(run.validation, rows, "tasks", attrgetter("rate"), attrgetter("pass_rate"))
-    turns = _before_after(run.validation, rows, "turns", attrgetter("turn_rate"), attrgetter("turn_rate"))
+    # Where no whole task passes, the turns say more.
+    turns = not any(row.passed for row in rows) and any(row.turns_passed for row in rows)
     first = [row for row in rows if row.step == run.validation.steps[0]]
-    parts: list[RenderableType] = [whole, turns] if any(row.turns > row.scored for row in first) else [whole]
-    parts.append(Text(_validation_notes(run.validation, first), style="dim"))
+    parts = [_before_after(run.validation, rows, turns), Text(_validation_notes(run.validation, first), style="dim")]
     return [*parts, *(Text(problem, style="bold red") for problem in _validation_problems(run, run.validation))]
 
 
-def _before_after(
-    log: Log,
-    rows: Sequence[Summary],
-    what: str,
-    rate: Callable[[Summary], Estimate | None],
-    change: Callable[[Comparison], PairedDifference | None],
-) -> Table:
-    """Pass rates by category at the first and the last validation, with the paired change."""
+def _before_after(log: Log, rows: Sequence[Summary], turns: bool) -> Table:
+    """Pass rates of tasks, or of turns, by category at the first and the last validation, with the paired change."""
     first, last = log.steps[0], log.steps[-1]
-    title = f"Plain benchmark, % of {what} passed at step {first}"
+    rate = attrgetter("turn_rate" if turns else "rate")
+    change = attrgetter("turn_rate" if turns else "pass_rate")
+    title = f"Plain benchmark, % of {'turns' if turns else 'tasks'} passed at step {first}"
     before = informative([row for row in rows if row.step == first])
     columns = {"category": [row.name for row in before], "passed": [with_interval(rate(row)) for row in before]}
     if first != last:
@@ -93,7 +88,7 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
     origin = provenance([log])
     notes += [f"prompt mode {', '.join(origin['prompt_mode'])}"] if origin["prompt_mode"] else []
     notes += [f"data {', '.join(digest[:12] for digest in origin['data_hash'])}"] if origin["data_hash"] else []
-    return "; ".join(notes) + "."
+    return "; ".join(notes) + ".\n"
 
 
 def _validation_problems(run: Run, log: Log) -> list[str]:
@@ -111,8 +106,8 @@ def _training(run: Run) -> list[RenderableType]:
     if quarters is None:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
     parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
-    parts.append(_cue_table(run) if run.cues else Text("No cue was active at any step."))
-    notes = []
+    parts += _cues(run)
+    notes = [_lift_sentence(run)] if step_files(run.folder.withdrawals) else []
     if run.seal_share is not None:
         seconds = statistics.fmean(step.total_seconds for step in run.steps)
         notes.append(f"SEAL itself took {percent(run.seal_share, 2)} % of the {seconds:.1f} s of a step")
@@ -122,37 +117,35 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
-    cues = lifts(withdrawal_log(run.folder).lines)
-    parts += [_lift_table(cues)] if cues else []
-    return [*parts, Text("; ".join(notes) + ".", style="dim")] if notes else parts
+    return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
 
 
 def _figure_table(run: Run, quarters: Quarters) -> Table:
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
     means = (str(mean or "-") for mean in quarters.rewards)
-    made.add_row("mean reward ± standard error", *means, str(run.reward_change or "-"), style="bold")
+    made.add_row("mean reward ± SE", *means, str(run.reward_change or "-"), style="bold")
     if practised := practice(run.folder):
         tasks, change = practised
-        what = f"the same {tasks} tasks, first and last time"
+        what = f"the same {tasks} tasks"
         made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
     weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
     if all(weights):
         first, last = (statistics.fmean(w.mean for w in part) for part in weights)
-        low_high = [f"({min(w.min for w in part):.2f} to {max(w.max for w in part):.2f})" for part in weights]
-        cells = f"{first:.2f} {low_high[0]}", f"{last:.2f} {low_high[1]}"
-        made.add_row("weight w: mean (range)", *cells, f"{last - first:+.2f}")
+        made.add_row("mean weight w", f"{first:.2f}", f"{last:.2f}", f"{round(last, 2) - round(first, 2):+.2f}")
+        ends = [f"{min(w.min for w in part):.2f} to {max(w.max for w in part):.2f}" for part in weights]
+        made.add_row("range of w", *ends, "")
     pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
     if pushes[0] and pushes[1]:
         cells = [f"{push.weighted:.2f} ({push.unweighted:.2f})" for push in pushes]
         change = pushes[1].weighted - pushes[0].weighted
-        made.add_row("push of failures / successes (without w)", *cells, f"{change:+.2f}")
+        made.add_row("push (without w)", *cells, f"{change:+.2f}")
     lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
     if all(lifted):
-        what = "lift of the interface (rollouts with it less those without)"
+        what = "lift of the interface"
         made.add_row(what, *map(str, lifted), str(Change.between(*lifted)))
     first, last = (mean.value for mean in quarters.of(lambda step: step.groups_with_spread))
-    made.add_row("groups with signal per step", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
+    made.add_row("groups with signal", f"{first:.1f}", f"{last:.1f}", f"{last - first:+.1f}")
     return made
 
 
@@ -167,40 +160,39 @@ def _label_table(run: Run, quarters: Quarters) -> Table:
     return made
 
 
-def _cue_table(run: Run) -> Table:
-    made = table("Active cues of the interface", ["cue", "steps", "% of steps", "now", "came on at"])
+def _cues(run: Run) -> list[RenderableType]:
+    """The cues that were active throughout, and a table of those that came or went."""
+    if not run.cues:
+        return [Text("No cue was active at any step.")]
+    always = [cue for cue, steps in run.cues.items() if len(steps) == len(run.steps)]
+    made = table("Cues that came or went", ["cue", "steps", "came on at"])
     for cue, steps in run.cues.items():
-        now = "on" if cue in run.steps[-1].cues else "off"
         figures, cause = run.cause(cue), "-"
         if {"prevalence", "mean_reward"} <= set(figures):
             cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
-        made.add_row(cue, ranges(steps), percent(len(steps) / len(run.steps), 0), now, cause)
-    return made
+        if cue not in always:
+            made.add_row(cue, ranges(steps), cause)
+    throughout = [Text(f"Active cues at every step: {', '.join(always)}.\n")] if always else []
+    return [*([made] if made.row_count else []), *throughout]
 
 
-def _lift_table(cues: Sequence[Lift]) -> Table:
-    """What each cue gave the policy on the tasks of `seal.data.withdrawal`."""
-    title = "Withdrawal: pass rate on training-side tasks with and without a cue, %"
-    made = table(title, ["cue", "pairs", "without", "with", "lift [95%]", "lift, first", "lift, last"])
-    for lift in cues:
-        name = "the whole interface" if lift.cue == EVERY_CUE else lift.cue
-        rates = percent(lift.overall.mean_a), percent(lift.overall.mean_b)
-        ends = (
-            f"{100 * lift.at[step].difference:+.1f} ± {100 * lift.at[step].standard_error:.1f} (step {step})"
-            for step in (min(lift.at), max(lift.at))
-        )
-        made.add_row(name, str(lift.overall.pairs), *rates, with_difference(lift.overall), *ends)
-    return made
+def _lift_sentence(run: Run) -> str:
+    """What the whole interface gave on the tasks of `seal.data.withdrawal`."""
+    found = next((lift.overall for lift in lifts(withdrawal_log(run.folder).lines) if lift.cue == EVERY_CUE), None)
+    if found is None:
+        return "no task was played with and without the interface"
+    rates = f"{percent(found.mean_b)} % with the interface and {percent(found.mean_a)} % without"
+    return f"other tasks of the training side passed {rates}, {with_difference(found)}"
 
 
 def _output_files(run: Run) -> RenderableType:
     files = Table.grid(padding=(0, 2))
     folder = run.folder
-    paths = {"picture": folder.picture, "steps": folder.steps, "validations": folder.validations}
-    for name, path in (paths | {"checkpoint": folder.last_checkpoint}).items():
+    for name, path in {"picture": folder.picture, "checkpoint": folder.last_checkpoint}.items():
         shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
         files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
-    files.add_row(Text("rollouts", style="dim"), Text(f"seal view {os.path.relpath(folder.path)}", overflow="fold"))
+    for name, command in {"rollouts, cues": "view", "all rates": "stats"}.items():
+        files.add_row(Text(name, style="dim"), Text(f"seal {command} {os.path.relpath(folder.path)}", overflow="fold"))
     files.add_row(Text("words", style="dim"), Text("docs/glossary.md"))
     bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
-    return Group(*([Text(bad, style="bold red")] if bad else []), Text("Output files", style="bold"), files)
+    return Group(*([Text(bad, style="bold red")] if bad else []), Text("More", style="bold"), files)

@@ -29,6 +29,8 @@ def test_the_cost_adds_up_over_steps_and_launches(run):
     whole = {"rollouts": "12", "tokens in": "3,000", "tokens out": "300", "wall time": "2 min"}
     assert dict(training_cost(run, 3)) == whole | {"cuda hours": f"{(120 + 4 * 30) / 3600:.3g}"}
     assert dict(training_cost(run, 2))["cuda hours"] == f"{120 / 3600:.3g}"
+    run.launches.write_text(run.launches.read_text().replace(': 2, "nnodes"', ': 1, "nnodes"'))
+    assert "cuda hours" not in dict(training_cost(run, 2))  # those of one device are the wall time
 
 
 def test_what_one_step_does_not_say_is_unknown_for_all(run):

@@ -18,7 +18,7 @@ def record(task, step, score, messages, sample=0, turns=1):
     labels = ("pass",) * turns if score else (*("pass",) * (turns - 1), "missing_tool_call")
     source = {"task_id": task, "data_source": "base", "category": "base", "split": "eval"}
     return TrajectoryRecord(
-        **source, sample=sample, score=score, labels=labels, turns=turns, messages=messages, step=step
+        **source, sample=sample, score=score, labels=labels, turns=turns, messages=messages, step=step, tokens=9
     )
 
 
@@ -35,12 +35,12 @@ def test_the_example_failed_in_every_sample_before_and_passes_in_every_one_after
     one, two = "multi_turn_base_1", "multi_turn_base_2"
     lines = [record(one, 0, 0.0, WRONG), record(one, 8, 1.0, RIGHT), record(two, 0, 0.0, WRONG, turns=2)]
     text = shown(*lines, record(two, 8, 1.0, RIGHT, turns=2))
-    assert f"{two}, before and after" in text  # a task of several turns comes first
-    assert "step 0: missing_tool_call in turn 2" in text and "step 8: passed" in text
-    assert "> I cannot do that." in text and '> <tool_call>{"name":"ls"' in text and "ls cd" not in text
-    assert "List [bold]files[/bold]." in text  # what a model or a user says is never markup
+    assert f"{two}, turn 2, before and after" in text  # a task of several turns comes first
+    assert "step 0: missing_tool_call" in text and "step 8: passed" in text
+    assert "policy: I cannot do that." in text and '<tool_call>{"name":"ls"' in text and "ls cd" not in text
+    assert "user: List [bold]files[/bold]." in text  # what a model or a user says is never markup
     text = shown(*lines, record(two, 8, 1.0, RIGHT, turns=2), record(two, 8, 0.0, WRONG, sample=1, turns=2))
-    assert f"{one}, before and after" in text
+    assert f"{one}, turn 1, before and after" in text
 
 
 def test_without_such_a_task_there_is_no_example():
@@ -54,4 +54,4 @@ def test_without_such_a_task_there_is_no_example():
 def test_long_dialogues_and_messages_are_cut():
     long = (*ASKED, *({"role": "assistant", "content": "x" * 400} for _ in range(30)))
     text = shown(record("multi_turn_base_1", 0, 0.0, long), record("multi_turn_base_1", 8, 1.0, RIGHT))
-    assert "... 15 more" in text and "x" * 200 not in text.replace("\n", "")
+    assert "... 19 more" in text and "x" * 200 not in text.replace("\n", "")

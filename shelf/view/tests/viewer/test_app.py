@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,19 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seal.records.folder import RunFolder
-from seal.records.trajectory import EVERY_CUE
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.records.validation import Log, read_log, read_validation_dir
 from seal.statistics.headline import headline
 from seal.system.lock import lock
 from shelf.view import palette
 from shelf.view.app import POLICY, STATIC
 from shelf.view.lifts import lifts, withdrawal_log
-from shelf.view.query import Filters, counts, trajectories
+from shelf.view.query import Filters, counts, groups, trajectories
 from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
 from shelf.view.tests.report.sample_run import write_run as write_older_run
 from shelf.view.tests.viewer.conftest import client
-from shelf.view.trajectory import trajectory, whole_group
+from shelf.view.trajectory import placed, trajectory, whole_group
 from shelf.view.viewed import Viewed
 
 LABELS = ["", "pass", "state_mismatch", "argument_mismatch", "recovery_failure", "budget_cut"]
@@ -165,6 +166,40 @@ def test_the_overview_is_that_of_the_steps_log(viewed, played):
     assert {row["step"] for row in validation["validation"]} == {0, 6}
     for row in validation["validation"]:
         assert 0 <= row["rate"]["low"] <= row["rate"]["rate"] <= row["rate"]["high"] <= 1
+
+
+def test_the_first_look_is_a_group_with_signal_and_a_task_that_was_learnt(run):
+    task, other = "multi_turn_base_1", "multi_turn_base_2"
+    for step, scores in ((0, (0.0, 0.0, 0.0)), (6, (1.0, 1.0, 0.0))):
+        lines = [
+            TrajectoryRecord(name, "base", "base", "eval", sample, score, ("pass" if score else "state_mismatch",))
+            for name, sample, score in zip((task, task, other), (0, 1, 0), scores, strict=True)
+        ]
+        text = "".join(json.dumps(replace(line, step=step).line()) + "\n" for line in lines)
+        (run / f"validation_log/{step}.jsonl").write_text(text)
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    viewed.index.update()
+    shown = viewed.examples()
+    assert shown["learnt"]["before"]["record"]["task_id"] == task == shown["learnt"]["after"]["record"]["task_id"]
+    assert (shown["learnt"]["before"]["key"], shown["learnt"]["turn"]) == ("validation:0:1", 0)
+    group, others = shown["group"], viewed.ask(groups, Filters(), 0, 500, True)["rows"]
+    assert [member["passed"] for member in group["pair"]] == [1, 0] and group["users"][0]
+    assert _distance(group) == min(map(_distance, others)) and others[0]["step"] == 6  # the list is newest first
+
+
+def _distance(group):
+    return group["infra"] > 0, abs(2 * group["passed"] / group["size"] - 1)
+
+
+def test_a_message_says_who_speaks_whatever_its_role():
+    said = ["system", "user", "assistant", "user", "assistant", "user", "assistant", "user", "user"]
+    evidence = [{"actions": [{"calls": [{}]}, {"calls": []}]}, {"actions": [{"calls": []}]}]
+    shown = placed([{"role": role, "content": ""} for role in said], evidence)
+    assert [message["speaker"] for message in shown] == [
+        "system", "user", "policy", "tool", "policy", "user", "policy", "environment", "environment",
+    ]  # fmt: skip
+    unknown = placed([{"role": role, "content": ""} for role in ("user", "assistant", "user", "tool")], None)
+    assert [message["speaker"] for message in unknown] == ["user", "policy", "environment", "tool"]
 
 
 def test_a_run_whose_last_step_is_logged_has_finished_unless_it_still_works(run):

@@ -9,7 +9,7 @@ import { Overview } from "./pages/overview.jsx";
 import { Trajectories } from "./pages/trajectories.jsx";
 import { Trajectory } from "./pages/trajectory.jsx";
 import { go, href, useRoute } from "./route.js";
-import { runColour, seconds, STAGES } from "./text.js";
+import { runColour, seconds, STAGES, WORDS } from "./text.js";
 import { Note, Offline, useKeys } from "./ui.jsx";
 import "./style.css";
 
@@ -81,25 +81,27 @@ function App() {
   document.documentElement.classList.toggle("listing", page === "trajectories" || page === "groups");
   const Page = SHOWN[page];
   const focus = page === "overview" && run && !chosen.includes(run.name) ? runs.find((each) => each.name === chosen[0]) ?? run : run;
+  const single = runs?.length === 1;
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
       <header class="top">
-        <a class="brand" href={href("overview", keep)}>SEAL</a>
+        <a class="brand" href={href("overview", keep)}><i aria-hidden="true" />SEAL</a>
         <nav aria-label="Pages">
           {pages.map(([name, text]) => (
             <a href={href(name, keep)} aria-current={(PARENT[page] ?? page) === name ? "page" : undefined}>{text}</a>
           ))}
         </nav>
+        {single && <Runs runs={runs} run={focus} chosen={chosen} page={page} params={params} />}
         <span class="actions">
           <Offline />
           <button type="button" class="button quiet" onClick={toggle} aria-label={`Use the ${theme === "dark" ? "light" : "dark"} theme`} title="Theme (t)">{theme === "dark" ? "Light" : "Dark"}</button>
           <button type="button" class="button quiet" onClick={() => help.current.showModal()} aria-label="Keys and words" title="Keys and words (?)">?</button>
         </span>
       </header>
-      {runs?.length > 0 && <Runs runs={runs} run={focus} chosen={chosen} page={page} params={params} />}
+      {runs?.length > 1 && <Runs runs={runs} run={focus} chosen={chosen} page={page} params={params} />}
       <main id="main" tabIndex={-1}>
-        {!PARENT[page] && <h1 class="sr">{pages.find(([name]) => name === page)?.[1]}</h1>}
+        {!PARENT[page] && page !== "overview" && <h1 class="sr">{pages.find(([name]) => name === page)?.[1]}</h1>}
         {error && <Note tone="bad">{error}</Note>}
         {run ? (
           <Page params={params} run={run} runs={runs} focus={focus.name} chosen={chosen.length ? chosen : [run.name]} fresh={run.signature} theme={theme} />
@@ -156,18 +158,6 @@ function Status({ stage, last }) {
   return <span class="live" role="status"><i />{doing}, {where} <span class="dim">since {seconds(stage.seconds)}</span></span>;
 }
 
-// The words that every page uses; docs/glossary.md has all of them.
-const WORDS = [
-  ["turn, met", "a user message with everything up to the next one; met: state and results equal the reference's"],
-  ["label", "what went wrong in a turn, or pass"],
-  ["own, inherited", "whose fault a failed turn is: its own, or that of an earlier turn"],
-  ["Ω, cue", "the words that only training rollouts see, switched by label"],
-  ["ρ, w", "utility of a label; weight of a rollout, from the ρ of its labels"],
-  ["A", "the rollout's reward against its group's, before it is weighted"],
-  ["group", "the rollouts of one prompt in a step; it has signal if their rewards differ"],
-  ["lift", "mean reward with cues less that without"],
-];
-
 function Help({ dialog, pages }) {
   const keys = [
     [pages.map((_, at) => at + 1).join(" "), pages.map(([, text]) => text).join(", ")],
@@ -185,7 +175,7 @@ function Help({ dialog, pages }) {
       <h2>Keys</h2>
       <dl>{keys.map(([key, text]) => <div><dt>{key.split(" ").map((each) => <kbd>{each}</kbd>)}</dt><dd>{text}</dd></div>)}</dl>
       <h2>Words</h2>
-      <dl>{WORDS.map(([word, text]) => <div><dt>{word}</dt><dd>{text}</dd></div>)}</dl>
+      <dl>{Object.entries(WORDS).map(([word, text]) => <div><dt>{word}</dt><dd>{text}</dd></div>)}</dl>
       <p class="dim">docs/glossary.md has all of them.</p>
       <form method="dialog"><button class="button primary">Close</button></form>
     </dialog>

@@ -42,4 +42,17 @@ const COLOURS = {
 };
 export const labelColour = (label) => `var(--label-${COLOURS[label] ?? 0})`;
 export const runColour = (at) => `var(--run-${at % 8})`;
+
+// The words that every page uses, in its help and where they stand; docs/glossary.md has all of them.
+export const WORDS = {
+  turn: "a user message with everything up to the next one; it is met if state and results equal the reference's",
+  label: "what went wrong in a turn, or pass",
+  "own, inherited": "whose fault a failed turn is: its own, or that of an earlier turn which left the wrong state",
+  "Ω, cue": "the words that only training rollouts see, switched by label",
+  ρ: "utility of a label: how strongly turns with it count; 1 is neutral",
+  w: "weight of a rollout, the mean ρ of its labels, clipped",
+  A: "advantage: the rollout's reward against its group's, before it is weighted",
+  group: "the rollouts of one prompt in a step; it has signal if their rewards differ",
+  lift: "pass rate with a cue less that without",
+};
 export const STAGES = { train: "rolling out", update: "updating", save: "saving", sync: "syncing weights", validate: "validating" };

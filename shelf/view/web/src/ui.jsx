@@ -1,7 +1,17 @@
 // Parts that several pages use.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exported, get } from "./api.js";
-import { kind, labelColour, words } from "./text.js";
+import { kind, labelColour, words, WORDS } from "./text.js";
+
+// Names and values in a row; a name that the glossary has says so where the pointer is.
+export const Figures = ({ items }) => (
+  <dl class="figures">
+    {items.map(([name, value, word]) => <div title={WORDS[word]}><dt>{name}</dt><dd>{value}</dd></div>)}
+  </dl>
+);
+
+// A name that may break after its underscores and dots, but not inside a word.
+export const Name = ({ children }) => String(children).split(/(?<=[_.(=,])/).flatMap((part, at) => (at ? [<wbr />, part] : [part]));
 
 export const Label = ({ label, blame, href }) => {
   const inner = (
@@ -49,7 +59,7 @@ export const Choice = ({ name, value, options, onPick }) => (
   </div>
 );
 
-export function Copy({ text, children, primary }) {
+export function Copy({ text, children }) {
   const [done, set] = useState(false);
   const copy = async () => {
     try {
@@ -66,7 +76,7 @@ export function Copy({ text, children, primary }) {
     setTimeout(() => set(false), 1500);
   };
   return (
-    <button type="button" class={`button ${primary ? "primary" : ""}`} title={text} onClick={copy}>
+    <button type="button" class="button" title={text} onClick={copy}>
       {done ? "Copied" : children}
     </button>
   );
@@ -155,8 +165,8 @@ export function Rows({ address, height, head, fresh, render, onTotal, label, cho
   );
 }
 
-export function useNarrow() {
-  const media = matchMedia("(max-width: 720px)");
+export function useNarrow(width = 720) {
+  const media = matchMedia(`(max-width: ${width}px)`);
   const [narrow, set] = useState(media.matches);
   useEffect(() => {
     const changed = () => set(media.matches);

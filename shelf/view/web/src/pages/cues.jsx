@@ -38,9 +38,11 @@ function Shown({ value, run, params, theme }) {
       <Panel wide title="Ω over the steps" note={value.step.length ? `${times(value.cues.length, "cue")}, Ω changed ${times(changes, "time")} between steps ${value.step[0]} and ${value.step.at(-1)}` : ""}>
         {value.cues.length ? <CueBars cues={Object.fromEntries(value.cues.map((cue) => [fullName(cue), cue.steps]))} first={value.step[0]} last={value.step.at(-1)} link={(name) => href("cues", { run: run.name, cue: name })} /> : <Missing>{value.step.length ? (value.versions.every((version) => version === null) ? "This run was played without an interface." : "No cue was active, and none came or went, at any logged step.") : "No training step is logged yet."}</Missing>}
       </Panel>
-      <Lifts lifts={value.lifts} theme={theme} link={(name) => (sections.has(name) ? href("cues", { run: run.name, cue: sections.get(name) }) : null)} />
+      <h2 class="section">What they say, and when they came and went</h2>
+      {value.cues.some((cue) => /[{]/.test((cue.text ?? "") + cue.compact)) && <p class="foot spaced">{FILLED}</p>}
+      <div class="grid two">
       {value.cues.map((cue) => (
-        <section class={`panel wide cue ${params.cue === fullName(cue) ? "chosen" : ""}`} id={`cue-${fullName(cue)}`}>
+        <section class={`panel cue ${params.cue === fullName(cue) ? "chosen" : ""}`} id={`cue-${fullName(cue)}`}>
           <header>
             <h2>{cue.name}</h2>
             {cue.scope !== "*" && <span class="pill">only {cue.scope}</span>}
@@ -49,9 +51,8 @@ function Shown({ value, run, params, theme }) {
           </header>
           {cue.text !== null && (
             <dl class="words">
-              {cue.text && <div><dt>full</dt><dd>{cue.text}</dd></div>}
-              {cue.compact && <div><dt>compact</dt><dd>{cue.compact}</dd></div>}
-              {/[{]/.test(cue.text + cue.compact) && <div><dt /><dd class="dim">{FILLED}</dd></div>}
+              {cue.text && cue.text !== cue.compact && <div><dt>full</dt><dd>{cue.text}</dd></div>}
+              {cue.compact && <div><dt>{cue.text === cue.compact ? "words" : "compact"}</dt><dd>{cue.compact}</dd></div>}
             </dl>
           )}
           {cue.events.length ? (
@@ -68,11 +69,14 @@ function Shown({ value, run, params, theme }) {
               </tbody>
             </table>
           ) : (
-            <Missing>On since the first logged step: no event turned it on.</Missing>
+            <p class="foot">On from the first step.</p>
           )}
           <LiftOf cue={cue} lifts={value.lifts} theme={theme} />
         </section>
       ))}
+      </div>
+      <h2 class="section">What they give</h2>
+      <Lifts lifts={value.lifts} theme={theme} link={(name) => (sections.has(name) ? href("cues", { run: run.name, cue: sections.get(name) }) : null)} />
       {value.unused.length > 0 && (
         <details class="panel wide">
           <summary>{times(value.unused.length, "cue")} never came on</summary>

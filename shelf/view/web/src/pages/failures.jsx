@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { exported, url, useApi } from "../api.js";
 import { filtersOf, go, href } from "../route.js";
 import { count, kind, labelColour, percent, signed, words } from "../text.js";
-import { Answer, Choice, Label, Missing, Panel } from "../ui.jsx";
+import { Answer, Choice, Label, Missing, Name, Panel } from "../ui.jsx";
 import { FilterBar } from "./filters.jsx";
 
 const COLUMNS = 14;
@@ -32,7 +32,7 @@ export function Failures({ params, run, fresh }) {
             >
               <Matrix cells={value.cells} by={by} unit={params.unit ?? "count"} link={(given) => href("trajectories", { run: run.name, ...filters, ...given })} />
             </Panel>
-            <div class="grid">
+            <div class="grid two">
               <Changes value={value.changes} log={params.log} />
               <Reached rows={value.reached} log={params.log} run={run} />
             </div>
@@ -96,7 +96,7 @@ function Matrix({ cells, by, unit, link }) {
           <thead><tr><th scope="col">tool</th>{labels.map((label) => <th scope="col"><Label label={label} /></th>)}<th scope="col">turns</th></tr></thead>
           <tbody>
             {bins.map((bin, i) => (
-              <tr><th scope="row"><a class="code" href={link(bin.given)}>{bin.name}</a></th>{labels.map((_, j) => cell(i, j))}<td class="sum">{count(sums[i])}</td></tr>
+              <tr><th scope="row"><a class="code" href={link(bin.given)}><Name>{bin.name}</Name></a></th>{labels.map((_, j) => cell(i, j))}<td class="sum">{count(sums[i])}</td></tr>
             ))}
           </tbody>
         </table>

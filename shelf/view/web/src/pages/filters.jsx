@@ -12,7 +12,9 @@ const FIXED = {
   order: [["new", "newest first"], ["old", "oldest first"], ["score", "lowest reward"], ["w", "largest w"], ["advantage", "largest |A|"], ["tokens", "most tokens"], ["errors", "most errors"]],
 };
 
-export function FilterBar({ params, run, page, names, fresh, children }) {
+export function FilterBar({ params, run, page, names: always, more = [], fresh, children }) {
+  const [open, setOpen] = useState(false);
+  const names = open || more.some((name) => params[name]) ? [...always, ...more] : always;
   const choices = useApi(exported ? "" : url("choices", { run: run.name }), fresh).value ?? {};
   const set = (name, value) => go(page, { ...params, [name]: value }, true);
   const search = useRef(null);
@@ -40,6 +42,7 @@ export function FilterBar({ params, run, page, names, fresh, children }) {
       {extra.map((name) => (
         <button type="button" class="pill" onClick={() => set(name, "")} title="Remove this filter">{TEXT[name] ?? name}: {name === "turn" ? Number(params[name]) + 1 : params[name]} ×</button>
       ))}
+      {more.length > 0 && names === always && <button type="button" class="button quiet" onClick={() => setOpen(true)}>More filters</button>}
       {used.length + extra.length > 0 && <button type="button" class="button quiet" onClick={() => go(page, { run: params.run, runs: params.runs, log: params.log, by: params.by, spread: params.spread }, true)}>Clear</button>}
       {children}
     </div>

@@ -2,14 +2,16 @@
 import { useState } from "preact/hooks";
 import { exported, url, useApi } from "../api.js";
 import { filtersOf, go, href } from "../route.js";
-import { call, labelColour, number, signed, taskName, times, words } from "../text.js";
-import { Answer, Choice, Label, Missing, Note, Rows, useKeys, useNarrow } from "../ui.jsx";
+import { call, labelColour, number, signed, taskName, times, words, WORDS } from "../text.js";
+import { Answer, Choice, Label, Missing, Name, Note, Rows, useKeys, useNarrow } from "../ui.jsx";
 import { FilterBar } from "./filters.jsx";
+import { Pips } from "./firstlook.jsx";
 import { Mark } from "./trajectories.jsx";
 
 export function Groups({ params, run, fresh }) {
   const filters = filtersOf(params);
   const narrow = useNarrow();
+  const most = useNarrow(1080) ? 2 : 4;
   const [found, setFound] = useState(null);
   const [chosen, choose] = useState(-1);
   const link = (row) => href("group", { run: run.name, log: params.log, step: row.step, source: row.source, task: row.task });
@@ -20,32 +22,40 @@ export function Groups({ params, run, fresh }) {
   });
   return (
     <div class="fill">
-      <FilterBar params={params} run={run} page="groups" fresh={fresh} names={["log", "task", "label", "tool", "category", "from_step", "to_step"]}>
+      <FilterBar params={params} run={run} page="groups" fresh={fresh} names={["log", "task", "label"]} more={["tool", "category", "from_step", "to_step"]}>
         <Choice name="Which groups" value={params.spread ?? ""} options={[["", "all"], ["true", "with signal"]]} onPick={(spread) => go("groups", { ...params, spread }, true)} />
         <span class="dim result" aria-live="polite">{found && times(found.total, "group")}</span>
       </FilterBar>
       <div class="list groups" role="presentation">
         <Rows
-          head={!narrow && <><span class="n">step</span><span>task</span><span>passed</span><span class="n">mean reward</span><span>rollouts by the label that decided</span></>}
+          head={!narrow && <><span class="n">step</span><span>task</span><span>passed</span><span class="n extra">mean reward</span><span>rollouts by the label that decided</span></>}
           address={(offset, limit) => url("groups", { run: run.name, ...filters, spread: params.spread, offset, limit })}
-          height={narrow ? 40 : 30}
+          height={narrow ? 58 : 30}
           fresh={fresh}
           label="Groups"
           onTotal={setFound}
           chosen={chosen}
           onChoose={choose}
-          render={(row) => (
-            <>
-              <span class="n dim">{row.step}</span>
-              <a href={link(row)}>{taskName(row.task, row.source)}</a>
-              <span class="pips" title={`${row.passed} of ${row.size} passed`}>
-                {Array.from({ length: Math.min(row.size, 16) }, (_, at) => <i class={at < Math.round((row.passed * Math.min(row.size, 16)) / row.size) ? "yes" : ""} />)}
-                <span class="dim">{row.passed}/{row.size}</span>
-              </span>
-              {!narrow && <span class="n">{number(row.mean)}</span>}
-              {!narrow && <span class="labels">{row.labels.map(([label, times]) => <span><Label label={label} /> <span class="dim">{times}</span></span>)}{row.infra > 0 && <span class="dim">{row.infra} lost</span>}</span>}
-            </>
-          )}
+          render={(row) =>
+            narrow ? (
+              <a class="two" href={link(row)}>
+                <span><b>{taskName(row.task, row.source)}</b></span>
+                <span class="dim">step {row.step} <Pips row={row} /></span>
+              </a>
+            ) : (
+              <>
+                <span class="n dim">{row.step}</span>
+                <a href={link(row)}>{taskName(row.task, row.source)}</a>
+                <Pips row={row} />
+                <span class="n extra">{number(row.mean)}</span>
+                <span class="labels">
+                  {row.labels.slice(0, most).map(([label, times]) => <span><Label label={label} /> <span class="dim">{times}</span></span>)}
+                  {row.labels.length > most && <span class="dim">+{row.labels.slice(most).reduce((sum, [, times]) => sum + times, 0)}</span>}
+                  {row.infra > 0 && <span class="dim">{row.infra} lost</span>}
+                </span>
+              </>
+            )
+          }
         />
       </div>
     </div>
@@ -76,7 +86,8 @@ function SideBySide({ group, run }) {
       <div class="crumbs">
         {!exported && <a href={href("groups", { run: run.name, log: group.log === "train" ? "" : group.log })}>Groups</a>}
         <h1>{taskName(group.task, group.source)}</h1>
-        <span class="dim">{group.log === "train" ? "step" : "validation at step"} {group.step}, {times(members.length, "rollout")}, {alive.filter((member) => member.score >= 1).length} passed</span>
+        <span class="dim">{group.log === "train" ? "step" : "validation at step"} {group.step}</span>
+        <Pips row={{ size: members.length, passed: alive.filter((member) => member.score >= 1).length }} />
         {!spread && members.length > 1 && <span class="pill">no signal: the rewards are equal</span>}
       </div>
       {members.length === 1 && <Note>This task was played once at this step, so there is nothing to compare.</Note>}
@@ -89,7 +100,7 @@ function SideBySide({ group, run }) {
               {members.map((member) => (
                 <th scope="col">
                   <a href={open(member)}>{member.sample}</a> <Mark row={member} />
-                  <small>{member.w === null && member.advantage === null ? (group.log === "train" ? (member.infra || member.excluded ? "does not count" : "w, A not recorded") : "") : `w ${number(member.w)}  A ${signed(member.advantage)}`}</small>
+                  <small title={`w: ${WORDS.w}. A: ${WORDS.A}`}>{member.w === null && member.advantage === null ? (group.log === "train" ? (member.infra || member.excluded ? "does not count" : "w, A not recorded") : "") : `w ${number(member.w)}  A ${signed(member.advantage)}`}</small>
                 </th>
               ))}
             </tr>
@@ -99,12 +110,12 @@ function SideBySide({ group, run }) {
               <tr class="ask"><th scope="row">turn {turn + 1}</th><td colSpan={members.length}><span>{group.users[turn] ?? ""}</span></td></tr>
               <tr>
                 <th scope="row"><span class="sr">calls of turn {turn + 1}</span></th>
-                {members.map((member) => <Cell member={member} turn={turn} calls={callsOf(member, turn)} seen={shared[turn]} of={alive.length} />)}
+                {members.map((member) => <Cell member={member} link={open(member)} turn={turn} calls={callsOf(member, turn)} seen={shared[turn]} of={alive.length} />)}
               </tr>
             </tbody>
           ))}
           <tbody>
-            <tr class="ends"><th scope="row">end</th>{members.map((member) => <td class="dim">{member.infra ? words(member.infra) : words(member.stop || "unknown")}{member.excluded ? ", excluded" : ""}</td>)}</tr>
+            {members.some((member) => member.infra || member.excluded || member.stop !== "completed") && <tr class="ends"><th scope="row">end</th>{members.map((member) => <td class="dim"><a class="one" href={open(member)}>rollout {member.sample}</a>{member.infra ? words(member.infra) : words(member.stop || "unknown")}{member.excluded ? ", excluded" : ""}</td>)}</tr>}
           </tbody>
         </table>
       </div>
@@ -113,14 +124,23 @@ function SideBySide({ group, run }) {
   );
 }
 
-function Cell({ member, turn, calls, seen, of }) {
+// What went wrong with a call, in the words of who refused it.
+const problem = (each) => {
+  if (each.error === "unavailable") return "not an available tool";
+  const said = String(each.violations?.[0]?.message ?? each.result ?? each.error).replace(/^Error during execution: /, "");
+  return said.length > 90 ? `${said.slice(0, 90)}…` : said;
+};
+
+function Cell({ member, link, turn, calls, seen, of }) {
   const label = member.labels[turn];
+  const one = <a class="one" href={link}>rollout {member.sample}</a>; // where the head of the table has no room
   const diagnosis = member.diagnosis.find((each) => each.turn === turn);
-  if (label === undefined && !calls.length) return <td class="dim">{member.infra ? "lost" : "not reached"}</td>;
+  if (label === undefined && !calls.length) return <td class="dim">{one}{member.infra ? "lost" : "not reached"}</td>;
   const made = new Set(calls.map(call));
   const lacking = [...seen].filter(([text, times]) => times * 2 > of && !made.has(text)).map(([text]) => text);
   return (
     <td style={{ "--edge": labelColour(label ?? "") }} class="edge">
+      {one}
       {label ? <Label label={label} blame={diagnosis?.blame} /> : <span class="dim">no label</span>}
       {diagnosis && diagnosis.label !== "pass" && <p class="why">{diagnosis.reason}</p>}
       {calls.map((each) => {
@@ -129,12 +149,12 @@ function Cell({ member, turn, calls, seen, of }) {
         const failed = Boolean(each.error || each.violations?.length);
         return (
           <div class={`call ${common ? "common" : "odd"} ${failed ? "failed" : ""}`} title={`${seen.get(text)} of ${of} rollouts. ${each.result ?? ""}`.slice(0, 600)}>
-            {text}
-            {failed && <em>{each.error ?? "schema"}</em>}
+            <Name>{text}</Name>
+            {failed && <em>{problem(each)}</em>}
           </div>
         );
       })}
-      {lacking.map((text) => <div class="call lacks">{text}</div>)}
+      {lacking.map((text) => <div class="call lacks"><Name>{text}</Name></div>)}
       {!calls.length && !lacking.length && <span class="dim">no call</span>}
     </td>
   );

@@ -50,9 +50,9 @@ function Row({ row, reach, address }) {
   );
 }
 
-// The lift at each validation; one alone is in the table.
+// The lift at each validation; one or two are in the table.
 function Curve({ row: { steps }, name, theme }) {
-  if (steps.length < 2) return null;
+  if (steps.length < 3) return null;
   const column = (key) => steps.map((each) => 100 * each[key]);
   const series = [{ name: `lift of ${name}, points`, colour: "var(--run-0)", values: column("lift"), low: column("low"), high: column("high"), bars: true, points: true }];
   return <Chart x={steps.map((each) => each.step)} series={series} height={130} theme={theme} name={`Lift of ${name} by validation`} sync="lift" format={(value) => number(value, 1)} />;

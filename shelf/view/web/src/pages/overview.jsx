@@ -4,7 +4,8 @@ import { url, useApi } from "../api.js";
 import { Chart, movingMean } from "../chart.jsx";
 import { go, href } from "../route.js";
 import { count, kind, labelColour, number, percent, runColour, seconds, signed, words } from "../text.js";
-import { Answer, Choice, Missing, Note, Panel } from "../ui.jsx";
+import { Answer, Choice, Figures, Missing, Note, Panel } from "../ui.jsx";
+import { FirstLook } from "./firstlook.jsx";
 
 const mean = (values) => {
   const found = values.filter((value) => value !== null && value !== undefined);
@@ -22,31 +23,41 @@ function Curves({ shown, focus, params, theme, known }) {
   const several = shown.length > 1;
   const of = several ? `${run.name}: ` : "";
   const status = known.find((each) => each.name === run.name);
+  const names = shown.map((each) => each.name);
+  const signature = known.filter((each) => names.includes(each.name)).map((each) => each.signature).join();
+  const validation = useApi(url("validation", { run: names }), signature);
+  const said = validation.value?.runs.find((each) => each.name === run.name)?.headline;
   return (
     <>
-      <Figures run={run} status={status} />
+      <h1 class="headline" aria-busy={said || validation.error ? undefined : "true"}>{(said ?? run.name).replaceAll("->", "→").replaceAll(" %", "\u00a0%")}</h1>
+      <Summary run={run} />
       <Problems run={run} status={status} />
-      <div class="grid">
+      <FirstLook run={status} />
+      <h2 class="section">What it learned</h2>
+      <div class="grid three">
+        <Validation state={validation} overviews={shown} run={run} params={params} theme={theme} />
         <Panel title="Training reward" note={several ? "mean per step; band: range of an arm's seeds" : "mean per step, and its moving mean"}>
           <Compared shown={shown} of={(each) => each.reward} theme={theme} name="Training reward" />
         </Panel>
-        <Validation overviews={shown} run={run} params={params} theme={theme} known={known} />
         <Labels run={run} theme={theme} of={of} />
         <Rho run={run} theme={theme} of={of} />
         <Weights shown={shown} run={run} theme={theme} />
         <Cues run={run} of={of} />
-        <Stages run={run} theme={theme} of={of} />
-        <Losses run={run} theme={theme} of={of} />
+      </div>
+      <h2 class="section">How it ran</h2>
+      <div class="grid four">
         <Panel title="Groups with signal" note="prompts whose rollouts differ in reward">
           <Compared shown={shown} of={(each) => each.signal} theme={theme} name="Groups with signal" min={0} format={(value) => number(value, 1)} />
         </Panel>
+        <Stages run={run} theme={theme} of={of} />
+        <Losses run={run} theme={theme} of={of} />
         <Agreement shown={shown} theme={theme} />
       </div>
     </>
   );
 }
 
-function Figures({ run, status }) {
+function Summary({ run }) {
   const last = run.step.length - 1;
   const quarter = Math.max(1, Math.floor(run.step.length / 4));
   const first = mean(run.reward.slice(0, quarter));
@@ -59,22 +70,15 @@ function Figures({ run, status }) {
   const lost = Object.values(run.infra).flat().reduce((sum, value) => sum + (value ?? 0), 0);
   const total = run.step.reduce((sum, _, at) => sum + (run.seconds.step?.[at] ?? 0), 0);
   const items = [
-    ["steps", run.step.length ? `${run.step[last]}${status?.stage?.of && status.stage.stage !== "validate" ? ` of ${status.stage.of}` : ""}` : "none yet"],
     ["reward, last quarter", run.step.length ? <>{number(end, 3)} {run.step.length > 1 && <small class={end >= first ? "good" : "worse"}>{signed(end - first, 3)}</small>}</> : "–"],
-    ["turns met, last step", percent(last >= 0 ? met(last) : null)],
-    ["mean w", number(run.w.mean[last], 2)],
-    ["active cues", last >= 0 ? cues : "–"],
-    ["time", seconds(total)],
+    ["turns met, last step", percent(last >= 0 ? met(last) : null), "turn"],
+    ["mean w, last step", number(run.w.mean[last], 2), "w"],
+    ["active cues, last step", last >= 0 ? cues : "–", "Ω, cue"],
+    ["training time", seconds(total)],
     ["per step", run.step.length ? seconds(total / run.step.length) : "–"],
-    ["lost to infrastructure", count(lost)],
+    ...(lost ? [["lost to infrastructure", count(lost)]] : []),
   ];
-  return (
-    <dl class="figures">
-      {items.map(([name, value]) => (
-        <div><dt>{name}</dt><dd>{value}</dd></div>
-      ))}
-    </dl>
-  );
+  return <Figures items={items} />;
 }
 
 function Problems({ run, status }) {
@@ -130,10 +134,7 @@ function Compared({ shown, of, theme, name, min, max, format }) {
   return <Chart x={steps} series={series} theme={theme} name={name} min={min} max={max} format={format} />;
 }
 
-function Validation({ overviews, run: { name: focused }, params, theme, known }) {
-  const names_ = overviews.map((each) => each.name);
-  const signature = known.filter((each) => names_.includes(each.name)).map((each) => each.signature).join();
-  const state = useApi(url("validation", { run: names_ }), signature);
+function Validation({ state, overviews, run: { name: focused }, params, theme }) {
   const rows = new Map((state.value?.runs ?? []).map((each) => [each.name, each.validation]));
   const shown = overviews.map((each) => ({ ...each, validation: rows.get(each.name) ?? [] }));
   const run = shown.find((each) => each.name === focused);

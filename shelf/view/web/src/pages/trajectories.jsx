@@ -30,6 +30,7 @@ export function Turns({ row, most = 4 }) {
 export function Trajectories({ params, run, fresh }) {
   const filters = filtersOf(params);
   const narrow = useNarrow();
+  const most = useNarrow(1080) ? 1 : 4;
   const [found, setFound] = useState(null);
   const [chosen, choose] = useState(-1);
   const address = (offset, limit) => url("trajectories", { run: run.name, ...filters, offset, limit });
@@ -42,7 +43,7 @@ export function Trajectories({ params, run, fresh }) {
   return (
     <div class="fill">
       {exported && <p class="dim note">A sample of {sampled(run.name).keys.length} of {times(sampled(run.name).of, "trajectory", "trajectories")}; `seal view` shows all of them. {Object.keys(filters).length > 0 && <a href={href("trajectories", { run: run.name })}>Show the whole sample</a>}</p>}
-      <FilterBar params={params} run={run} page="trajectories" fresh={fresh} names={["log", "text", "task", "label", "blame", "tool", "category", "outcome", "from_step", "to_step", "turn", "order"]}>
+      <FilterBar params={params} run={run} page="trajectories" fresh={fresh} names={["log", "text", "label", "outcome", "order"]} more={["task", "blame", "tool", "category", "from_step", "to_step", "turn"]}>
         <span class="dim result" aria-live="polite">
           {found && times(found.total, "trajectory", "trajectories")}
           {found?.searched !== null && found?.searched !== undefined && found.searched < 1 && `; ${percent(found.searched)} of the log was searched, narrow the steps to search the rest`}
@@ -52,7 +53,7 @@ export function Trajectories({ params, run, fresh }) {
         <Rows
           head={!narrow && (
             <>
-              <span class="n">step</span><span>task</span><span class="n">rollout</span><span class="n">reward</span><span>turns</span><span class="n">w</span><span class="n">A</span><span class="n">errors</span><span class="n">tokens</span><span>end</span>
+              <span class="n">step</span><span>task</span><span class="n extra">rollout</span><span class="n">reward</span><span>turns</span><span class="n">w</span><span class="n">A</span><span class="n extra">errors</span><span class="n extra">tokens</span><span class="extra">end</span>
             </>
           )}
           address={address}
@@ -72,14 +73,14 @@ export function Trajectories({ params, run, fresh }) {
               <>
                 <span class="n dim">{row.step}</span>
                 <a href={href("trajectory", { run: run.name, key: row.key, ...filters })} onClick={(event) => event.stopPropagation()}>{taskName(row.task, row.source)}</a>
-                <span class="n dim">{row.sample}</span>
+                <span class="n dim extra">{row.sample}</span>
                 <span class="n"><Mark row={row} /></span>
-                <Turns row={row} />
+                <Turns row={row} most={most} />
                 <span class="n">{number(row.w)}</span>
                 <span class="n">{row.advantage === null ? "–" : signed(row.advantage)}</span>
-                <span class="n">{row.errors || <span class="dim">0</span>}</span>
-                <span class="n dim">{count(row.tokens)}</span>
-                <span class="dim">{row.excluded ? "excluded, " : ""}{words(row.stop || "unknown")}</span>
+                <span class="n extra">{row.errors || <span class="dim">0</span>}</span>
+                <span class="n dim extra">{count(row.tokens)}</span>
+                <span class="dim extra">{row.excluded ? "excluded, " : ""}{words(row.stop || "unknown")}</span>
               </>
             )
           }

@@ -2,11 +2,10 @@
 import { useMemo, useState } from "preact/hooks";
 import { exported, get, sampled, url, useApi } from "../api.js";
 import { filtersOf, go, href } from "../route.js";
-import { call, kind, labelColour, number, seconds, shown, signed, taskName, words } from "../text.js";
-import { Answer, Copy, Label, Missing, Note, useKeys } from "../ui.jsx";
+import { kind, labelColour, number, seconds, shown, signed, taskName, words } from "../text.js";
+import { Answer, Copy, Figures, Label, Missing, Name, Note, useKeys } from "../ui.jsx";
+import { Message } from "./message.jsx";
 import { Mark } from "./trajectories.jsx";
-
-const LONG = 900;
 
 export function Trajectory({ params, run, fresh }) {
   const state = useApi(url("trajectory", { run: run.name, key: params.key }));
@@ -64,17 +63,19 @@ function Shown({ value, run, params, replay }) {
           </span>
         )}
       </div>
-      <dl class="figures">
-        <div><dt>reward</dt><dd><Mark row={{ ...figures, infra: record.infra }} /></dd></div>
-        <div><dt>w</dt><dd>{figures.w === null ? <Unrecorded value={value} /> : number(figures.w)}</dd></div>
-        <div><dt>advantage A</dt><dd>{figures.advantage === null ? <Unrecorded value={value} /> : signed(figures.advantage, 3)}</dd></div>
-        <div><dt>turns met</dt><dd>{record.turns_passed ?? "–"} of {figures.turns || "unknown"}</dd></div>
-        <div><dt>calls, errors</dt><dd>{record.calls ?? "–"}, {record.errors ?? "–"}</dd></div>
-        <div><dt>tokens</dt><dd>{record.tokens ?? "–"}</dd></div>
-        <div><dt>time</dt><dd>{seconds(record.seconds)}</dd></div>
-        <div><dt>end</dt><dd>{words(record.stop || "unknown")}</dd></div>
-        <div><dt>Ω</dt><dd>{record.omega_version === null || record.omega_version === undefined ? "none" : `version ${record.omega_version}`}</dd></div>
-      </dl>
+      <Figures
+        items={[
+          ["reward", <Mark row={{ ...figures, infra: record.infra }} />],
+          ["weight w", figures.w === null ? <Unrecorded value={value} /> : number(figures.w), "w"],
+          ["advantage A", figures.advantage === null ? <Unrecorded value={value} /> : signed(figures.advantage, 3), "A"],
+          ["turns met", `${record.turns_passed ?? "–"} of ${figures.turns || "unknown"}`, "turn"],
+          ["calls, errors", `${record.calls ?? "–"}, ${record.errors ?? "–"}`],
+          ["tokens", record.tokens ?? "–"],
+          ["time", seconds(record.seconds)],
+          ["end", words(record.stop || "unknown")],
+          ["Ω", record.omega_version === null || record.omega_version === undefined ? "none" : `version ${record.omega_version}`, "Ω, cue"],
+        ]}
+      />
       {record.infra && <Note tone="bad">Infrastructure failed this rollout ({words(record.infra)}): {record.infra_message || "no message was recorded"}. It has no labels, and its reward means nothing.</Note>}
       {record.excluded && <Note>A budget cut this trajectory and the recipe excludes it from training.</Note>}
       {value.log === "validation" && <Note>A validation rollout. Look at it to understand, but choose nothing from it: tuning on evaluation tasks makes their figures worthless.</Note>}
@@ -90,12 +91,8 @@ function Shown({ value, run, params, replay }) {
         {!exported && value.neighbours.earlier && <a class="button" href={href("trajectory", { run: run.name, key: value.neighbours.earlier })}>Same task, earlier step</a>}
         {!exported && value.neighbours.later && <a class="button" href={href("trajectory", { run: run.name, key: value.neighbours.later })}>Same task, later step</a>}
         <span class="actions">
-          {value.tokens_logged ? (
-            exported ? null : <button type="button" class="button" aria-pressed={Array.isArray(tokens)} onClick={() => (tokens ? setTokens(null) : showTokens())}>{tokens ? "Hide tokens" : "Tokens"}</button>
-          ) : (
-            <span class="dim" title="Set seal.rollout.log_tokens=true to log them in the next run">tokens not logged</span>
-          )}
-          <Copy text={command} primary>Copy replay command</Copy>
+          {value.tokens_logged && !exported && <button type="button" class="button" aria-pressed={Array.isArray(tokens)} onClick={() => (tokens ? setTokens(null) : showTokens())}>{tokens ? "Hide tokens" : "Tokens"}</button>}
+          <Copy text={command}>Copy replay command</Copy>
           <Copy text={location.href}>Copy link</Copy>
           <Copy text={`${run.path}/${value.file}:${value.line}`}>Copy place in log</Copy>
         </span>
@@ -117,7 +114,7 @@ function Shown({ value, run, params, replay }) {
         </nav>}
         <div class="turns">
           {turns.map((turn) => (
-            <Turn key={turn.number} turn={turn} label={labels[turn.number]} diagnosis={(record.diagnosis ?? []).find((each) => each.turn === turn.number)} replay={replay.value} waiting={!replay.value && !replay.error} tokens={Array.isArray(tokens) ? tokens : null} log={value.log} omega={record.omega_version} />
+            <Turn key={turn.number} turn={turn} label={labels[turn.number]} diagnosis={(record.diagnosis ?? []).find((each) => each.turn === turn.number)} replay={replay.value} waiting={!replay.value && !replay.error} tokens={Array.isArray(tokens) ? tokens : null} />
           ))}
           {!turns.length && <Missing>The log holds no message of this trajectory.</Missing>}
         </div>
@@ -146,7 +143,7 @@ function byTurn(value) {
   }));
 }
 
-function Turn({ turn, label, diagnosis, replay, waiting, tokens, log, omega }) {
+function Turn({ turn, label, diagnosis, replay, waiting, tokens }) {
   const { evidence } = turn;
   const played = replay?.turns?.find((each) => each.turn === turn.number);
   const actions = evidence?.actions ?? [];
@@ -165,82 +162,25 @@ function Turn({ turn, label, diagnosis, replay, waiting, tokens, log, omega }) {
           {diagnosis.reason} <span class="dim">rule {diagnosis.rule}{(diagnosis.signals ?? []).filter((signal) => signal !== diagnosis.label).length > 0 && `; also ${diagnosis.signals.filter((signal) => signal !== diagnosis.label).map(words).join(", ")}`}</span>
         </p>
       )}
+      <Evidence evidence={evidence} />
       <div class="messages">
         {turn.messages.map((message) => (
           <Message key={message.at} message={message} action={message.action === null ? null : actions[message.action]} plain={replay?.plain?.[message.at]} tokens={message.order === null ? null : tokens?.[message.order]} answer={heard} />
         ))}
       </div>
-      <Evidence evidence={evidence} />
-      <State played={played} waiting={waiting} log={log} />
+      <State played={played} waiting={waiting} />
     </section>
   );
 }
 
-function Message({ message, action, plain, tokens, answer }) {
-  const policy = message.role === "assistant";
-  return (
-    <article class={`message ${message.role}`}>
-      <h3>{policy ? "policy" : message.role}</h3>
-      <div class="said">
-        {tokens ? <Tokens tokens={tokens} /> : <Text content={message.content} plain={plain} folded={message.role === "system"} />}
-        {action?.truncated && <p class="flaw">A length limit cut this message.</p>}
-        {(action?.refusals ?? []).map((refusal) => <p class="flaw">The parser refused: {refusal}</p>)}
-        {(action?.calls ?? []).map((each) => <Call call={each} answered={answer.includes(each.result)} />)}
-      </div>
-    </article>
-  );
-}
-
-// What the environment itself sent, then what the cues added, marked.
-function Text({ content, plain, folded }) {
-  const [open, set] = useState(!folded);
-  const own = typeof plain === "number" ? content.slice(0, plain) : content;
-  const added = typeof plain === "number" ? content.slice(plain) : "";
-  const long = own.length > LONG;
-  const cut = !open && own.length > LONG;
-  if (!content) return <p class="dim">(empty)</p>;
-  return (
-    <>
-      <pre class="text">{cut ? `${own.slice(0, LONG)}…` : own}{added && <mark title="Added by the cues of Ω; validation never shows it">{added}</mark>}</pre>
-      {long && folded && <button type="button" class="button quiet" onClick={() => set(!open)}>{open ? "Fold" : `Show all ${content.length.toLocaleString("en")} characters`}</button>}
-      {added && <p class="cueline">marked: added by the cues of Ω</p>}
-    </>
-  );
-}
-
-function Call({ call: each, answered }) {
-  const failed = Boolean(each.error || each.violations?.length);
-  return (
-    <div class={`made ${failed ? "failed" : ""}`}>
-      <code>{call(each)}</code>
-      <ul>
-        {!each.available && <li class="flaw">not an available tool</li>}
-        {(each.violations ?? []).map((violation) => <li class="flaw">schema, {violation.kind}{violation.path && <> at <code>{violation.path}</code></>}: {violation.message}</li>)}
-        {each.error && <li class="flaw">{{ unavailable: "the tool is not available", signature: "the tool refused its arguments", execution: "the tool reported an error", deadline: "it ran out of time" }[each.error] ?? each.error}</li>}
-        {each.result && !answered && <li class="result"><code>{each.result.length > 1500 ? `${each.result.slice(0, 1500)}… (${each.result.length} characters)` : each.result}</code></li>}
-      </ul>
-    </div>
-  );
-}
-
-function Tokens({ tokens }) {
-  return (
-    <div class="tokens">
-      {tokens.map(([text, logprob]) => (
-        <span title={`log-prob ${logprob.toFixed(3)}, probability ${Math.exp(logprob).toPrecision(3)}`} style={{ "--doubt": `${Math.min(85, Math.round(-logprob * 28))}%` }}>{text.replaceAll("\n", "⏎\n")}</span>
-      ))}
-    </div>
-  );
-}
-
-const said = (value) => (value === true ? "as the reference" : value === false ? "differs" : "not compared");
+const said = (value) => (value === true ? <b class="good">as the reference</b> : value === false ? <b class="worse">differs</b> : "not compared");
 
 function Evidence({ evidence }) {
   if (!evidence) return null;
   const items = [
     ["reference calls", evidence.expected_calls === 0 ? "none: nothing should be called" : `${evidence.expected_calls}${evidence.needed?.length ? `: ${evidence.needed.join(", ")}` : ""}`],
     ["state", said(evidence.state_match)],
-    ["responses", evidence.response_match === false && evidence.absent?.length ? `missing the results of ${evidence.absent.join(", ")}` : said(evidence.response_match)],
+    ["responses", evidence.response_match === false && evidence.absent?.length ? <b class="worse">missing the results of {evidence.absent.join(", ")}</b> : said(evidence.response_match)],
     ["ended by", words(evidence.stop ?? "unknown")],
     evidence.feedback_before && ["before", "an error was shown in an earlier turn and no call has succeeded since"],
     evidence.checker_error && ["checker", evidence.checker_error],
@@ -273,7 +213,7 @@ function State({ played, waiting }) {
             <tbody>
               {played.state.rows.map((row) => (
                 <tr class={row.equal ? "" : "wrong"}>
-                  <th scope="row"><code>{row.path}</code></th>
+                  <th scope="row"><code><Name>{row.path}</Name></code></th>
                   <td>{shown(row.before)}</td>
                   <td>{JSON.stringify(row.before) === JSON.stringify(row.after) ? <span class="dim">unchanged</span> : shown(row.after)}</td>
                   <td>{row.equal ? <span class="dim">the same</span> : shown(row.expected)}</td>
