@@ -32,7 +32,7 @@ def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, monkeypatch):
         "average",
         "state_mismatch",
         "required_arguments",
-        "w: mean",
+        "mean weight w",
         "global_step_40",
     ):
         assert expected in text
