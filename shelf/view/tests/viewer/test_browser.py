@@ -129,7 +129,7 @@ def test_filters_live_in_the_address(page, address):
     assert page.run("[...document.querySelectorAll('.space .mark')].every((each) => each.innerText === '1')")
     page.open(link)
     page.wait(f"document.querySelector('.rows')?.dataset.total === {json.dumps(total)}")
-    page.click(".filters .quiet")
+    page.click(".filters .clear")
     page.see("144 trajectories")
 
 
@@ -230,11 +230,11 @@ def test_a_running_run_is_followed(page, run):
     with served(make_app(find_runs([str(run)], Path()))) as address:
         page.open(f"{address}/#/overview")
         page.see("Training reward")
-        page.wait("document.querySelector('.legend li').innerText === 'step 6'")
+        page.wait("document.querySelector('[aria-label^=\"Training reward. Step 6:\"]')")
         log.stage("train", step=7, of=9)
         play_step(log, loop, 7, random.Random(5))
-        page.wait("document.querySelector('.legend li').innerText === 'step 7'", "the new step")
-        page.see("step 7 of 9")
+        page.wait("document.querySelector('[aria-label^=\"Training reward. Step 7:\"]')", "the new step")
+        page.see("step 7 of 9 done")
         page.open(f"{address}/#/trajectories")
         page.see("168 trajectories")
         play_step(log, loop, 8, random.Random(6))

@@ -43,7 +43,7 @@ export function FilterBar({ params, run, page, names: always, more = [], fresh, 
         <button type="button" class="pill" onClick={() => set(name, "")} title="Remove this filter">{TEXT[name] ?? name}: {name === "turn" ? Number(params[name]) + 1 : params[name]} ×</button>
       ))}
       {more.length > 0 && names === always && <button type="button" class="button quiet" onClick={() => setOpen(true)}>More filters</button>}
-      {used.length + extra.length > 0 && <button type="button" class="button quiet" onClick={() => go(page, { run: params.run, runs: params.runs, log: params.log, by: params.by, spread: params.spread }, true)}>Clear</button>}
+      {used.length + extra.length > 0 && <button type="button" class="button quiet clear" onClick={() => go(page, { run: params.run, runs: params.runs, log: params.log, by: params.by, spread: params.spread }, true)}>Clear</button>}
       {children}
     </div>
   );
