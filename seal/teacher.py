@@ -51,7 +51,8 @@ class Rollout(NamedTuple):
 
     cues: tuple[str, ...]
     """The cues that it saw; () for a plain one."""
-    labels: tuple[str, ...]
+    failures: frozenset[str]
+    """A prompt says something of a cue if the cue's label is among these of one of its rollouts."""
     score: float
     taught: bool
     """Whether it is trained under the plain prompt."""
@@ -135,7 +136,7 @@ def figures(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[
 def _lifts(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """The paired lift of each cue that this prompt says something of."""
     plain = [each.score for each in rollouts if not each.cues and each.comparable]
-    labels = {SYNONYMS.get(label, label) for each in rollouts for label in each.labels}
+    labels = {SYNONYMS.get(label, label) for each in rollouts for label in each.failures}
     if not plain:
         return {}
     lifts = {}

@@ -177,6 +177,11 @@ class TrajectoryRecord:
         return self.score >= PASS_SCORE
 
     @property
+    def signals(self) -> frozenset[str]:
+        """All labels whose rules fired in a turn, the dominant ones among them."""
+        return frozenset(self.labels).union(*(turn.get("signals", ()) for turn in self.diagnosis))
+
+    @property
     def prompted(self) -> int | None:
         """Tokens in: those of the prompt of each message, added up, as an endpoint counts them; None if unknown.
 

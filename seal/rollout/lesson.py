@@ -37,22 +37,22 @@ class Siblings:
     def __init__(self, plain: int, rollouts: int):
         self._waiting, self._inside = plain, rollouts
         self._passed = False
-        self._labels: set[str] = set()
+        self._signals: set[str] = set()
         self._ended = asyncio.Event()
 
     def ended(self, record: TrajectoryRecord | None) -> None:
         """Take in a plain rollout; None for one that broke off."""
         if record is not None and record.usable:
             self._passed = self._passed or record.passed
-            self._labels.update(record.labels)
+            self._signals.update(record.signals)
         self._waiting -= 1
         if self._waiting <= 0:
             self._ended.set()
 
     async def failures(self) -> frozenset[str]:
-        """All their labels, once they have ended, each by its own deadline; none if one passed."""
+        """All that fired in their turns, once they have ended, each by its own deadline; none if one passed."""
         await self._ended.wait()
-        return frozenset() if self._passed else frozenset(self._labels)
+        return frozenset() if self._passed else frozenset(self._signals)
 
 
 _PROMPTS: dict[str, Siblings] = {}

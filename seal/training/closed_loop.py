@@ -12,7 +12,7 @@ from typing import Any
 
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import counted_labels, relabelled
-from seal.interface.cues import Omega
+from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import evolve, initial_omega
 from seal.records.lift import Lift
 from seal.records.step import Range, StepRecord, StepReport
@@ -79,7 +79,7 @@ class ClosedLoop:
         for i, factor in zip(counted, w, strict=True):
             everybody[i] = factor
 
-        prompts = self._prompts(groups, counted, records, labels, transfers or {}) if settings.teaches else []
+        prompts = self._prompts(groups, records, transfers or {}) if settings.teaches else []
         shown, events = self._omega, ()
         if settings.enabled and settings.closed_loop and settings.interface.enabled:
             evolving = settings.interface.evolve
@@ -107,21 +107,19 @@ class ClosedLoop:
         return everybody, report
 
     def _prompts(
-        self,
-        groups: Sequence[Group],
-        counted: Sequence[int],
-        records: Sequence[TrajectoryRecord],
-        labels: Sequence[Sequence[str]],
-        transfers: Mapping[int, float],
+        self, groups: Sequence[Group], records: Sequence[TrajectoryRecord], transfers: Mapping[int, float]
     ) -> list[tuple[str, list[Rollout]]]:
         """The rollouts of each prompt that count, with the prompt's environment."""
         interface = self._settings.interface
         prompts: dict[str, tuple[str, list[Rollout]]] = {}
-        for i, z in sorted(zip(counted, labels, strict=True)):
-            record = records[i]
-            compared = interface.teacher != "retry" or sees_omega(record.sample, interface.share)
-            rollout = Rollout(record.cues, tuple(z), record.score, record.taught, transfers.get(i), compared)
-            prompts.setdefault(groups[i].uid, (record.environment, []))[1].append(rollout)
+        for i, (group, record) in enumerate(zip(groups, records, strict=True)):
+            compared, failures = True, record.signals
+            if interface.teacher == "retry":  # the cues were chosen for what failed before
+                compared = sees_omega(record.sample, interface.share)
+                failures = frozenset(catalogue()[cue].label for cue in record.cues)
+            rollout = Rollout(record.cues, failures, record.score, record.taught, transfers.get(i), compared)
+            if group.counts:
+                prompts.setdefault(group.uid, (record.environment, []))[1].append(rollout)
         return list(prompts.values())
 
     @property

@@ -89,7 +89,7 @@ def test_only_where_no_plain_rollout_passes_others_see_the_cues_that_answer_its_
     passing = roll_out([url], ScriptedEngine(reference_texts()), *RETRY, omega=OMEGA, trajectories=8)
     assert not any(record.cues for _, record in passing)
     failing = roll_out([url], ScriptedEngine([WRONG, "Done."]), *RETRY, omega=OMEGA, trajectories=8)
-    failed = {label for _, record in failing if not record.cues for label in record.labels}
+    failed = frozenset().union(*(record.signals for _, record in failing if not record.cues))
     answers = {name for name in OMEGA["cues"]["*"] if catalogue()[name].label in failed}
     seen = [set(record.cues) for _, record in failing]
     # Plain ones, retries, and the last retry, which stays plain to measure the lift of the others.
