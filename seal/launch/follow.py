@@ -18,7 +18,7 @@ from seal.launch.devices import AUTHENTICATION, inspect_cluster
 from seal.launch.recipe import Recipe
 from seal.launch.service import Service
 from seal.records.folder import RunFolder
-from seal.records.step import StepRecord
+from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -90,6 +90,8 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
             for step in map(StepRecord.from_line, steps):
                 moved = time.monotonic()
                 console.print(step_line(step), highlight=False)
+                if step.step == PATIENCE and (notice := nothing_learnt(read_steps(folder.steps)[0])):
+                    tell(console, f"[yellow]warning:[/yellow] {notice}")
                 progress.update(bar, completed=step.step)
             if ended:
                 return

@@ -113,7 +113,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
         config = _compose(path, overrides)
         if OmegaConf.is_missing(config.seal, "name"):
             config.seal.name = path.stem
-        _anchor(config)
+        _anchor(config, HOME if path.resolve().is_relative_to(HOME) else path.resolve().parent)
         recipe = Recipe.of(config)
     except SettingsError as error:
         raise LaunchError(_sourced(path, overrides, error)) from error
@@ -164,23 +164,26 @@ def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
     return f"{path}: {error}"
 
 
-def _anchor(config: DictConfig) -> None:
-    """Make the recipe's own paths absolute: they start from the repository, and a worker may start anywhere.
+def _anchor(config: DictConfig, base: Path) -> None:
+    """Make the recipe's own paths absolute, because a worker may start anywhere.
 
-    A run may be named by a number.
+    They start from the repository; for a recipe elsewhere results, and a model that is there, from its folder. A run
+    may be named by a number.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     if not OmegaConf.is_missing(config.trainer, "experiment_name"):
         config.trainer.experiment_name = str(config.trainer.experiment_name)
-    _make_absolute(config.seal, "run_dir")
-    _make_absolute(rollout.agent, "agent_loop_config_path")
-    if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str) and (HOME / model.path).exists():
-        _make_absolute(model, "path")
+    _make_absolute(config.seal, "run_dir", base)
+    _make_absolute(rollout.agent, "agent_loop_config_path", HOME)
+    if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str):
+        for folder in (base, HOME):
+            if (folder / model.path).exists():
+                _make_absolute(model, "path", folder)
 
 
-def _make_absolute(block: DictConfig, key: str) -> None:
+def _make_absolute(block: DictConfig, key: str, base: Path) -> None:
     if isinstance(block[key], str):
-        block[key] = str(HOME / Path(block[key]).expanduser())
+        block[key] = str(base / Path(block[key]).expanduser())
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:

@@ -54,7 +54,8 @@ class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
     recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume.
-    urls: the addresses of the environment services. lock: the descriptor of the folder's lock.
+    urls: the addresses of the environment services. lock: the descriptor of the folder's lock. here: where
+    the launcher was started.
     """
 
     recipe: Recipe
@@ -63,6 +64,11 @@ class Fitted(NamedTuple):
     start: Start
     urls: tuple[str, ...]
     lock: int
+    here: Path
+
+    def shown(self, path: Path) -> str:
+        """A path as it is written where the launcher was started."""
+        return os.path.relpath(path, self.here)
 
 
 def launch(request: Request, console: Console) -> int:
@@ -77,7 +83,7 @@ def launch(request: Request, console: Console) -> int:
                 tell(console, f"{run.recipe.name} is complete; {again}.")
             else:
                 started(run, request, console, interrupt)
-            tell(console, f"`seal report {os.path.relpath(folder)}` shows what was learnt")
+            tell(console, f"`seal report {run.shown(folder)}` shows what was learnt")
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:
@@ -112,6 +118,7 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     recipe, with_bfcl = read_recipe(request.source, request.overrides), request.with_bfcl
     source = request.source.resolve()
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
+    here = Path.cwd()
     os.chdir(HOME)
     preflight.check(recipe)
     recipe, warning = preflight.with_attention(recipe)
@@ -137,7 +144,7 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings)})
-        yield Fitted(recipe, source, trainer, start, urls, lock)
+        yield Fitted(recipe, source, trainer, start, urls, lock, here)
 
 
 def require_service_for(recipe: Recipe, urls: Sequence[str]) -> dict[str, Any]:
@@ -166,7 +173,7 @@ def started(run: Fitted, request: Request, console: Console, interrupt: Interrup
         tell(
             console,
             f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "
-            f"in {os.path.relpath(folder)}, log in {os.path.relpath(recipe.run_dir / 'train.log')}",
+            f"in {run.shown(folder)}, log in {run.shown(recipe.run_dir / 'train.log')}",
         )
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:

@@ -16,6 +16,8 @@ from seal.records.lift import Lift
 from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
 from seal.system.jsonl import BadLine, read_records
 
+PATIENCE = 3
+"""First steps without a group with signal after which a run is told that it learns nothing."""
 REWARD = ("reward_mean", "pass_share")
 """The names of the reward figures."""
 
@@ -232,6 +234,23 @@ class StepReport:
             "omega": {"step": step, "omega": self.omega_next},
             "steps": self.record.line(),
         }
+
+
+def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
+    """Why a run learns nothing and what to do, said once: when its first PATIENCE steps had no group with signal."""
+    if len(steps) != PATIENCE or any(step.groups_with_spread for step in steps):
+        return None
+    passed = {step.pass_share for step in steps}
+    which, then = "each prompt's rollouts have the same reward", "take tasks that the policy passes sometimes"
+    if passed <= {0.0, None}:
+        which = "no rollout passed"
+        then = "start from a stronger policy, or train on easier tasks, alone or mixed in"
+    elif passed == {1.0}:
+        which, then = "every rollout passed", "train on harder tasks"
+    return (
+        f"No group had signal in {PATIENCE} steps ({which}), so every advantage is 0 and nothing is learnt: {then} "
+        "(docs/environments.md#when-nothing-is-learnt)."
+    )
 
 
 def read_steps(path: Path | str) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:

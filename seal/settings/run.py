@@ -35,7 +35,7 @@ class SealSettings(Settings):
     seed: int = 0
     """The seed of the run, which every random draw follows."""
     run_dir: str = "experiments/${trainer.experiment_name}"
-    """The folder of the run's files; a relative path starts from the repository."""
+    """The folder of the run's files; a relative path starts from the repository, or from a recipe that is elsewhere."""
     logprob_tolerance: NonNegative | None = None
     """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_mean_tolerance: NonNegative | None = None

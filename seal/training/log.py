@@ -1,6 +1,7 @@
 """What a run writes for people and for the report; docs/logs.md describes the files."""
 
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,10 +10,12 @@ from typing import Any
 
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
-from seal.records.step import StepReport
+from seal.records.step import PATIENCE, StepReport, nothing_learnt, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl, write_text
 from seal.system.jsonl import step_files
+
+logger = logging.getLogger(__name__)
 
 
 class RunLog:
@@ -34,6 +37,8 @@ class RunLog:
         """Write a finished training step: its figures, C_t and Omega_{t+1}."""
         for name, line in report.lines().items():
             _append(self._folder.log(name), line)
+        if report.record.step == PATIENCE and (notice := nothing_learnt(read_steps(self._folder.steps)[0])):
+            logger.warning(notice)
 
     def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the lines of a checkpoint's step that its run did not come to write."""

@@ -41,6 +41,15 @@ def play(environment: Environment, run: Run, guard: Guard | None = None) -> list
     return orjson.loads(encode(answers))
 
 
+def dialogue(run: Run, answers: Sequence[Any]) -> list[dict[str, str]]:
+    """The messages of a played run, as a policy reads and says them."""
+    opening, *steps, _ = answers
+    told = list(opening["state"])
+    for message, step in zip(run.messages, steps, strict=False):
+        told += [{"role": "assistant", "content": message}, *(() if step["is_terminated"] else step["state"])]
+    return [{"role": message["role"], "content": message["content"]} for message in told]
+
+
 def sample(environment: Environment, count: int) -> tuple[str, ...]:
     """`count` tasks of the training side, evenly spread over its categories; of all tasks if it has none."""
     ids = list(environment.task_ids("train")) or list(environment.task_ids(""))

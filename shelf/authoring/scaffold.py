@@ -13,6 +13,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _FILES = {
     "pyproject.txt": "pyproject.toml",
     "readme.txt": "README.md",
+    "recipe.txt": "recipe.yaml",
     "environment.txt": "{package}/environment.py",
     "test_environment.txt": "tests/test_environment.py",
 }

@@ -12,7 +12,7 @@ from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
-from seal.records.step import StepRecord
+from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -60,6 +60,25 @@ def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
     console = Console(record=True, width=200)
     follow(tmp_path, train_log, running, deadline_s=30, console=console)
     assert "step    3" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("signal", "share", "says"),
+    [([0, 0, 0, 0], 0.0, "no rollout passed"), ([0, 0, 0, 0], 1.0, "train on harder tasks"), ([0, 1, 0, 0], 0.0, None)],
+)
+def test_a_run_that_learns_nothing_is_told_once_why_and_what_to_do(tmp_path, caplog, signal, share, says):
+    log, console, polls = RunLog(tmp_path), Console(record=True, width=300), iter(enumerate(signal, start=1))
+
+    def running():
+        step, groups = next(polls, (None, 0))
+        if step is not None:
+            record = StepRecord.from_line({**STEP, "step": step, "groups_with_spread": groups, "pass_share": share})
+            log.step(StepReport(record, {}, None))
+        return step is not None
+
+    follow(tmp_path, tmp_path / "none.log", running, deadline_s=30, console=console)
+    for said in (console.export_text(), caplog.text):
+        assert said.count("nothing is learnt") == (says is not None) and (says or "") in said
 
 
 def test_a_run_that_makes_no_progress_is_ended_and_says_who_waits_for_whom(tmp_path):

@@ -329,14 +329,18 @@ def test_without_the_closed_loop_everything_but_the_loop_is_seals():
     assert cues == {cue.name for cue in catalogue().values() if cue.kind != "guideline"}
 
 
-def test_a_run_is_named_after_its_recipe_and_its_paths_start_from_the_repository(tmp_path, monkeypatch):
+def test_a_run_is_named_after_its_recipe_and_its_results_land_beside_it(tmp_path, monkeypatch):
     mine = tmp_path / "mine.yaml"
     mine.write_text("defaults: [quickstart, _self_]\n")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir("/")
     config = compose_recipe(mine, [])
     assert config.trainer.experiment_name == "mine"
-    assert config.seal.run_dir == str(HOME / "experiments" / "mine")
-    assert config.trainer.default_local_dir == str(HOME / "experiments" / "mine" / "checkpoints")
+    assert config.seal.run_dir == str(tmp_path / "experiments" / "mine")
+    assert config.trainer.default_local_dir == str(tmp_path / "experiments" / "mine" / "checkpoints")
+    assert compose_recipe(HOME / "exp" / "quickstart.yaml", []).seal.run_dir == str(HOME / "experiments" / "quickstart")
+    (tmp_path / "start").mkdir()
+    own = compose_recipe(mine, ["actor_rollout_ref.model.path=start"])
+    assert own.actor_rollout_ref.model.path == str(tmp_path / "start")
     assert Path(config.actor_rollout_ref.model.path) == HOME / "data" / "quickstart_policy"
     assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,8 @@ import broken_environments
 import pytest
 from typer.testing import CliRunner
 
+from seal.launch import preflight
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.authoring.checks import CHECKS
 from shelf.authoring.cli.env import app
@@ -72,6 +75,7 @@ def test_a_new_package_conforms(
         "test_environment.py",
         "pyproject.toml",
         "README.md",
+        "recipe.yaml",
     }
     project = tomllib.loads((tmp_path / "shelf" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     location = project["entry-points"]["seal.environments"]["shelf"]
@@ -80,6 +84,30 @@ def test_a_new_package_conforms(
     said = CliRunner().invoke(app, ["check", "shelf", "--tasks", "3"])
     assert said.exit_code == 0, said.output
     assert said.output.count("pass  ") == len(CHECKS)
+    page = (HOME / "docs" / "environments.md").read_text(encoding="utf-8")
+    told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1]
+    shown = CliRunner().invoke(app, ["show", "shelf", "--mode", "compact"])
+    assert (shown.exit_code, shown.output.strip()) == (0, told.strip())
+
+
+def test_the_recipe_of_a_new_package_trains_on_its_tasks_beside_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registered: Callable[[str, str], str]
+) -> None:
+    write_package("todo", tmp_path / "todo")
+    monkeypatch.syspath_prepend(tmp_path / "todo")
+    registered("todo", "todo_env.environment:TodoEnvironment")
+    (tmp_path / "todo" / "start").mkdir()
+    recipe = read_recipe(tmp_path / "todo" / "recipe.yaml", [])
+    preflight.CHECKS["environments"](recipe)
+    assert (len(recipe.rows.train), len(recipe.rows.val)) == (96, 48)
+    assert recipe.run_dir == tmp_path / "todo" / "experiments" / "todo"
+    assert recipe.config.actor_rollout_ref.model.path == str(tmp_path / "todo" / "start")
+
+
+def test_a_task_that_is_not_there_is_refused_in_one_sentence(registered: Callable[[str, str], str]) -> None:
+    registered("sound", "broken_environments:Sound")
+    said = CliRunner().invoke(app, ["show", "sound", "grass"])
+    assert said.exit_code == 2 and "ids of sound look like amber" in said.output
 
 
 def test_the_command_fails_for_an_environment_that_does_not_conform(registered: Callable[[str, str], str]) -> None:

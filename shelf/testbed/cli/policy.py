@@ -1,4 +1,4 @@
-"""`seal policy`: make a small policy from scratch, and find the tasks that it solves sometimes.
+"""`seal policy`: make a small policy, adapt one to an environment, and find the tasks that it solves sometimes.
 
 seal policy make --out data/quickstart_policy --seed 0            # one core, about an hour
 seal policy make --out big --size 100m --device cuda --tokens 200e6 --tasks 200000
@@ -13,8 +13,12 @@ import typer
 from rich.console import Console
 
 from seal.cli.commands import option, refusing
+from seal.system.paths import HOME
 
-app = typer.Typer(help="Make a small policy, and find its band.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Make a small policy, adapt one to an environment, find its band.", no_args_is_help=True, add_completion=False
+)
+QUICKSTART = HOME / "data" / "quickstart_policy"
 _network = partial(option, panel="Network")
 _data = partial(option, panel="Data (training side only)")
 _training = partial(option, panel="Warm start")
@@ -58,6 +62,37 @@ def make(
         console = Console()
         record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
     console.print(f"{out}: {record['parameters'] / 1e6:.2f}M parameters; how it was made is in {out / RECORD}.")
+
+
+@app.command()
+def adapt(
+    environment: Annotated[str, typer.Argument(help="The environment's name.", show_default=False)],
+    out: Annotated[Path, option("Folder to write.")],
+    source: Annotated[Path, option("The policy to start from.", "FOLDER")] = QUICKSTART,
+    passes: Annotated[float, option("Stop at this mean probability of a training reference.")] = 0.5,
+    tokens: Annotated[float, option("The most tokens to learn from.")] = 3e5,
+    seed: int = 0,
+    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
+) -> None:
+    """Make a start policy for an environment of your own, from the references of its training tasks."""
+    with refusing("seal policy adapt"):
+        import torch
+
+        from env_service.environments.registry import get_environment
+        from shelf.testbed.policy.adapt import EVERY, AdaptSettings
+        from shelf.testbed.policy.adapt import adapt as adapt_policy
+
+        torch.set_num_threads(threads)
+
+        def tell(step, passes: float) -> None:
+            if step.step % EVERY == 0:
+                typer.echo(f"{step.tokens:>8,} tokens  loss {step.loss:.3f}  references played {passes:.0%}")
+
+        settings = AdaptSettings(passes, int(tokens), seed=seed)
+        made = adapt_policy(get_environment(environment), source, out, settings, tell)
+    typer.echo(f"{out}: from {made.tasks} training tasks; it plays {made.passes:.0%} of their references.")
+    if made.passes < passes:
+        typer.echo(f"That is less than --passes {passes:g}: raise --tokens, or make the tasks shorter.")
 
 
 @app.command()

@@ -91,7 +91,7 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
         return _told_by_an_error(task, calls, cued, rng)
     if not cued and rng.random() >= settings.cue_share:
         return _with_slip(task, calls, None, settings.plain_slip_share, rng)
-    names = _cues(rng)
+    names = drawn_cues(rng)
     if cued:
         names.add("schema_required")
     omega = Omega.of({EVERYWHERE: sorted(names)})
@@ -103,7 +103,8 @@ def _dialogue(task: Task, calls: Calls, settings: LessonSettings, rng: random.Ra
     return None
 
 
-def _cues(rng: random.Random) -> set[str]:
+def drawn_cues(rng: random.Random) -> set[str]:
+    """The names of cues that are active in a lesson."""
     share = rng.choice(_ACTIVE)
     return {cue.name for cue in catalogue().values() if cue.taxonomy in (None, "paper") and rng.random() < share}
 
@@ -158,7 +159,7 @@ def _told_by_an_error(task: Task, calls: Calls, cued: set[str], rng: random.Rand
     turn, index = next((t, i) for t, made in enumerate(calls) for i, call in enumerate(made) if call[0] == tool)
     omega = None
     if rng.random() < _WITH_FEEDBACK:
-        names = _cues(rng) - {"schema_required"} | {"feedback_error"}
+        names = drawn_cues(rng) - {"schema_required"} | {"feedback_error"}
         omega = Omega.of({EVERYWHERE: sorted(names)})
     arguments = calls[turn][index][1]
     guessed = Renaming.draw([tool], rng).arguments(tool, arguments)  # as by a policy that knows none of the names

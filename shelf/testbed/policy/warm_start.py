@@ -151,11 +151,11 @@ def warm_start(
     sources: Mapping[str, Groups],
     settings: WarmStartSettings,
     seed: int,
-    on_step: Callable[[Step], None],
+    on_step: Callable[[Step], bool | None],
     tools: Collection[int] = (),
     joints: Collection[int] = (),
 ) -> None:
-    """Train the model in place, on its own device, until the token budget is spent.
+    """Train the model in place, on its own device, until the token budget is spent or on_step returns True.
 
     sources: dialogues by MICRO, READING, LESSONS and BENCHMARK; the share of a source that is absent or empty goes to
     the others. tools: ids of the tools' names; joints: of what stands before an argument's name.
@@ -196,5 +196,6 @@ def warm_start(
             optimiser.zero_grad()
         step += 1
         spent += ids.numel()
-        on_step(Step(step, spent, source, spoken.item(), time.perf_counter() - started))
+        if on_step(Step(step, spent, source, spoken.item(), time.perf_counter() - started)):
+            break
     model.eval()

@@ -1,0 +1,108 @@
+"""A start policy for an environment: a small policy goes on learning from the references of its training tasks.
+
+It stops once it would play half of these references at temperature 1: reinforcement learning needs
+rollouts that pass beside rollouts that fail. Held-out tasks are not touched.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from env_service.environments.base import Environment
+from seal.interface.cues import EVERYWHERE, Omega
+from shelf.authoring.runs import dialogue, play, reference_run
+from shelf.testbed.policy.dialogue import PROMPT_MODE
+from shelf.testbed.policy.lessons import drawn_cues
+from shelf.testbed.policy.tokenizer import DialogueEncoder, Encoded
+from shelf.testbed.policy.warm_start import LESSONS, Step, WarmStartSettings, warm_start
+
+PROBED, EVERY = 12, 4
+"""References by which the policy is judged, and the steps between two judgements."""
+
+
+@dataclass(frozen=True)
+class AdaptSettings:
+    """How long to learn.
+
+    passes: the mean probability of a training reference at which learning ends. tokens: the most that it
+    may take. cued: dialogues of each task with random cues, beside the plain one. lr: of matrices; half of
+    it for other parameters.
+    """
+
+    passes: float = 0.5
+    tokens: int = 300_000
+    cued: int = 2
+    lr: float = 0.002
+    seed: int = 0
+
+
+class Adapted(NamedTuple):
+    """What came of it: training tasks, tokens, and the mean probability of a training reference."""
+
+    tasks: int
+    tokens: int
+    passes: float
+
+
+def adapt(
+    environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Step, float], None]
+) -> Adapted:
+    """Write the policy of the folder `source`, adapted to the environment, to `out`.
+
+    on_step: called with each step and the newest probability. ValueError if the environment cannot be played in
+    the policy's prompt mode, a reference does not pass, or no dialogue fits the policy's context.
+    """
+    if PROMPT_MODE not in environment.formats:
+        raise ValueError(f"{environment.name} has no format {PROMPT_MODE}, which the small policy speaks.")
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    encoder, rng, groups = DialogueEncoder(tokenizer), random.Random(settings.seed), []
+    for task in environment.task_ids("train"):
+        omegas = [None, *(Omega.of({EVERYWHERE: sorted(drawn_cues(rng))}) for _ in range(settings.cued))]
+        group = [encoder.encode(_lesson(environment, task, omega)) for omega in omegas]
+        groups.append([each for each in group if len(each.ids) <= model.config.max_position_embeddings])
+    groups = list(filter(None, groups))
+    if not groups:
+        raise ValueError(f"No training task of {environment.name} fits {model.config.max_position_embeddings} tokens.")
+    probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
+    result = Adapted(len(groups), 0, probability(model, probed))
+
+    def judged(step: Step) -> bool:
+        nonlocal result
+        passes = probability(model, probed) if step.step % EVERY == 0 else result.passes
+        result = Adapted(len(groups), step.tokens, passes)
+        on_step(step, passes)
+        return passes >= settings.passes
+
+    if result.passes < settings.passes:
+        how = WarmStartSettings(settings.tokens, muon_lr=settings.lr, adam_lr=settings.lr / 2, warmup=5, floor=1.0)
+        warm_start(model, {LESSONS: groups}, how, settings.seed, judged)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return result
+
+
+@torch.no_grad()
+def probability(model: PreTrainedModel, dialogues: Sequence[Encoded]) -> float:
+    """The mean probability that the policy says everything that the assistant says in a dialogue, at temperature 1."""
+    said = []
+    for ids, spoken, _ in dialogues:
+        tokens = torch.tensor([ids])
+        logps = model(tokens[:, :-1]).logits[0].float().log_softmax(-1).gather(1, tokens[0, 1:, None])[:, 0]
+        said.append(logps[torch.tensor(spoken[1:])].sum().exp().item())
+    return mean(said)
+
+
+def _lesson(environment: Environment, task: str, omega: Omega | None) -> list[dict[str, str]]:
+    run = reference_run(environment, task, PROMPT_MODE)
+    shown = {} if omega is None else {"split": "train", "omega": omega.to_json()}
+    answers = play(environment, replace(run, params={**run.params, **shown}))
+    if not answers[-1]["valid"]:
+        raise ValueError(f"The reference of {task} does not pass: seal env check {environment.name} says why.")
+    return dialogue(run, answers)

@@ -1,0 +1,63 @@
+"""A start policy for an environment of one's own: the package that `seal env new` writes."""
+
+import sys
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from env_service.environments import registry
+from seal.cli.main import execute, load
+from seal.system.paths import HOME
+from shelf.authoring.scaffold import write_package
+from shelf.testbed.policy.adapt import AdaptSettings, _lesson, adapt, probability
+from shelf.testbed.policy.tokenizer import DialogueEncoder
+
+QUICKSTART = HOME / "data" / "quickstart_policy"
+
+
+@pytest.fixture
+def todo(tmp_path, monkeypatch):
+    write_package("todo", tmp_path / "todo")
+    monkeypatch.syspath_prepend(tmp_path / "todo")
+    registry.register("todo", "todo_env.environment:TodoEnvironment")
+    yield registry.get_environment("todo")
+    registry._ADDED.pop("todo")
+    registry._LOADED.pop("todo")
+    for name in [name for name in sys.modules if name.startswith("todo_env")]:
+        del sys.modules[name]
+
+
+def likelihood(folder, environment, side: str) -> float:
+    encoder = DialogueEncoder(AutoTokenizer.from_pretrained(folder))
+    tasks = environment.task_ids(side)[:8]
+    dialogues = [encoder.encode(_lesson(environment, task, None)) for task in tasks]
+    return probability(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), dialogues)
+
+
+@pytest.mark.slow
+def test_it_plays_half_of_its_references_and_some_that_it_has_not_seen(todo, tmp_path):
+    made = adapt(todo, QUICKSTART, tmp_path / "start", AdaptSettings(), lambda step, passes: None)
+    assert made.tasks == 96 and made.passes >= 0.5 and made.tokens < 100_000
+    assert likelihood(QUICKSTART, todo, "train") < 0.01
+    assert likelihood(tmp_path / "start", todo, "train") > 0.3
+    assert likelihood(tmp_path / "start", todo, "eval") > 0.02
+
+
+def test_what_it_learns_is_what_the_service_says(todo):
+    messages = _lesson(todo, "train-0", None)
+    assert [message["role"] for message in messages][:3] == ["system", "user", "assistant"]
+    assert messages[0]["content"] == "Keep the list.\nadd_item(item) remove_item(item) show_list()"
+    assert sum(message["content"].startswith("<tool_response>") for message in messages) == 3
+
+
+def test_it_stops_at_its_budget(todo, tmp_path):
+    seen = []
+    made = adapt(todo, QUICKSTART, tmp_path, AdaptSettings(tokens=1_000), lambda step, _: seen.append(step))
+    assert made.tokens == seen[-1].tokens >= 1_000 > seen[-1].tokens - 2_000 and made.passes < 0.5
+
+
+def test_an_environment_that_the_policy_cannot_read_is_refused(todo, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(type(todo), "formats", ("hermes",))
+    assert execute(load("policy"), ["adapt", "todo", "--out", str(tmp_path / "x")], "seal policy") == 2
+    assert "todo has no format compact" in capsys.readouterr().err
