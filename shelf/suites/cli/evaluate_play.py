@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from shelf.suites.bar import Bar
 
 if TYPE_CHECKING:
     from seal.records.trajectory import TrajectoryRecord
@@ -17,9 +18,8 @@ def play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
     """Run an evaluation under a progress bar."""
     from shelf.suites.bfcl.benchmark import evaluate
 
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     passed = failed = 0
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Bar(console) as progress:
         bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
 
         def on_start(journal: Journal) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from seal.cli.commands import ListCommand, option, refusing
 from shelf.suites.cli import shared
@@ -148,6 +147,7 @@ def _evaluate(
     """Run a suite under a progress bar and show its results; exits with 1 if attempts have no verdict."""
     with shared.one_sentence(f"seal evaluate {name}"):
         from seal.statistics.tables import console as wide_console
+        from shelf.suites.bar import Bar
         from shelf.suites.chat import FIXED
         from shelf.suites.endpoint import Model as Evaluated
         from shelf.suites.endpoint import Served
@@ -157,11 +157,7 @@ def _evaluate(
 
         chosen, console = Evaluated.named(*model), wide_console()
         folder = out or shared.default_folder(name, chosen.name)
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with (
-            chosen.served(folder / "vllm.log") as url,
-            Progress(*columns, console=console, transient=True) as progress,
-        ):
+        with chosen.served(folder / "vllm.log") as url, Bar(console) as progress:
             bar = progress.add_task(name, total=None)
             plan = Plan(Served(url, chosen.name, fixed=FIXED if chosen.checkpoint else {}), folder, **how)
             say = partial(console.print, highlight=False, soft_wrap=True)

@@ -74,15 +74,14 @@ def explore(
     It acts there, then says what a user could have wanted. An interrupted command resumes.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from shelf.suites.bar import Bar
     from shelf.suites.chat import Sampling, address_of
     from shelf.suites.cli.shared import one_sentence
     from shelf.testbed.synthesis.llm.explorer import Explorer, seed_tasks
     from shelf.testbed.synthesis.llm.production import RequestSettings, make_file
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with one_sentence("seal tasks explore"):
         if not model:
             raise ValueError("Name the model that is asked with --model.")
@@ -97,7 +96,7 @@ def explore(
             sampling=Sampling(temperature, max_tokens=max_tokens),
         )
         count = per_seed * len(explorer.keywords["seeds"])
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        with Bar(console) as progress:
             bar = progress.add_task(model, total=count)
 
             def on_draw(made: Production) -> None:

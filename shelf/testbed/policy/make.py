@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from env_service.environments.bfcl import catalog
 from seal.system.files import file_sha256, write_json
+from shelf.suites.bar import Bar
 from shelf.testbed.policy.corpus import (
     CorpusSettings,
     build_corpus,
@@ -89,13 +89,12 @@ def make(plan: Plan, out: Path, command: Sequence[str], device: str, console: Co
     torch.manual_seed(plan.seed)
     started, cpu_started = time.perf_counter(), time.process_time()
     tasks = training_tasks(plan.corpus)
-    columns = ("{task.description:<12}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     steps: list[Step] = []
-    with Progress(*columns, console=console) as progress:
+    with Bar(console) as progress:
         bar = progress.add_task("benchmark", total=len(tasks))
-        groups = build_corpus(plan.corpus, plan.lessons, plan.seed, lambda: progress.advance(bar))
+        groups = build_corpus(plan.corpus, plan.lessons, plan.seed, lambda: progress.update(bar, advance=1))
         bar = progress.add_task("lessons", total=plan.synthetic.count)
-        made = synthetic_lessons(plan.synthetic, plan.lessons, plan.seed, lambda: progress.advance(bar))
+        made = synthetic_lessons(plan.synthetic, plan.lessons, plan.seed, lambda: progress.update(bar, advance=1))
         words = vocabulary(tasks)
         sample = chain(made.whole[:_TOKENIZER_LESSONS], *(group[:_TOKENIZER_DIALOGUES] for group in groups))
         texts = tokenizer_texts((transcript.messages for transcript in sample), words)

@@ -1,0 +1,26 @@
+"""How far long work is: a bar in a terminal, else a line per tenth of it."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Bar(Progress):
+    """Rich's progress of one or several tasks; use `update`, which writes the lines."""
+
+    def __init__(self, console: Console):
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        shown = {"console": console, "transient": True, "disable": not console.is_terminal}
+        super().__init__("{task.description}", *columns, **shown)
+        self._said: dict[TaskID, int] = {}
+
+    def update(self, task_id: TaskID, **fields: Any) -> None:
+        """Move a task on; the arguments are rich's."""
+        super().update(task_id, **fields)
+        task = next(task for task in self.tasks if task.id == task_id)
+        tenths = int(10 * task.completed / task.total) if task.total else 0
+        if tenths > self._said.get(task_id, 0) and not self.console.is_terminal:
+            self._said[task_id] = tenths
+            line = f"{task.description}: {task.completed:.0f} of {task.total:.0f}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
