@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [name for name in ("openenv", "verifiers") if find_spec(name) is None]
+collect_ignore = [name for name in ("openenv", "trl", "verifiers") if find_spec(name) is None]

@@ -6,6 +6,8 @@ The adapters' tests lie beside them, because what they import conflicts with the
 import json
 import os
 import subprocess
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +15,13 @@ import pytest
 
 from seal.system.paths import HOME
 from shelf.adapters.tests.script import script
-from tests.support.installed import Environment
+from tests.support.installed import Environment, uv
 
 pytestmark = pytest.mark.slow
 
 ADAPTERS = HOME / "shelf" / "adapters"
+TRL = ("trl==1.16.0", "accelerate", "datasets", "multiprocess", "dill", "xxhash")
+"""What trl needs and this environment lacks."""
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +40,26 @@ def test_the_framework_s_own_loop_plays_episodes(
     installed.install(f"{ADAPTERS / name}[test]")
     scripts = tmp_path / "script.json"
     scripts.write_text(json.dumps(script()))
+    run_tests(name, installed.python, tmp_path, PYTHONPATH="", SEAL_URL=service, SEAL_SCRIPT=str(scripts))
+
+
+def test_trl_s_trainer_trains(service: str, package_index: None, tmp_path: Path):
+    """Beside the packages of this environment, torch among them, which trl takes as they are."""
+    installed = Environment(tmp_path / "venv")
+    uv("venv", "--quiet", "--python", sys.executable, installed.folder)
+    (site,) = installed.folder.glob("lib/python*/site-packages")
+    (site / "shared.pth").write_text(sysconfig.get_path("purelib"))
+    installed.install("--no-deps", *TRL, str(ADAPTERS / "trl"))
+    policy = str(HOME / "data" / "quickstart_policy")
+    run_tests("trl", installed.python, tmp_path, PYTHONPATH=str(HOME), SEAL_URL=service, SEAL_POLICY=policy)
+
+
+def run_tests(name: str, python: Path, folder: Path, **variables: str) -> None:
+    """Run the adapter's own tests in its environment."""
     done = subprocess.run(
-        [installed.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ADAPTERS / name / "tests")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": "", "SEAL_URL": service, "SEAL_SCRIPT": str(scripts)},
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ADAPTERS / name / "tests")],
+        cwd=folder,
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=1800,
