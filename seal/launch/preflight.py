@@ -39,7 +39,8 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     flash-attn is compiled for one torch, CUDA and Python, so it is often missing.
     verl 0.9.1 needs it only for speed: packed batches (`use_remove_padding`) also work
     with `sdpa`, which separates the dialogues of a micro-batch by their positions and
-    whose time and memory grow with the square of the packed length. Raises LaunchError
+    whose time and memory grow with the square of the packed length. verl would also take log-probs one token at a
+    time and keep 20 GB of them; its fused kernels in plain torch give the same in chunks. Raises LaunchError
     if sequence parallelism is asked for, which verl only splits in flash-attn's kernels.
     """
     config = recipe.config
@@ -55,8 +56,10 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
         )
     fallen_back = config.copy()
     OmegaConf.update(fallen_back, ATTENTION, FALLBACK, force_add=True)
+    fallen_back.actor_rollout_ref.model.use_fused_kernels = True
+    fallen_back.actor_rollout_ref.model.fused_kernel_options.impl_backend = "torch"
     return replace(recipe, config=fallen_back), (
-        f"{problem} Training falls back to {FALLBACK}, which is slower on long packed batches; install flash-attn "
+        f"{problem} Training falls back to {FALLBACK}, about 1.5 times as long per update; install flash-attn "
         f"(docs/operate.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
     )
 

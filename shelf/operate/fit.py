@@ -115,8 +115,6 @@ def fit(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu) -> Fit:
     state = {"parameters": size, "optimizer": 2 * trained} if on_gpu else {}
     unsharded = sharding.use_no_sync_for_gradient_accumulation and (not on_gpu or plan.devices > 1)
     logits = 2.0 * packed * model.vocabulary
-    if config.actor_rollout_ref.model.override_config.get("attn_implementation") == "sdpa":
-        logits *= 4  # verl then keeps log-softmaxes in fp32, one per token
     work = {
         "gradients": (trained if on_gpu else 0) + (4.0 * model.parameters if unsharded and not adapters else 0),
         "inputs of layers": 2.0 * packed * model.hidden * model.layers,

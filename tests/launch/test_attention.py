@@ -30,7 +30,7 @@ def test_a_cuda_recipe_falls_back_and_says_why(problem):
     assert OmegaConf.select(config, ATTENTION) == FALLBACK
     assert problem in warning and "docs/operate.md#flash-attn" in warning
     # Packed batches stay: verl packs without flash-attn too.
-    assert config.actor_rollout_ref.model.use_remove_padding
+    assert config.actor_rollout_ref.model.use_remove_padding and config.actor_rollout_ref.model.use_fused_kernels
 
 
 def test_sequence_parallelism_cannot_fall_back(problem):

@@ -1,0 +1,157 @@
+"""verl's own FSDP2 worker with the settings of the CUDA recipes, as far as two gloo ranks on a CPU carry them."""
+
+import multiprocessing
+import os
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from seal.launch.recipe import compose_recipe
+from seal.system.paths import HOME
+from tests.backends.test_cpu_engine import PROCESS, rows
+
+pytestmark = pytest.mark.slow
+
+SHARDING = "actor_rollout_ref.actor.fsdp_config"
+SMALL = (
+    f"actor_rollout_ref.model.path={HOME / 'data' / 'quickstart_policy'}",
+    "actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+    "actor_rollout_ref.actor.optim.lr=1e-3",
+    f"+{SHARDING}.mixed_precision={{param_dtype: fp32, reduce_dtype: fp32}}",
+)
+
+
+class Updated(NamedTuple):
+    """Log-probs and entropy of the rows before an update, the gradient's norm, the weights afterwards, and after the
+    same update of a worker that went on from the first one's checkpoint."""
+
+    log_probs: np.ndarray
+    entropy: np.ndarray
+    grad_norm: float
+    weights: list[np.ndarray]
+    resumed: list[np.ndarray]
+    expected: list[np.ndarray]
+
+
+def updated(recipe, overrides, rank, place):
+    """In a process of its own: two updates, and the second again from a checkpoint."""
+    os.environ |= PROCESS | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": "1", "OMP_NUM_THREADS": "1"}
+    torch.distributed.init_process_group("gloo", init_method=f"file://{place}.meeting", rank=rank, world_size=2)
+    config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [*SMALL, *overrides]).actor_rollout_ref
+    first = worker_of(config)
+    log_probs, entropy = scored(first)
+    norm = step(first)
+    after_one = weights(first)
+    first.save_checkpoint(f"{place}.checkpoint", global_step=1)
+    step(first)
+    second = worker_of(config)
+    second.load_checkpoint(f"{place}.checkpoint")
+    step(second)
+    return Updated(log_probs, entropy, norm, after_one, weights(second), weights(first))
+
+
+def worker_of(config):
+    from torch.distributed.fsdp import CPUOffloadPolicy
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.engine.fsdp import transformer_impl
+    from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
+    from verl.workers.utils.losses import ppo_loss
+
+    from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
+
+    # verl's own methods; memory cannot be pinned without an accelerator.
+    for name in ("forward_backward_batch", "prepare_model_inputs", "prepare_model_outputs", "_build_fsdp_module"):
+        setattr(CPUFSDP2EngineWithLMHead, name, getattr(transformer_impl.FSDPEngineWithLMHead, name))
+    transformer_impl.CPUOffloadPolicy = lambda **_: CPUOffloadPolicy(pin_memory=False)
+    actor = omega_conf_to_dataclass(config.actor)
+    actor.model_config = omega_conf_to_dataclass(config.model)
+    actor.engine.use_dynamic_bsz, actor.engine.use_remove_padding = True, True
+    actor.engine.max_token_len_per_gpu = actor.engine.infer_max_token_len_per_gpu = 24
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model",
+            model_config=actor.model_config,
+            engine_config=actor.engine,
+            optimizer_config=actor.optim,
+            checkpoint_config=actor.checkpoint,
+        )
+    )
+    worker.reset()
+    worker.set_loss_fn(partial(ppo_loss, config=actor))
+    return worker
+
+
+def scored(worker):
+    from verl.utils import tensordict_utils as tu
+
+    batch = rows(())
+    tu.assign_non_tensor(batch, compute_loss=False, temperature=1.0, calculate_entropy=True)
+    output = worker.infer_batch(batch)
+    return tuple(tu.get(output, name).values().float().numpy() for name in ("log_probs", "entropy"))
+
+
+def step(worker):
+    from verl.utils import tensordict_utils as tu
+
+    batch = rows(())
+    batch["ref_log_prob"] = batch["old_log_probs"]
+    tu.assign_non_tensor(batch, mini_batch_size=12, global_batch_size=12, dataloader_kwargs={"shuffle": False})
+    tu.assign_non_tensor(batch, temperature=1.0, calculate_entropy=False)
+    return float(np.mean(tu.get(worker.train_mini_batch(batch), "metrics")["grad_norm"]))
+
+
+def weights(worker):
+    return [each.full_tensor().detach().float().numpy().copy() for each in worker.engine.module.parameters()]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The updates of rank 0, by recipe and overrides; each pair of processes plays once."""
+    done = {}
+
+    def play(recipe, *overrides):
+        if (recipe, overrides) not in done:
+            place = tmp_path_factory.mktemp("ranks") / "run"
+            with multiprocessing.get_context("spawn").Pool(2) as pool:
+                begun = [pool.apply_async(updated, (recipe, overrides, rank, str(place))) for rank in range(2)]
+                done[recipe, overrides], _ = (each.get(timeout=500) for each in begun)
+        return done[recipe, overrides]
+
+    return play
+
+
+def same(found, expected, **tolerance):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, **tolerance)
+
+
+def test_gradients_added_up_without_communication_give_the_same_update_and_resume(played):
+    """Deferred sync, fused Adam and the offload policy against none of them."""
+    plain, one_gpu = played("SEAL"), played("SEAL_1gpu")
+    assert one_gpu.grad_norm == pytest.approx(plain.grad_norm, rel=1e-4) and plain.grad_norm > 0
+    same(one_gpu.weights, plain.weights, rtol=1e-4, atol=1e-6)
+    for each in (plain, one_gpu):
+        same(each.resumed, each.expected, rtol=0, atol=0)
+        assert any((one != other).any() for one, other in zip(each.weights, each.expected, strict=True))
+
+
+def test_adapters_alone_are_trained_and_resume(played):
+    lora = played("SEAL_lora")
+    same(lora.resumed, lora.expected, rtol=0, atol=0)
+    changed = sum(bool((one != other).any()) for one, other in zip(lora.weights, lora.expected, strict=True))
+    assert 0 < changed < len(lora.weights) and lora.grad_norm > 0
+
+
+def test_without_flash_attn_log_probs_in_chunks_are_the_same(played):
+    """What the launcher sets where flash-attn is missing (`preflight.with_attention`)."""
+    plain = played("SEAL")
+    chunks = ("actor_rollout_ref.model.use_fused_kernels=true",
+              "actor_rollout_ref.model.fused_kernel_options.impl_backend=torch")  # fmt: skip
+    fused = played("SEAL", *chunks)
+    np.testing.assert_allclose(fused.log_probs, plain.log_probs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fused.entropy, plain.entropy, rtol=1e-4, atol=1e-4)
+    assert fused.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
+    same(fused.weights, plain.weights, rtol=1e-3, atol=1e-5)
