@@ -10,7 +10,8 @@ const resolve = (colour) => {
 const alpha = (colour, share) => `${resolve(colour)}${Math.round(share * 255).toString(16).padStart(2, "0")}`;
 
 export function movingMean(values, half) {
-  return values.map((_, at) => {
+  return values.map((own, at) => {
+    if (own === null || own === undefined) return null;
     const near = values.slice(Math.max(0, at - half), at + half + 1).filter((value) => value !== null && value !== undefined);
     return near.length ? near.reduce((sum, value) => sum + value, 0) / near.length : null;
   });
@@ -64,7 +65,8 @@ export function Chart({ x, series, height = 190, stacked = false, min = null, ma
         scales: {
           x: {
             time: false,
-            range: (_, low, high) => {
+            range: (u) => {
+              const [low, high] = [u.data[0][0] ?? 0, u.data[0].at(-1) ?? 0];
               const room = low === high ? 1 : intervals.length ? (high - low) * 0.04 : 0;
               return [low - room, high + room];
             },

@@ -127,7 +127,7 @@ function SideBySide({ group, run }) {
 // What went wrong with a call, in the words of who refused it.
 const problem = (each) => {
   if (each.error === "unavailable") return "not an available tool";
-  const said = String(each.violations?.[0]?.message ?? each.result ?? each.error).replace(/^Error during execution: /, "");
+  const said = String(each.violations?.[0]?.message ?? each.result ?? each.error).replace(/^Error during execution: |^\{"error": "|"\}$/g, "");
   return said.length > 90 ? `${said.slice(0, 90)}…` : said;
 };
 
