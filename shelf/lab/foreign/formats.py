@@ -12,7 +12,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import Trajectory
-from shelf.lab.foreign.rollout import Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
@@ -101,7 +101,7 @@ class Atif(Foreign):
         read = Trajectory.model_validate(self.model_extra)
         system, turns = turns_of(read.messages())
         extra, own = read.extra, read.extra.seal
-        tools, cut = documents_of(read.agent.tool_definitions), own.stop if own.stop in CUTS else ""
+        tools, cut = documents_of(read.agent.tool_definitions), own.stop if own.stop in (*CUTS, STEP_LIMIT) else ""
         named, prefix = extra.task_id or task_id, own.turns or WHOLE
         return Rollout(place, named, turns, system, tools, extra.reward, prefix, cut, own.truncated)
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.kit.calls import read_blocks
 from env_service.environments.kit.report import assessment
@@ -18,8 +19,8 @@ from seal.diagnosis.results import reports_failure
 from seal.diagnosis.rules import Diagnosis, rules
 from seal.diagnosis.schema import violations
 from seal.records.source import WHOLE, data_source
-from seal.records.trajectory import PASS_SCORE, TrajectoryRecord
-from shelf.lab.foreign.rollout import Action, Document, Rollout, Turn
+from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Document, Rollout, Turn
 from shelf.view.again import Again, played_again
 
 STRUCTURED = "bfcl_qwen_fc"
@@ -29,6 +30,8 @@ TEXT_MODES = (STRUCTURED, "toolace_official_prompt", "llama31_official_fc")
 SHOWN = (labels.PASS, labels.INVALID_TOOL_CALL, labels.ARGUMENT_MISMATCH, labels.RECOVERY_FAILURE)
 """The labels that a dialogue shows by itself, by reward, schemas and errors; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in rules("paper")) - {*SHOWN, *labels.BROKEN}
+UNLIMITED = 1000
+"""The most messages with calls per turn that the service allows."""
 REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 
@@ -59,14 +62,17 @@ def judged(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
 
 
 def _again(rollout: Rollout, names: dict[str, Any]) -> Again:
-    """What plays a rollout under the official runner's rules; a file with fewer turns than the task was cut."""
+    """What plays a rollout as the official evaluation does; a file with fewer turns than the task was cut.
+
+    The runner has a limit of messages and the evaluation none, so only a rollout that such a limit ended has it here.
+    """
     mode, (category, _) = _mode(rollout), parse_task_id(rollout.task_id)
     record = TrajectoryRecord(
         **names,
         data_source=data_source(category, rollout.prefix),
         category=category,
         score=0.0,
-        stop=rollout.cut or "max_steps",
+        stop=rollout.cut if rollout.cut in CUTS else "max_steps",
         truncated=rollout.truncated,
         prompt_mode=mode,
         messages=tuple(
@@ -74,6 +80,7 @@ def _again(rollout: Rollout, names: dict[str, Any]) -> Again:
         ),
     )
     params = {"split": "eval", "tool_prompt_mode": mode}
+    params |= {} if rollout.cut == STEP_LIMIT else {"max_steps": UNLIMITED}
     return Again(record, params if rollout.prefix == WHOLE else params | {"turns": rollout.prefix})
 
 
@@ -93,7 +100,9 @@ def _texts(turn: Turn, rollout: Rollout, mode: str) -> list[str]:
     acted = ["\n".join(render(*call) for call in action.calls) for action in turn.actions if action.calls]
     if turn.actions and not turn.actions[-1].calls:
         return [*acted, turn.actions[-1].text]
-    return acted if rollout.cut and turn is rollout.turns[-1] else [*acted, ""]
+    asked = len(load_tasks()[rollout.task_id].users) if rollout.prefix == WHOLE else rollout.prefix
+    cut = rollout.cut or len(rollout.turns) < asked
+    return acted if cut and turn is rollout.turns[-1] else [*acted, ""]
 
 
 def _compared(rollout: Rollout, record: TrajectoryRecord) -> Judged:

@@ -12,6 +12,8 @@ from seal.records.source import WHOLE
 
 Document = Mapping[str, Any]
 TOOL_ROLES = ("tool", "function", "ipython")
+STEP_LIMIT = "step_limit"
+"""The service's word for its own limit."""
 RESPONSE = "<tool_response>"
 """How a user message of Qwen's template begins that holds results."""
 
@@ -37,8 +39,8 @@ class Turn:
 class Rollout:
     """place: file and line. tools: their documents, None if the file has none. reward: the file's, None without one.
 
-    prefix: the user turns that were asked for, WHOLE for all. cut: the budget that ended it (a key of CUTS), "" if
-    none is known. truncated: as in a record.
+    prefix: the user turns that were asked for, WHOLE for all. cut: the budget that ended it (a key of CUTS, or
+    STEP_LIMIT), "" if none is known. truncated: as in a record.
     """
 
     place: str

@@ -74,6 +74,14 @@ def test_results_of_the_official_tool_get_exact_labels_and_whose_fault_they_are(
     assert "3 of 3 rollouts were played again" in out and "rollouts.jsonl:4: result is 'Error'" in out
 
 
+def test_a_turn_may_have_more_messages_than_the_runner_allows_and_one_that_it_cut_is_nobody_s_fault(tmp_path):
+    long, ended = steps(), steps()
+    long[0][:0] = [[{"pwd": "{}"}]] * 25
+    ended[0] = long[0][:21]
+    whole, cut = diagnosed(tmp_path, {"id": TASK, "result": long}, {"id": TASK, "result": ended[:1]})
+    assert whole.passed and cut.labels == ("budget_cut",) and not cut.passed
+
+
 def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
     prose = chat(steps(), task_id=TASK, reward=0)
     prose["messages"].insert(2, {"role": "assistant", "content": "Let me look."})
