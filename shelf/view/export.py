@@ -54,6 +54,10 @@ def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     for key in keys:
         answers[f"api/trajectory?key={key}&run={name}"] = viewed.ask(trajectory, viewed.run.folder, key)
         answers[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
+    learnt = answers[f"api/examples?run={name}"]["learnt"] or {}
+    for shown in (learnt[side] for side in ("before", "after") if learnt):
+        answers[f"api/trajectory?key={shown['key']}&run={name}"] = shown
+        answers[f"api/replay?key={shown['key']}&run={name}"] = replayer.replay(*viewed.line(shown["key"]))
     total = viewed.trajectories(Filters(), 0, 1)["total"]
     answers[f"api/sample?run={name}"] = {"keys": keys, "of": total}
     return answers

@@ -134,7 +134,8 @@ def chromium(program: str) -> Iterator[Page]:
             [program, *options, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            with connect(_address(Path(profile), process), max_size=None, open_timeout=WAIT_S) as connection:
+            address, waits = _address(Path(profile), process), {"open_timeout": WAIT_S, "ping_interval": None}
+            with connect(address, max_size=None, **waits) as connection:  # every wait has a deadline of its own
                 yield Page(connection)
         finally:
             process.terminate()
