@@ -24,8 +24,11 @@ from rich.progress import track
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from seal.data.selection import selected_rows
 from seal.interface.cues import Omega
+from seal.launch.recipe import compose_recipe
+from seal.settings import SealSettings
 from seal.settings.data import Selection, Source
 from seal.system.net import free_port
+from seal.system.paths import HOME
 from shelf.suites.bfcl.benchmark import Evaluation, evaluate
 from shelf.suites.bfcl.episode import EpisodeSettings
 from shelf.suites.bfcl.serving import served_checkpoint
@@ -45,8 +48,11 @@ HELD_OUT, HELD_OUT_CUED = 40, 16
 """Of each held-out level, and how many of these need such a tool."""
 EVIDENCE, EVIDENCE_CUED = 160, 40
 """Further held-out tasks with new words, so that an experiment finds small differences."""
+TEACHER, TEACHER_CUED = 320, 80
+"""Held-out tasks of the experiment on the teacher, and how many need such a tool, one that the quickstart trains."""
 PROBE, PROBE_CUED = 48, 24
 BASE = "base"
+QUICKSTART = HOME / "exp" / "quickstart_teacher.yaml"
 
 
 def made(count: int, seed: int, level: str, turns: dict[int, float]) -> list[MadeTask]:
@@ -56,7 +62,12 @@ def made(count: int, seed: int, level: str, turns: dict[int, float]) -> list[Mad
 
 def needs_cue(task: MadeTask) -> bool:
     """Whether a task needs a tool whose arguments no lesson of the policy names."""
-    return any(call.split("(")[0] in CUED for turn in task.task.reference for call in turn)
+    return bool(cued_tools(task))
+
+
+def cued_tools(task: MadeTask) -> frozenset[str]:
+    """These tools."""
+    return frozenset(call.split("(")[0] for turn in task.task.reference for call in turn) & frozenset(CUED)
 
 
 def candidates() -> list[MadeTask]:
@@ -72,6 +83,14 @@ def mixed(count: int, seed: int, level: str, cued: int, category: str = "") -> l
     with_cue = [task for task in pool if needs_cue(task)][:cued]
     without = [task for task in pool if not needs_cue(task)][: count - cued]
     return [task for pair in zip_longest(without, with_cue) for task in pair if task]
+
+
+def teacher_tasks(shown: frozenset[str]) -> tuple[list[MadeTask], list[str]]:
+    """Held-out tasks with new words, and the ids of those that need a cue; shown: the tools of training tasks."""
+    pool = [task for task in made(1400, 26, "values", {1: 0.6, 2: 0.4}) if task.category.startswith(BASE)]
+    cued = [task for task in pool if needs_cue(task) and cued_tools(task) <= shown][:TEACHER_CUED]
+    without = [task for task in pool if not needs_cue(task)][: TEACHER - len(cued)]
+    return [*without, *cued], [task.id for task in cued]
 
 
 @contextmanager
@@ -127,6 +146,11 @@ def main(
     write_task_file(mixed(EVIDENCE, 25, "values", EVIDENCE_CUED, BASE), out / "test_bed" / "evidence.jsonl")
     probe = [task for task in mixed(PROBE, 23, "train", PROBE_CUED) if task.id not in trained]
     write_task_file(probe, out / "test_bed" / "probe.jsonl")
+    quickstart = {row.task_id for row in selected_rows(SealSettings.of(compose_recipe(QUICKSTART, [])).data.train)}
+    shown = frozenset().union(*(cued_tools(task) for task in train if task.id in quickstart))
+    teacher, ids = teacher_tasks(shown)
+    write_task_file(teacher, out / "test_bed" / "teacher.jsonl")
+    (out / "test_bed" / "teacher_cued.json").write_text(json.dumps(ids, indent=1) + "\n", encoding="utf-8")
     found = {
         "low": synthesised["low"],
         "high": synthesised["high"],

@@ -1,6 +1,7 @@
 """The file of an experiment: its question, its arms and seeds, and the outcome that was chosen before the first run."""
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -54,6 +55,8 @@ class Outcome(Settings):
     """`pass`: share of tasks that passed; `turns`: share of user turns that met the verifier."""
     step: Amount | None = None
     """The validation at this step; `null` is the last one."""
+    tasks: str | None = None
+    """A file with a JSON list of task ids: only these of the set count. A relative path starts from the repository."""
     area: bool = False
     """`true` is the area under the curve from the first validation to `step`, divided by the steps between them."""
 
@@ -70,8 +73,14 @@ class Outcome(Settings):
     def title(self) -> str:
         """The outcome in words: ``base@1, tasks passed, last validation``."""
         what = {"pass": "tasks passed", "turns": "turns met"}[self.metric]
+        what += f" of {Path(self.tasks).stem}" if self.tasks else ""
         until = "last validation" if self.step is None else f"step {self.step}"
         return f"{self.set}, {what}, {f'area under the curve to the {until}' if self.area else until}"
+
+    @property
+    def only(self) -> frozenset[str] | None:
+        """The ids of the tasks that count; None for all."""
+        return frozenset(json.loads((HOME / self.tasks).read_text(encoding="utf-8"))) if self.tasks else None
 
 
 class Contrast(Settings):
@@ -140,6 +149,8 @@ class Design(Settings):
     """The comparisons; every arm against the control if none is named."""
     primary: Outcome
     """The outcome that answers the question."""
+    also_primary: tuple[Outcome, ...] = ()
+    """Outcomes that answer it too, corrected together with the primary one."""
     secondary: tuple[Outcome, ...] = ()
     """Further outcomes, corrected apart from the primary one."""
     cost: Cost | None = None
@@ -197,9 +208,14 @@ class Design(Settings):
         return self.comparisons or tuple(Contrast(arm=name, against=self.control) for name in others)
 
     @property
+    def primaries(self) -> tuple[Outcome, ...]:
+        """The outcomes that are corrected together."""
+        return self.primary, *self.also_primary
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The primary outcome, then the secondary ones."""
-        return self.primary, *self.secondary
+        """The primary outcomes, then the secondary ones."""
+        return *self.primaries, *self.secondary
 
     def seeds_of(self, arm: str) -> tuple[int, ...]:
         """The seeds of an arm."""

@@ -46,7 +46,7 @@ def analyse(experiment: Experiment) -> Analysis:
     if not results:
         raise ValueError(f"no run of {design.name} has finished: seal experiment run {experiment.source}")
     runs = by_arm(design, results)
-    primary, missing = family(design.contrasts, [design.primary], runs)
+    primary, missing = family(design.contrasts, design.primaries, runs)
     secondary, more = family(design.contrasts, design.secondary, runs)
     under = area_of(design.primary)
     area = () if under in design.outcomes else family(design.contrasts, [under], runs)[0]
@@ -74,8 +74,10 @@ def write_report(analysis: Analysis, page: Path | None = None) -> tuple[Path, Pa
     page = page or analysis.experiment.folder / "report.md"
     write_json(_figures(analysis), page.with_suffix(".json"))
     picture = page.with_suffix(".png")
-    draw(analysis.experiment.design, analysis.primary, analysis.area, analysis.curves, picture)
-    write_text(markdown(analysis.experiment.design.name, sections(analysis), picture.name), page)
+    design = analysis.experiment.design
+    drawn = [effect for effect in analysis.primary if effect.outcome == design.primary]
+    draw(design, drawn, analysis.area, analysis.curves, picture)
+    write_text(markdown(design.name, sections(analysis), picture.name), page)
     return page, picture
 
 
@@ -83,7 +85,9 @@ def sections(analysis: Analysis) -> list[Section]:
     """The report, section by section."""
     design = analysis.experiment.design
     parts = [_registration(analysis), *_doubts(analysis)]
-    parts.append(_effects(f"Primary outcome: {design.primary.title}", analysis.primary, explain=True))
+    for outcome in design.primaries:
+        chosen = [effect for effect in analysis.primary if effect.outcome == outcome]
+        parts.append(_effects(f"Primary outcome: {outcome.title}", chosen, explain=outcome == design.primary))
     for outcome in design.secondary:
         chosen = [effect for effect in analysis.secondary if effect.outcome == outcome]
         parts.append(_effects(f"Secondary outcome: {outcome.title}", chosen))
@@ -108,7 +112,11 @@ def _figures(analysis: Analysis) -> dict[str, Any]:
 
 
 def _flat(effect: Effect) -> dict[str, Any]:
-    found = asdict(effect) | {"outcome": effect.outcome.model_dump()} | effect.contrast.model_dump()
+    found = (
+        asdict(effect)
+        | {"outcome": effect.outcome.model_dump(exclude=None if effect.outcome.tasks else {"tasks"})}
+        | effect.contrast.model_dump()
+    )
     return {name: value for name, value in found.items() if name != "contrast"} | {
         "arm_mean": effect.arm,
         "against_mean": effect.against,
@@ -120,7 +128,7 @@ def _registration(analysis: Analysis) -> Section:
     asked = registered.design if registered else design
     text = [
         f"Question: {' '.join(asked.question.split())}",
-        f"Primary outcome: {asked.primary.title}. Control: {asked.control}.",
+        f"Primary outcome: {'; '.join(each.title for each in asked.primaries)}. Control: {asked.control}.",
         f"Stopping rule: {' '.join(asked.stopping.split())}",
     ]
     if registered:

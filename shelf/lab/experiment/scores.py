@@ -94,13 +94,14 @@ def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: Outc
 
 def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[Sequence[int]]) -> Panel:
     """steps: for each run, the ones over which its scores are taken."""
-    rate = _RATES[outcome.metric]
+    rate, only = _RATES[outcome.metric], outcome.only
     columns = {
         (run, step): {
             (each.source, task): rate(score)
             for each in _validations(result, outcome)
             if each.step == step
             for task, score in each.tasks.items()
+            if only is None or task in only
         }
         for run, result in enumerate(results)
         for step in steps[run]

@@ -41,6 +41,18 @@ def test_the_effect_that_is_there_is_found_and_the_other_is_not(matrix):
     assert [curve.steps for curve in found.curves] == [simulated.STEPS] * 3
 
 
+def test_two_primary_outcomes_are_corrected_together_and_one_may_count_some_tasks_alone(tmp_path):
+    some = [f"multi_turn_base_{scenario}" for scenario in simulated.EVAL_SCENARIOS[::4]]
+    (tmp_path / "some.json").write_text(json.dumps(some))
+    more = f"[{{set: base@1, tasks: {tmp_path / 'some.json'}}}]"
+    made = simulated.experiment(tmp_path, {"vanilla": 0, "seal": 0.2}, also_primary=more)
+    simulated.write_results(made, {"vanilla": 0.0, "seal": 0.2})
+    every, few = analyse(made).primary
+    assert (few.difference.scenarios, every.difference.scenarios) == (len(some), len(simulated.EVAL_SCENARIOS))
+    assert few.p_holm == pytest.approx(max(few.difference.p, 2 * every.difference.p))
+    assert sum("Primary outcome" in section.title for section in sections(analyse(made))) == 2
+
+
 def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
     """From drawn rollouts to the interval: the true difference of two equal arms is 0."""
     covered = []
