@@ -62,6 +62,7 @@ def train(
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the resolved configuration and stop.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check whether it can start, and stop.")] = False,
 ) -> None:
     """Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.
 
@@ -73,7 +74,8 @@ def train(
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml")
-    from seal.launch.run import Request, launch, show
+    from seal.launch.run import Request, launch, rehearse, show
 
     request = Request(recipe, overrides, with_bfcl, resume)
-    raise typer.Exit((show if print_config else launch)(request, console()))
+    act = show if print_config else rehearse if dry_run else launch
+    raise typer.Exit(act(request, console()))

@@ -22,6 +22,11 @@ HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
+def is_local(recipe: Recipe) -> bool:
+    """Whether the model is a folder of this machine."""
+    return (HOME / Path(recipe.config.actor_rollout_ref.model.path).expanduser()).is_dir()
+
+
 def check_model(recipe: Recipe) -> None:
     """LaunchError if the model or its adapter is not there, or does not fit the recipe."""
     config = recipe.config

@@ -13,7 +13,7 @@ from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import get_environment
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
-from seal.launch.model import check_model
+from seal.launch.model import check_model, is_local
 from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
@@ -28,9 +28,20 @@ LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trac
 
 
 def check(recipe: Recipe) -> None:
-    """Raise LaunchError for the first thing that would make the run fail later."""
+    """Raise LaunchError with a line for each thing that would make the run fail later.
+
+    What this machine tells comes first; the hub is asked only if nothing else is missing.
+    """
+    refusals: dict[str, int] = {}
     for check_one in CHECKS.values():
-        check_one(recipe)
+        if check_one is check_model and refusals and not is_local(recipe):
+            continue
+        try:
+            check_one(recipe)
+        except LaunchError as error:
+            refusals.setdefault(str(error), error.code)
+    if refusals:
+        raise LaunchError("\n".join(refusals), max(refusals.values()))
 
 
 def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
@@ -155,16 +166,16 @@ def _loggers(recipe: Recipe) -> None:
 
 
 CHECKS: dict[str, Callable[[Recipe], object]] = {
+    "devices": check_devices,
+    "disk": check_disk,
     "step plan": _plan,
     "engines": _engines,
     "environments": _environments,
     "task files": _task_files,
     "tasks": _tasks,
-    "model": check_model,
     "service address": lambda recipe: service_urls(recipe.config),
-    "devices": check_devices,
-    "disk": check_disk,
     "checkpoints": _checkpoints,
     "loggers": _loggers,
+    "model": check_model,
 }
 """Each raises LaunchError with one sentence; `seal doctor` runs them one by one."""

@@ -102,12 +102,13 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     and not given, or one of the wrong kind.
     """
     if not path.is_file():
-        known = ", ".join(str(p.relative_to(HOME)) for p in sorted((HOME / "exp").glob("*.yaml")))
-        raise LaunchError(f"There is no recipe {path}; pass one with --conf, for instance {known}.")
+        known = [str(p.relative_to(HOME)) for p in sorted((HOME / "exp").glob("*.yaml"))]
+        hint = nearest(f"exp/{path.stem}.yaml", known, f"; there are {', '.join(known)}.")
+        raise LaunchError(f"There is no recipe {path}{hint}")
     for override in overrides:
         if "=" not in override:
             raise LaunchError(
-                f"{override!r} is not an override; write key=value after --, as in trainer.n_gpus_per_node=8."
+                f"{override!r} is neither an option nor a setting; write KEY=VALUE, as in trainer.n_gpus_per_node=8."
             )
     try:
         config = _compose(path, overrides)

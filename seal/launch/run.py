@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -22,6 +23,7 @@ from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, add_service, launch_facts, write_record
 from seal.launch.service import (
+    FIX,
     Service,
     probe,
     require_agreement,
@@ -32,9 +34,12 @@ from seal.launch.service import (
 )
 from seal.system import exits
 from seal.system.errors import LaunchError
+from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
 from seal.system.paths import HOME
 from seal.system.processes import adopt_orphans, stop_descendants
 from seal.training.log import RunLog
+
+STARTS_ANOTHER = "it is left alone"
 
 
 class Request(NamedTuple):
@@ -102,9 +107,23 @@ def show(request: Request, console: Console) -> int:
     return exits.FINISHED
 
 
+def rehearse(request: Request, console: Console) -> int:
+    """Check everything that is checked before a run starts, and start nothing."""
+    try:
+        recipe = read_recipe(request.source, request.overrides)
+        os.chdir(HOME)
+        preflight.check(recipe)
+        rows = recipe.rows
+        tell(console, f"{recipe.name} can start: {len(rows.train)} training tasks, {len(rows.val)} validation tasks.")
+    except LaunchError as error:
+        return refused(error, console)
+    return exits.FINISHED
+
+
 def refused(error: LaunchError, console: Console) -> int:
-    """Print an error as its one sentence; returns its exit code."""
-    tell(console, f"[red]error:[/red] {error}")
+    """Print an error, a sentence in each line; returns its exit code."""
+    for sentence in str(error).splitlines():
+        tell(console, f"[red]error:[/red] {sentence}")
     return error.code
 
 
@@ -125,16 +144,11 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     if warning:
         tell(console, f"[yellow]warning:[/yellow] {warning}")
     urls = service_urls(recipe.config, to_start=with_bfcl)
-    delayed = recipe.service.delay_seconds > 0
-    if delayed and not with_bfcl:
+    if with_bfcl:
+        urls = (own_address(recipe, urls[0], console),)
+    elif recipe.service.delay_seconds > 0:
         raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
-    answers = probe(urls[0]) is not None
-    if delayed and answers:
-        raise LaunchError(
-            f"A service already answers at {urls[0]}, and env_service.delay_seconds needs one that the launcher "
-            "starts: stop that one, or set env_service.env_url to a free port."
-        )
-    if not with_bfcl or answers:
+    else:
         require_service_for(recipe, urls)
     with locked(recipe.run_dir) as lock:
         start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
@@ -143,16 +157,40 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
         if not start.complete:
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)
-        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings)})
+        moved = {"env_service": {"env_url": urls[0]}} if with_bfcl else {}
+        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings), **moved})
         yield Fitted(recipe, source, trainer, start, urls, lock, here)
 
 
-def require_service_for(recipe: Recipe, urls: Sequence[str]) -> dict[str, Any]:
-    """The version of the running services; LaunchError if they are not alike or cannot play the recipe's tasks."""
+def own_address(recipe: Recipe, url: str, console: Console) -> str:
+    """Where --with-bfcl starts or uses a service: `url`, or a free port if what is there cannot play the recipe."""
+    try:
+        answer = probe(url)
+        if answer is None and is_free(url):
+            return url
+        if not answer:
+            raise LaunchError(f"Something other than the environment service answers at {url}: {STARTS_ANOTHER}.")
+        if recipe.service.delay_seconds > 0:
+            raise LaunchError(f"Something answers at {url}, without env_service.delay_seconds: {STARTS_ANOTHER}.")
+        require_service_for(recipe, (url,), STARTS_ANOTHER)
+    except LaunchError as error:
+        if not is_loopback(urlsplit(url).hostname or ""):
+            raise
+        free = f"http://{LOOPBACK}:{free_port()}"
+        tell(console, f"[yellow]warning:[/yellow] {error} The environment service starts at {free}.")
+        return free
+    return url
+
+
+def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
+    """The version of the running services; LaunchError if they are not alike or cannot play the recipe's tasks.
+
+    otherwise: what can be done about it.
+    """
     version = require_services(urls)
-    require_agreement(urls[0], version)
-    require_tasks(urls, recipe.task_files)
-    require_environments(urls, recipe.environments)
+    require_agreement(urls[0], version, otherwise)
+    require_tasks(urls, recipe.task_files, otherwise)
+    require_environments(urls, recipe.environments, otherwise)
     return version
 
 
@@ -167,7 +205,7 @@ def started(run: Fitted, request: Request, console: Console, interrupt: Interrup
         if request.with_bfcl:
             how = "started" if service.start() else "found"
             tell(console, f"environment service {how} at {service.url}")
-        version = require_service_for(recipe, run.urls)
+        version = require_service_for(recipe, run.urls, f"{log} says more" if request.with_bfcl else FIX)
         add_service(folder, version)
         RunLog(recipe.run_dir).launch(launch_facts(folder, version), step=run.start.step)
         tell(

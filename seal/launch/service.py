@@ -25,7 +25,7 @@ IMPORT_TIMEOUT_S = 60.0
 """For a question that makes a worker import an environment."""
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
-WITH_BFCL = "let the launcher start one with --with-bfcl"
+WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher start one with --with-bfcl"
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
@@ -99,19 +99,19 @@ def require_service(url: str) -> dict:
     return answer
 
 
-def require_agreement(url: str, version: Mapping[str, Any]) -> None:
+def require_agreement(url: str, version: Mapping[str, Any], otherwise: str = FIX) -> None:
     """LaunchError if the service at `url` speaks another protocol, or serves other data, than this checkout."""
     if version.get("protocol") != PROTOCOL:
         raise LaunchError(
             f"The environment service at {url} speaks protocol {version.get('protocol')} and this SEAL speaks "
-            f"{PROTOCOL}: {FIX}."
+            f"{PROTOCOL}: {otherwise}."
         )
     package = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]
     if version["data_hash"] != package["data_hash"]:
         raise LaunchError(
             f"The environment service at {url} serves bfcl-eval {version.get('bfcl_eval')} with data "
             f"{version['data_hash'][:12]}, and data/manifest.json records {package['version']} with "
-            f"{package['data_hash'][:12]}: {FIX} that has the recorded data."
+            f"{package['data_hash'][:12]}: {otherwise}."
         )
 
 
@@ -137,7 +137,7 @@ def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: s
                 if there.get(key) != value:
                     raise LaunchError(
                         f"The environment service at {url} plays {name} with {key} {str(there.get(key))[:12]}, and "
-                        f"here it is {str(value)[:12]}: {otherwise} with the same package."
+                        f"here it is {str(value)[:12]}: {otherwise}."
                     )
 
 
@@ -150,16 +150,16 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
         wanted = {task.id for task in read_task_file(file)}
         for url in urls:
             try:
-                with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
+                with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
                     missing = wanted - set(client.tasks("synth"))
             except ServiceError as error:
                 raise LaunchError(
-                    f"The environment service at {url} does not list its tasks ({error}): {FIX}."
+                    f"The environment service at {url} does not list its tasks ({error}): {otherwise}."
                 ) from error
             if missing:
                 raise LaunchError(
                     f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
-                    f"is one): start it with BFCL_TASK_FILES={file}, or {otherwise}."
+                    f"is one): {otherwise}."
                 )
 
 

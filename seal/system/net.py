@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from urllib.parse import urlsplit
 
 LOOPBACK = "127.0.0.1"
 
@@ -14,6 +15,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_free(url: str) -> bool:
+    """Return whether nothing accepts connections at an HTTP address."""
+    parts = urlsplit(url)
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((parts.hostname or LOOPBACK, parts.port or 80)) != 0
 
 
 def free_port() -> int:

@@ -3,12 +3,14 @@
 import inspect
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
+from typing import Any, NamedTuple
 
 from seal.settings import BLOCKS
 from seal.settings.base import Settings, recipe_defaults
-from seal.settings.sentences import is_block, joined, kind
+from seal.settings.sentences import is_block, joined, kind, nearest
 
 HEAD = """\
 # Settings
@@ -21,31 +23,63 @@ This page is made from `seal/settings` by `seal settings --out docs/settings.md`
 """
 
 
-def settings_page(block: str = "") -> str:
-    """The page as Markdown, or only the tables of a block and of those within; ValueError for an unknown block."""
-    tables = {key: table for name, model in BLOCKS.items() for key, table in _tables(model, name)}
-    if not block:
-        return "\n".join([HEAD, *tables.values()])
-    if block not in tables:
-        raise ValueError(f"{block} is not a block; choose from {', '.join(tables)}.")
-    return "\n".join(table for key, table in tables.items() if key == block or key.startswith(f"{block}."))
+class Row(NamedTuple):
+    """What is known of a key."""
+
+    key: str
+    type: str
+    default: str
+    bounds: str
+    meaning: str
 
 
-def _tables(block: type[Settings], key: str) -> Iterator[tuple[str, str]]:
-    """The name and the table of a block, then those of the blocks within."""
+def settings_page() -> str:
+    """The page as Markdown: a table for each block."""
+    tables = []
+    for key, block in _blocks():
+        rows = [f"| `{row.key}` | {' | '.join(row[1:])} |" for row in _rows(key, block)]
+        head = ["", "| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |"] if rows else []
+        tables.append("\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""]))
+    return "\n".join([HEAD, *tables])
+
+
+def explained(name: str, values: Mapping[str, Any] | None = None) -> str:
+    """A key, or every key of a block (all for ""): its value in a recipe's blocks, what it may be, what it means.
+
+    ValueError for an unknown name.
+    """
+    rows = [row for key, block in _blocks() for row in _rows(key, block)]
+    chosen = [row for row in rows if not name or row.key == name or row.key.startswith(f"{name}.")]
+    if not chosen:
+        known = [*(row.key for row in rows), *(key for key, _ in _blocks())]
+        raise ValueError(f"{name} is not a setting of SEAL{nearest(name, known)}")
+    lines = []
+    for row in chosen:
+        value = "" if values is None else f" = {_value(reduce(getitem, row.key.split('.'), values))}"
+        may_be = ", ".join(filter(None, (row.type, row.bounds, f"default {row.default}"))).replace("`", "")
+        lines.append(f"{row.key}{value}  ({may_be})\n    {row.meaning}")
+    return "\n".join(lines)
+
+
+def _blocks() -> Iterator[tuple[str, type[Settings]]]:
+    """The name of each block and the block, each before those within."""
+    waiting = list(BLOCKS.items())
+    while waiting:
+        key, block = waiting.pop(0)
+        yield key, block
+        fields = block.model_fields.items()
+        waiting[:0] = [(joined(key, name), each.annotation) for name, each in fields if is_block(each.annotation)]
+
+
+def _rows(key: str, block: type[Settings]) -> Iterator[Row]:
+    """The rows of a block's own keys."""
     defaults = recipe_defaults(block)
-    rows = []
     for name, field in block.model_fields.items():
         if not is_block(field.annotation):
             allowed = kind(field.annotation, field.metadata)
             type_name = f"{allowed.type} or null" if allowed.optional else allowed.type
-            cells = f"`{joined(key, name)}`", type_name, _default(defaults[name]), allowed.bounds
-            rows.append(f"| {' | '.join(cells)} | {_text(field.description)} |")
-    head = ["", "| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |"] if rows else []
-    yield key, "\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""])
-    for name, field in block.model_fields.items():
-        if is_block(field.annotation):
-            yield from _tables(field.annotation, joined(key, name))
+            meaning = _text(field.description)
+            yield Row(joined(key, name), type_name, _default(defaults[name]), allowed.bounds, meaning)
 
 
 def _text(docstring: str) -> str:
@@ -54,8 +88,10 @@ def _text(docstring: str) -> str:
 
 
 def _default(value: Any) -> str:
-    if value == "???":
-        return "required"
+    return "required" if value == "???" else f"`{_value(value)}`"
+
+
+def _value(value: Any) -> str:
     if value == float("inf"):
-        return "`.inf`"
-    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+        return ".inf"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -4,7 +4,6 @@ from uuid import uuid4
 
 import pytest
 
-from seal.launch.service import Service
 from tests.support.launches import HOME, free_url, launch, one_error, refused
 from tests.support.stub_server import answering
 
@@ -16,9 +15,8 @@ def other_server():
         yield url
 
 
-@pytest.mark.parametrize("with_bfcl", [False, True])
-def test_a_port_taken_by_something_else(other_server, with_bfcl):
-    error = refused(f"env_service.env_url={other_server}", with_bfcl=with_bfcl)
+def test_a_port_taken_by_something_else(other_server):
+    error = refused(f"env_service.env_url={other_server}")
     assert other_server in error and "env_service.env_url" in error
 
 
@@ -51,16 +49,6 @@ def test_a_service_that_is_not_reachable():
 def test_settings_that_cannot_work_are_named(override, named):
     # With --with-bfcl a service that is not there is not an error of its own.
     assert named in refused(f"env_service.env_url={free_url()}", override, with_bfcl=True)
-
-
-def test_a_service_that_already_runs_cannot_be_delayed(tmp_path):
-    service = Service(free_url(), tmp_path / "service.log")
-    try:
-        assert service.start()
-        error = refused(f"env_service.env_url={service.url}", "env_service.delay_seconds=0.2", with_bfcl=True)
-        assert "env_service.delay_seconds needs one that the launcher starts" in error
-    finally:
-        service.stop()
 
 
 def test_a_missing_recipe():

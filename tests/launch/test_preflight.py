@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.backends import weight_socket
+from seal.cli.main import execute, load
 from seal.data.parquet import read_rows
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
@@ -43,6 +44,27 @@ def refused(config, check=preflight.check) -> str:
         check(Recipe.of(config))
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_hub_is_not_asked(monkeypatch):
+    monkeypatch.setattr("seal.launch.model.hf_hub_download", lambda *_, **__: pytest.fail("asked the hub"))
+    config = composed(HOME / "exp" / "SEAL.yaml", "seal.min_free_gb=1e6", "trainer.logger=[tensorbord]")
+    config.trainer.n_gpus_per_node = 64
+    config.actor_rollout_ref.actor.ppo_mini_batch_size = 32
+    with pytest.raises(LaunchError) as error:
+        preflight.check(Recipe.of(config))
+    first, second, *rest = str(error.value).splitlines()
+    assert "trainer.n_gpus_per_node=64, but torch finds" in first and "seal.min_free_gb" in second
+    assert any("tensorbord" in sentence for sentence in rest) and len(set(rest)) == len(rest)
+
+
+def test_a_rehearsal_says_whether_a_recipe_can_start(capsys, monkeypatch):
+    monkeypatch.chdir(HOME)
+    assert execute(load("train"), ["exp/quickstart.yaml", "--dry-run"], "seal train") == 0
+    assert "quickstart can start: 64 training tasks, 120 validation tasks." in capsys.readouterr().out
+    wrong = ["exp/quickstart.yaml", "--dry-run", "trainer.logger=[tensorbord]", "seal.min_free_gb=1e6"]
+    assert execute(load("train"), wrong, "seal train") == 1
+    assert capsys.readouterr().out.count("error: ") == 2
 
 
 def written_rows(config) -> tuple[int, int]:

@@ -5,9 +5,14 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from rich.console import Console
 
-from seal.launch.service import probe
+from seal.launch.recipe import read_recipe
+from seal.launch.run import own_address
+from seal.launch.service import FIX, probe, require_tasks
 from seal.system.errors import LaunchError
+from seal.system.net import is_free
+from seal.system.paths import HOME
 from tests.support.launches import free_url
 from tests.support.rollout_play import running_service
 from tests.support.stub_server import answering, service_that_answers
@@ -61,3 +66,41 @@ def test_a_guarded_service_needs_its_token(monkeypatch):
             probe(service.url)
         monkeypatch.setenv("BFCL_TOKEN", "secret")
         assert probe(service.url)["protocol"] == 1
+
+
+def address(url: str, *overrides: str) -> tuple[str, str]:
+    """Where --with-bfcl starts or uses a service, and what the launcher says of it."""
+    console = Console(record=True, width=400)
+    recipe = read_recipe(
+        HOME / "exp" / "quickstart.yaml",
+        [
+            f"env_service.env_url={url}",
+            "seal.data.train.mixture=[]",
+            "seal.data.val=[{split: eval}]",
+            "seal.data.withdrawal=null",
+            *overrides,
+        ],
+    )
+    return own_address(recipe, url, console), console.export_text()
+
+
+def test_an_own_service_starts_where_the_recipe_says_if_nothing_is_there():
+    url = free_url()
+    assert address(url) == (url, "")
+
+
+def test_an_own_service_starts_on_a_free_port_if_another_program_has_the_recipe_s():
+    for server in (raw_server(b"SSH-2.0-server\r\n"), answering({"/version": {}}, otherwise="OK")):
+        with server as url:
+            other, said = address(url)
+            assert other != url and is_free(other)
+            assert url in said and f"starts at {other}." in said and "--with-bfcl" not in said
+
+
+def test_a_running_service_is_used_if_it_can_play_the_recipe():
+    with running_service() as service:
+        assert address(service.url) == (service.url, "")
+        other, said = address(service.url, "env_service.delay_seconds=0.2")
+        assert other != service.url and "without env_service.delay_seconds" in said
+        with pytest.raises(LaunchError, match="stop it and let the launcher start one with --with-bfcl"):
+            require_tasks([service.url], ["data/test_bed/train.jsonl"], FIX)

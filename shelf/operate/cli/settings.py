@@ -5,25 +5,39 @@ from typing import Annotated
 
 import typer
 
+from seal.cli.commands import refusing
+
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def settings(
-    block: Annotated[str, typer.Argument(metavar="BLOCK", help="A block and those within, like seal.rollout.")] = "",
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE] [KEY]", help="A key or block, like seal.rollout; a recipe, for its values."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page to this file instead of printing it.")] = None,
 ) -> None:
-    """Explain the settings of a recipe: type, default, bounds and meaning of every key.
+    """Explain settings: type, default, bounds and meaning; with a recipe also the values that it has.
 
+    `seal settings exp/SEAL.yaml seal.reweighting` explains a block of a recipe.
     `seal settings --out docs/settings.md` renews the page of the documentation.
     """
-    from shelf.operate.settings_page import settings_page
+    from shelf.operate.settings_page import explained, settings_page
 
-    try:
-        page = settings_page(block)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if out is None:
-        typer.echo(page)
-    else:
-        out.write_text(page, encoding="utf-8")
+    recipes = [name for name in names or () if name.endswith((".yaml", ".yml"))]
+    keys = [name for name in names or () if name not in recipes]
+    if len(recipes) > 1 or len(keys) > 1:
+        raise typer.BadParameter("name at most one recipe and one key")
+    with refusing("seal settings"):
+        if out is not None:
+            out.write_text(settings_page(), encoding="utf-8")
+            return
+        values = None
+        if recipes:
+            from omegaconf import OmegaConf
+
+            from seal.launch.recipe import compose_recipe
+
+            values = OmegaConf.to_container(compose_recipe(Path(recipes[0]), []))
+        typer.echo(explained(keys[0] if keys else "", values))

@@ -1,11 +1,13 @@
 """docs/settings.md, as `seal settings` makes it."""
 
 import pytest
+from typer.testing import CliRunner
 
 from seal.settings import BLOCKS
 from seal.settings.sentences import keys
 from seal.system.paths import HOME
-from shelf.operate.settings_page import settings_page
+from shelf.operate.cli.settings import app
+from shelf.operate.settings_page import explained, settings_page
 
 
 def test_the_page_of_settings_is_current():
@@ -14,8 +16,18 @@ def test_the_page_of_settings_is_current():
     assert all(f"`{key}`" in shown for name, block in BLOCKS.items() for key in keys(block, name))
 
 
-def test_the_page_of_one_block_holds_the_blocks_within():
-    page = settings_page("seal.interface")
-    assert "## `seal.interface.evolve`" in page and "seal.rollout" not in page
-    with pytest.raises(ValueError, match="choose from seal, "):
-        settings_page("seal.nothing")
+def test_a_block_of_a_recipe_is_explained_with_its_values(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("defaults: [quickstart, _self_]\nseal: {interface: {evolve: {max_labels: 5}}}\n")
+    said = CliRunner().invoke(app, [str(mine), "seal.interface"]).output
+    assert "seal.interface.evolve.max_labels = 5  (whole number, at least 0, default 3)" in said
+    assert len(said.splitlines()) == 2 * len(list(keys(BLOCKS["seal"].model_fields["interface"].annotation, ""))) - 2
+    assert explained("seal.seed").startswith("seal.seed  (whole number, default 0)\n    The seed of the run")
+
+
+@pytest.mark.parametrize(
+    ("names", "says"), [(["seal.sed"], "did you mean seal.seed?"), (["none.yaml", "seal.seed"], "no recipe none.yaml")]
+)
+def test_an_unknown_name_is_refused_in_one_sentence(names, says):
+    said = CliRunner().invoke(app, names)
+    assert said.exit_code == 2 and says in said.output
