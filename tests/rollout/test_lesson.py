@@ -3,6 +3,10 @@
 import pytest
 
 from seal.interface.cues import catalogue
+from seal.rollout.row import Row
+from seal.settings.interface import InterfaceSettings
+from seal.settings.rollout import RolloutSettings
+from seal.settings.sentences import SettingsError
 from tests.support.rollout_play import (
     ScriptedEngine,
     reference_texts,
@@ -118,3 +122,19 @@ def test_without_hints_the_share_teaches_what_it_passes_and_is_silent_otherwise(
     assert not any(record.cues or record.omega_version is not None for _, record in failing)
     passing = roll_out([url], ScriptedEngine(reference_texts()), *plain, omega=OMEGA, trajectories=8)
     assert not any(record.silent for _, record in passing)
+
+
+def test_the_leak_guard_watches_whatever_may_become_a_lesson():
+    row = {
+        "extra_info": {"task_id": "t", "split": "train", "category": "base"},
+        **{"data_source": "base", "global_steps": 1, "index": 0, "training": True, "omega": OMEGA},
+    }
+    rows = [Row.read(row | {"session_id": sample}) for sample in range(40)]
+    asked = ([each.create_params(RolloutSettings(), "compact", always) for each in rows] for always in (False, True))
+    watched = [[params["leak_guard"] for params in each] for each in asked]
+    assert all(watched[1]) and not all(watched[0])
+
+
+def test_a_teacher_needs_plain_rollouts():
+    with pytest.raises(SettingsError, match=r"seal\.interface\.share below 1"):
+        InterfaceSettings.read({"teacher": "retry"}, "seal.interface")
