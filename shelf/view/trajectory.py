@@ -88,7 +88,8 @@ def whole_group(
     members, users = [], {}
     for row in rows:
         value, _ = raw_line(db, folder, row["key"])
-        members.append(row | {"evidence": value.get("evidence") or [], "diagnosis": value.get("diagnosis") or []})
+        said = {name: value.get(name) for name in ("evidence", "diagnosis")}
+        members.append(row | {name: found if isinstance(found, list) else [] for name, found in said.items()})
         for before, message in itertools.pairwise(placed(_messages(value), value.get("evidence"))):
             if message["action"] == 0 and message["turn"] is not None:
                 users.setdefault(message["turn"], before["content"])

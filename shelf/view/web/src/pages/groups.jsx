@@ -11,7 +11,7 @@ import { Mark } from "./trajectories.jsx";
 export function Groups({ params, run, fresh }) {
   const filters = filtersOf(params);
   const narrow = useNarrow();
-  const most = useNarrow(1080) ? 2 : 4;
+  const most = useNarrow(1080) ? 1 : 4;
   const [found, setFound] = useState(null);
   const [chosen, choose] = useState(-1);
   const link = (row) => href("group", { run: run.name, log: params.log, step: row.step, source: row.source, task: row.task });

@@ -66,8 +66,8 @@ export function Trajectories({ params, run, fresh }) {
           render={(row) =>
             narrow ? (
               <a class="two" href={href("trajectory", { run: run.name, key: row.key, ...filters })}>
-                <span><b>{taskName(row.task, row.source)}</b> <span class="dim">step {row.step}, rollout {row.sample}</span><Mark row={row} /></span>
-                <Turns row={row} most={2} />
+                <span><b>{taskName(row.task, row.source)}</b><Mark row={row} /></span>
+                <span><span class="dim">step {row.step}, {row.sample}</span> <Turns row={row} most={1} /></span>
               </a>
             ) : (
               <>
