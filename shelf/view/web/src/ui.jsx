@@ -181,7 +181,7 @@ const keymaps = [];
 export function useKeys(map) {
   const entry = useRef(map);
   entry.current = map;
-  useEffect(() => {
+  useLayoutEffect(() => {
     keymaps.push(entry);
     return () => keymaps.splice(keymaps.indexOf(entry), 1);
   }, []);
