@@ -18,6 +18,7 @@ usage: bash install.sh [--cuda | --cpu] [--wheels DIR] [--dry-run]
 Environment variables:
   PYTHON            the interpreter for .venv, 3.11 or 3.12 (default: 3.12 with --cuda, 3.11 with --cpu)
   SEAL_CONDA=0      use .venv even if conda is found
+  SEAL_OLD_DRIVER=1 do not ask for driver 580 (with cuda-compat-13)
   FLASH_ATTN_WHEEL  the flash-attn wheel (file or URL) to install instead of verl's
 HELP
 }
@@ -56,6 +57,14 @@ run() {
     "$@"
   fi
 }
+
+# The lock's torch is built for CUDA 13; asked before 10 GB are downloaded.
+if [ "$target" = cuda ] && [ "${SEAL_OLD_DRIVER:-0}" != 1 ] && command -v nvidia-smi >/dev/null 2>&1; then
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  major=${driver%%.*}
+  [[ ! $major =~ ^[0-9]+$ ]] || [ "$major" -ge 580 ] ||
+    fail "the NVIDIA driver is $driver and CUDA 13 needs 580: update it, or, on a datacenter GPU, install cuda-compat-13 and set SEAL_OLD_DRIVER=1."
+fi
 
 # verl publishes flash-attn for 3.12; the CPU path was measured on 3.11.
 find_python() {

@@ -11,7 +11,7 @@ COMMANDS = {
     ),
     "plan": Entry(
         TRAINING,
-        "Print the rows, batches and token budgets of a recipe's training step.",
+        "Print what a run of a recipe is and takes: batches, lengths, memory, hours.",
         "shelf.operate.cli.plan",
         extra="operate",
     ),

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from omegaconf import DictConfig
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 from seal.launch.plan import StepPlan
 from seal.system.errors import LaunchError
@@ -189,6 +188,9 @@ def work(plan: StepPlan, tasks: Sequence[Length]) -> Work:
 
 def _micro_batches(rows: list[int], packed: int) -> int:
     """The micro-batches of these rows, by verl's loop."""
+    # Deferred: verl warns on stderr of every engine that is not installed.
+    from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
     workloads = calculate_workload(torch.tensor(rows)).tolist()
     number = -(-sum(rows) // packed)
     while number < len(rows):

@@ -1,59 +1,55 @@
-"""The parts of the GPU benchmark that need no GPU: the page, the peak memory."""
+"""The parts of the GPU smoke test that need no GPU: its stages, the page, the peak memory."""
 
-import json
 import os
 import subprocess
 import sys
 import time
 
 import pytest
+from omegaconf import OmegaConf
 
 from benchmarks import memory
-from benchmarks.gpu.__main__ import Arm, page
+from benchmarks.gpu.__main__ import PAGE, RECIPES, note, stages
+from seal.launch.plan import step_plan
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
+from shelf.operate.fit import GPUS, fit, require_fit
+from shelf.operate.plan import model_of
 from shelf.operate.selfcheck import built_for
+from shelf.testbed.policy.model import SIZES
+from tests.support.recipes import composed
 
-TRAJECTORY = {
-    "step": 1,
-    "task_id": "multi_turn_base_0",
-    "score": 0.0,
-    "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
-    "output": [
-        {"role": "assistant", "content": "a"},
-        {"role": "tool", "content": "t"},
-        {"role": "assistant", "content": "b"},
-    ],
-    "spans": [[0, 0, 5], [0, 9, 12]],
-    "tokens": 8,
-}
+SMALL = [f"actor_rollout_ref.model.path={HOME / 'data' / 'quickstart_policy'}"]
+STAGES = stages()
 
 
-def write_run(folder, seconds):
-    log = folder / "seal_log"
-    (log / "trajectories").mkdir(parents=True)
-    steps = [
-        {"step": i + 1, "trajectories": 1, "logp_diff_max": 1e-3 * (i + 1), "seconds": {"gen": gen, "step": 2 * gen}}
-        for i, gen in enumerate(seconds)
-    ]
-    (log / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    (folder / "peak_memory.json").write_text(json.dumps({"bytes": 3 << 30, "gpus": ["GPU-a"], "note": memory.OWN}))
-    logged = "".join(
-        f"step:{i} - actor/perf/max_memory_allocated_gb:{gib} - x:1\n" for i, gib in enumerate((1.5, 2.25))
-    )
-    (folder / "train.log").write_text(logged)
-    for step in steps:
-        (log / "trajectories" / f"{step['step']}.jsonl").write_text(json.dumps(TRAJECTORY) + "\n")
+@pytest.mark.parametrize("stage", STAGES.values(), ids=list(STAGES))
+def test_every_stage_is_a_recipe_that_divides_and_fits_a_gpu(stage):
+    recipe = read_recipe(HOME / (stage.recipe or RECIPES["cuda"]), [*SMALL, *stage.overrides])
+    assert recipe.config.trainer.n_gpus_per_node == stage.gpus and stage.steps
+    plan = step_plan(recipe.config)
+    require_fit(fit(recipe.config, plan, model_of(recipe), GPUS["A100-40"]), plan, model_of(recipe), GPUS["A100-40"])
 
 
-def test_the_page_leaves_out_the_first_step_and_says_if_it_has_not_run_on_cuda(tmp_path):
-    write_run(tmp_path / "run", seconds=[100.0, 2.0, 4.0])
-    arm = Arm.read("SEAL", tmp_path / "run")
-    assert arm.seconds("gen") == 3.0 and arm.seconds("step") == 6.0 and arm.seconds("ref") is None
-    assert arm.tokens_per_s == pytest.approx(16 / 6)
-    text = page("cpu", "command", "machine", [arm])
-    assert "not figures of a GPU" in text and "| rollout | 3.00 |" in text and "3.0e-03" in text
-    assert "| peak memory, GiB | 3.0 |" in text and "as verl logs it, GiB | 2.2 |" in text and memory.OWN in text
-    assert "not figures of a GPU" not in page("cuda", "command", "machine", [arm])
+def test_the_stages_reach_what_they_ask_for():
+    def config(name):
+        return read_recipe(HOME / RECIPES["cuda"], [*SMALL, *STAGES[name].overrides]).config
+
+    bucket = config("sync").actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
+    assert bucket << 20 < 4 * SIZES["100m"].feed_forward * SIZES["100m"].hidden
+    assert config("async").trainer.v1.trainer_mode == "seal_async"
+    one_gpu, offload = composed(HOME / "exp" / "SEAL_1gpu.yaml").actor_rollout_ref.actor, config("offload")
+    for key in ("fsdp_config", "optim.override_optimizer_config"):
+        assert OmegaConf.select(offload.actor_rollout_ref.actor, key) == OmegaConf.select(one_gpu, key)
+
+
+def test_a_line_takes_the_place_of_its_stage_in_the_page():
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"\n| {name} | {stage.asks.replace('|', '/')} |" in page for name, stage in STAGES.items())
+    once = note("sync", "FAILED, a reason", page)
+    again = note("sync", "ok, 12 s", once)
+    assert "| FAILED, a reason |\n" in once and "FAILED" not in again and again.count("ok, 12 s") == 1
+    assert len(again.splitlines()) == len(page.splitlines())
 
 
 @pytest.fixture

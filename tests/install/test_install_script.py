@@ -96,6 +96,19 @@ def test_if_conda_is_found_cuda_goes_into_the_environment_seal(copy, tmp_path):
     position(planned(install("--cpu", "--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1")), "-m venv .venv")
 
 
+def test_a_driver_that_is_too_old_is_refused_before_anything_is_downloaded(copy, tmp_path):
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    path = f"{program.parent}:{os.environ['PATH']}"
+    for driver, refused in (("570.86.15", True), ("580.65.06", False), ("No devices were found", False)):
+        program.write_text(f"#!/bin/sh\necho '{driver}'\n")
+        program.chmod(0o755)
+        done = install("--dry-run", cwd=copy, PATH=path)
+        assert (done.returncode == 1 and driver in done.stderr and not done.stdout) if refused else not done.returncode
+    program.write_text("#!/bin/sh\necho 535.1\n")
+    planned(install("--dry-run", cwd=copy, PATH=path, SEAL_OLD_DRIVER="1"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"), [(("--gpu",), "--gpu"), (("--wheels", "/nowhere"), "/nowhere"), (("--wheels",), "--wheels")]
 )
