@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test-bed test test-core test-slow test-recipes test-faults test-viewer lint lock lock-docs
+.PHONY: setup quickstart quickstart-long policy test-bed test test-core test-slow test-recipes test-faults test-attack test-viewer lint lock lock-docs
 .PHONY: docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
@@ -38,7 +38,7 @@ test-core: setup
 	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
 
 test-slow: setup
-	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults
+	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults --ignore=tests/attack
 
 # Every prompt mode and ablation, two steps each.
 test-recipes: setup
@@ -47,6 +47,10 @@ test-recipes: setup
 # Kills, fills and corrupts the parts of a run: docs/operate.md.
 test-faults: setup
 	$(PYTHON) -m pytest -q tests/faults
+
+# Hostile requests and logs, on loopback: tests/attack/README.md.
+test-attack: setup
+	$(PYTHON) -m pytest -q tests/attack
 
 # Every page of the viewer in a headless Chromium; without one the browser's tests are skipped: shelf/view/README.md.
 test-viewer: setup
