@@ -15,11 +15,11 @@ class BoundedServer(uvicorn.Server):
     transfer_s = 60.0
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """Three quarters of the descriptors are for connections; workers and files need the others."""
+        """Half of the descriptors are for connections; workers and files need the others."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         descriptors = max(soft, min(hard, _DESCRIPTORS))
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, hard))
-        self._most = config.limit_concurrency = descriptors * 3 // 4
+        self._most = config.limit_concurrency = descriptors // 2
         self._stalled: dict[tuple[Any, Any], float] = {}
         super().__init__(config)
 

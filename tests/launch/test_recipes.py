@@ -198,7 +198,7 @@ def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():
         (QUICKSTART, ["ablation=nothing"], "without_closed_loop"),
         (QUICKSTART, ["trainer.n_gpus=3"], "did you mean trainer.n_gpus_per_node"),
         (QUICKSTART, ["seal.reweighting.alfa=3"], "seal.reweighting.alfa"),
-        (QUICKSTART, ["alpha"], "key=value"),
+        (QUICKSTART, ["alpha"], "KEY=VALUE"),
         (QUICKSTART, ["trainer.experiment_name=???"], "trainer.experiment_name"),
     ],
 )

@@ -180,6 +180,7 @@ class Line:
             "prompt_mode": stage.prompt_mode,
             "cues": (),
             "taught": False,
+            "withdrawn": None,  # a withdrawal's trajectories have a file of their own
         }
         if not stage.training:
             known |= {"group": None, "advantage": None, "w": None}
