@@ -108,11 +108,14 @@ class Line:
         self._problems: list[Disagreement] = []
         self._aspects: set[str] = set()
         self._record: TrajectoryRecord | None = None
+        self._overdue = 0
         try:
             self._line = json.loads(written.text)[stage.kind]
             task, sample = self._line.get("task_id"), self._line.get("sample")
             self._place = self._place._replace(task=str(task), sample=sample)
-            self._record = TrajectoryRecord.from_line(self._line)
+            record = TrajectoryRecord.from_line(self._line)
+            self._overdue = 0 if record.infra is not None else len(refused_calls(record.evidence, self._enforced))
+            self._record = record
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             self._fault(str(first["loc"][0]), f"{shown(first['input'])}: {first['msg'].lower()}")
@@ -145,9 +148,7 @@ class Line:
                     self._fault(one.field, says(one), _turn_of(one.path, expected))
         written = {name: self._line.get(name) for name in (*WEIGHING, "sample", "task_id", "data_source")}
         slim = replace(expected, messages=(), evidence=())
-        lost = record.infra is not None
-        overdue = 0 if lost else len(refused_calls(record.evidence, self._enforced))
-        return Replayed(slim, tuple(self._problems), frozenset(self._aspects), written, overdue)
+        return Replayed(slim, tuple(self._problems), frozenset(self._aspects), written, self._overdue)
 
     @property
     def _enforced(self) -> bool:

@@ -396,6 +396,25 @@ def test_labels_that_fit_each_other_but_not_what_was_said_are_found(contents, tm
     assert found.counts["rewards"].agree == found.counts["rewards"].of - 1
 
 
+@pytest.mark.parametrize("key", ["actions", "calls", "available", "error"])
+def test_evidence_that_lacks_a_key_is_a_finding(key, contents, tmp_path, url):
+    changed = copy.deepcopy(contents)
+    value = next(value for kind, value in changed if kind == "training" and value["calls"])
+    turn = next(turn for turn in value["evidence"] if any(action["calls"] for action in turn["actions"]))
+    action = next(action for action in turn["actions"] if action["calls"])
+    del {"actions": turn, "calls": action}.get(key, action["calls"][0])[key]
+    found = forged(changed, tmp_path / "c.seal.gz", url)
+    assert not found.holds
+    assert "cannot be read" in found.disagreements[0].problem
+
+
+def test_a_validation_has_no_trajectory_of_a_withdrawal(contents, tmp_path, url):
+    changed = copy.deepcopy(contents)
+    next(value for kind, value in changed if kind == "validation")["withdrawn"] = "x"
+    found = forged(changed, tmp_path / "c.seal.gz", url)
+    assert [each.place.field for each in found.disagreements[:1]] == ["withdrawn"]
+
+
 def test_the_place_of_a_label_names_step_task_sample_and_turn(contents, tmp_path, url):
     number = next(n for n, (k, v) in enumerate(contents) if k == "training" and len(v["labels"]) > 1)
     value = copy.deepcopy(contents[number][1])
