@@ -33,9 +33,10 @@ test: setup
 	$(dir $(PYTHON))lint-imports
 	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# The core alone, in at most five minutes.
+# The core's rooms, in at most five minutes: no training run, no faults, no installation.
 test-core: setup
-	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests
+	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests \
+		--ignore tests/e2e --ignore tests/faults --ignore tests/install --ignore tests/benchmarks
 
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults --ignore=tests/attack

@@ -5,6 +5,8 @@ import os
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import pytest
+
 from seal.backends import weight_socket
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
@@ -42,6 +44,7 @@ def ends(_):
     return Ends(job, sender.zmq_handle, receiver)
 
 
+@pytest.mark.slow
 def test_two_runs_have_a_socket_each_though_ray_gives_their_jobs_the_same_number():
     # One after the other: each cluster numbers its own jobs, and two that start at once need minutes on a busy machine.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
