@@ -11,10 +11,11 @@ import torch
 
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
-from tests.backends.test_cpu_engine import PROCESS, rows
+from tests.backends.test_cpu_engine import PROCESS, Case, rows
 
 pytestmark = pytest.mark.slow
 
+ALL_BUSY = Case("token-mean", 1.0, idle=((),))
 SHARDING = "actor_rollout_ref.actor.fsdp_config"
 SMALL = (
     f"actor_rollout_ref.model.path={HOME / 'data' / 'quickstart_policy'}",
@@ -87,7 +88,7 @@ def worker_of(config):
 def scored(worker):
     from verl.utils import tensordict_utils as tu
 
-    batch = rows(())
+    batch = rows(ALL_BUSY, 0)
     tu.assign_non_tensor(batch, compute_loss=False, temperature=1.0, calculate_entropy=True)
     output = worker.infer_batch(batch)
     return tuple(tu.get(output, name).values().float().numpy() for name in ("log_probs", "entropy"))
@@ -96,7 +97,7 @@ def scored(worker):
 def step(worker):
     from verl.utils import tensordict_utils as tu
 
-    batch = rows(())
+    batch = rows(ALL_BUSY, 0)
     batch["ref_log_prob"] = batch["old_log_probs"]
     tu.assign_non_tensor(batch, mini_batch_size=12, global_batch_size=12, dataloader_kwargs={"shuffle": False})
     tu.assign_non_tensor(batch, temperature=1.0, calculate_entropy=False)
