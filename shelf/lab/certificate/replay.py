@@ -115,14 +115,13 @@ class Line:
             self._place = self._place._replace(task=str(task), sample=sample)
             record = TrajectoryRecord.from_line(self._line)
             self._overdue = 0 if record.infra is not None else len(refused_calls(record.evidence, self._enforced))
+            self.again = self._replay(record)
             self._record = record
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             self._fault(str(first["loc"][0]), f"{shown(first['input'])}: {first['msg'].lower()}")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             self._fault("", f"the trajectory cannot be read ({str(error).splitlines()[0]})")
-        else:
-            self.again = self._replay(self._record)
 
     def compared(self, new: TrajectoryRecord | None) -> Replayed:
         """The findings; new: what the replay gave, None if there was none.

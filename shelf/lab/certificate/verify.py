@@ -45,7 +45,11 @@ def verify(
     ValueError for a file that is not a certificate, or that this machine cannot check:
     another version, or other benchmark data.
     """
-    findings = _Verification(path, processes, url).run()
+    try:
+        findings = _Verification(path, processes, url).run()
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        # Whoever renews the hashes may write any JSON where a value is expected: the file is refused, never accepted.
+        raise ValueError(f"{path} is not a certificate: a value is not what stands there ({error!r:.80}).") from error
     if digest is not None and digest.removeprefix("sha256:").lower() != findings.digest:
         findings.add(-1, Place(field="digest"), f"it is {findings.digest}, and the published one is {digest}")
     return findings
