@@ -153,18 +153,22 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         _say(f"seal {name}: {error.name} is not installed: pip install {package}.")
         return exits.USAGE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _PLACES:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
-        _say(f"{program}: {error.filename or 'the output'} cannot be written: {error.strerror}.")
+        if error.errno == errno.ENOSPC:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
+        _say(f"{program}: {str(error.filename or 'the output')[:200]} cannot be used: {error.strerror}.")
         return exits.REFUSED
     except typer.TyperException as error:
         # Without a message the help has been printed.
         if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):
             path = error.ctx.command_path if getattr(error, "ctx", None) else program
-            sentence = f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)."
-            _say(sentence)
+            _say(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes).")
         return exits.USAGE
+
+
+_PLACES = {errno.ENOSPC, errno.ENAMETOOLONG, errno.EACCES, errno.EROFS}
+"""Faults of a place that the user names."""
 
 
 def _say(sentence: str) -> None:
