@@ -188,7 +188,6 @@ def work(plan: StepPlan, tasks: Sequence[Length]) -> Work:
 
 def _micro_batches(rows: list[int], packed: int) -> int:
     """The micro-batches of these rows, by verl's loop."""
-    # Deferred: verl warns on stderr of every engine that is not installed.
     from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
     workloads = calculate_workload(torch.tensor(rows)).tolist()

@@ -1,5 +1,7 @@
 """`seal plan RECIPE [key=value ...]`."""
 
+import os
+import warnings
 from typing import Annotated
 
 import typer
@@ -23,6 +25,9 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/SEAL.yaml")
+    # On import verl names every engine and accelerator that this machine lacks; a plan uses none of them.
+    os.environ.setdefault("VERL_LOGGING_LEVEL", "ERROR")
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"verl\.")
     from seal.launch.devices import Torch
     from seal.launch.recipe import read_recipe
     from seal.launch.run import refused
