@@ -1,10 +1,12 @@
 """One episode of the real service, spoken to by a script."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from env_service.client import AsyncServiceClient
+from seal.diagnosis import rules
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
@@ -34,6 +36,20 @@ def played(url, speaker, **terms):
 def test_a_speaker_plays_an_episode(url):
     record = played(url, Script(reference_texts()))
     assert record.passed and record.stop == "completed" and set(record.labels) == {"pass"}
+
+
+def test_the_reward_of_a_taxonomy_counts_in_training_only(url, monkeypatch):
+    def lenient(evaluation):
+        return 1.0 if evaluation["valid"] else 0.25
+
+    monkeypatch.setitem(rules._BUILT_IN, "paper", replace(rules.taxonomy_of("paper"), reward=lenient))
+    rules.taxonomy_of.cache_clear()
+    wrong = ["Done."] * len(reference_texts())
+    trained, validated = (played(url, Script(wrong), training=t, taxonomy="paper") for t in (True, False))
+    right = played(url, Script(reference_texts()), training=True, taxonomy="paper")
+    rules.taxonomy_of.cache_clear()
+    assert (trained.score, validated.score, right.score) == (0.25, 0.0, 1.0)
+    assert (trained.passed, right.passed) == (False, True)
 
 
 def test_a_speaker_that_says_too_little_leaves_the_episode_open(url):
