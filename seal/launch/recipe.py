@@ -96,15 +96,16 @@ class Recipe:
 
 
 def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
-    """The recipe of a file with command-line overrides (key=value).
+    """The recipe of a file, sought here and then in the repository, with command-line overrides (key=value).
 
     Raises LaunchError for a missing file, an unknown key, a value that is required
     and not given, or one of the wrong kind.
     """
+    given, path = path, path if path.is_file() else HOME / path
     if not path.is_file():
         known = [str(p.relative_to(HOME)) for p in sorted((HOME / "exp").glob("*.yaml"))]
         hint = nearest(f"exp/{path.stem}.yaml", known, f"; there are {', '.join(known)}.")
-        raise LaunchError(f"There is no recipe {path}{hint}")
+        raise LaunchError(f"There is no recipe {given}{hint}")
     for override in overrides:
         if "=" not in override:
             raise LaunchError(
@@ -199,12 +200,13 @@ def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
 
 
 def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -> str:
-    reason = first_line(str(error.__cause__ or error)).rstrip(".")
+    reason = first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
     for override in overrides:
         key = override.split("=", 1)[0].lstrip("+~")
         if key in str(error) or key in str(error.__cause__ or ""):
             closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
-            known = [name for name, _ in _flat(OmegaConf.to_container(_compose(path, []), resolve=False))]
+            keys = [name for name, _ in _flat(OmegaConf.to_container(_compose(path, []), resolve=False))]
+            known = [name for name in keys if not key.startswith((f"{name}.", *OPEN))]
             hint = nearest(key, known, "." if closed else "; put + before it to add a new key on purpose.")
             return f"The override {override!r} does not fit {path}: {reason}{hint}"
     return f"{path} cannot be composed: {reason}"

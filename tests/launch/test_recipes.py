@@ -220,6 +220,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
         ("+seal.reweighting.warmup_steps=3", "is not a setting"),
         ("+seal.reweighting.rho.odd=2", "the paper taxonomy has no odd"),
+        ("seal.reweighting.rho.odd=2", "put + before it"),
         ("+seal.reweighting.alfa=2", "did you mean seal.reweighting.alpha?"),
         ("+reweighting.rho.pass=2", "is not a block"),
         ("actor_rollout_ref.actor.use_kl_loss=yes", "must be true or false"),
@@ -234,6 +235,11 @@ def test_a_value_that_nothing_could_use_is_refused(override, wanted):
     sentence = str(error.value)
     assert sentence.startswith(f"The override {override!r} does not fit {HOME}/exp/SEAL.yaml: ")
     assert wanted in sentence and "\n" not in sentence
+
+
+def test_a_recipe_of_the_repository_is_found_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe(Path("exp/quickstart.yaml"), []).name == "quickstart"
 
 
 def test_a_wrong_value_in_a_recipe_names_the_file(tmp_path):
