@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from seal import labels
@@ -280,6 +282,11 @@ def extensions() -> Mapping[str, Taxonomy]:
         with suppress(ValueError):
             loaded[name] = taxonomy_of(name)
     return loaded
+
+
+def extension_file(name: str) -> Path | None:
+    """The module of an installed package that has the taxonomy; None for one of ours."""
+    return None if name in _BUILT_IN else Path(str(import_module(_installed()[name].module).__file__))
 
 
 def rules(taxonomy: str) -> tuple[Rule, ...]:

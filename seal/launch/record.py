@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
 from seal.data.parquet import read_rows
+from seal.diagnosis.rules import extension_file
 from seal.launch.method import method_digest
 from seal.settings import SealSettings
 from seal.system.files import file_sha256, write_json
@@ -77,11 +78,13 @@ def write_record(
 
 
 def _hashes(config: DictConfig) -> dict[str, str]:
-    """sha256 of the training and validation rows, the model's small files, and its weights or their heads."""
+    """sha256 of the rows of tasks, of an extension's module, of the model's small files and of its weights."""
     model = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
     found = {
         f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
     }
+    if extension := extension_file(SealSettings.of(config).diagnosis.taxonomy):
+        found[f"extension/{extension.name}"] = file_sha256(extension)
     for path in sorted(model.glob("*")):
         if path.suffix in (".json", ".jinja"):
             found[f"model/{path.name}"] = file_sha256(path)

@@ -110,8 +110,6 @@ class StepRecord:
     # Tokens
     tokens: dict[str, int] = field(default_factory=dict)
     """`in` (prompts of all requests, absent if unknown) and `out` (sampled)."""
-    token_drift: dict[str, int] = field(default_factory=dict)
-    """Trajectories `compared`, those with drift, and their `tokens` of drift."""
 
     # Timing
     seconds: dict[str, float] = field(default_factory=dict)
@@ -139,7 +137,6 @@ class StepRecord:
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
         """The record of a step with these trajectories; figures: the fields that do not follow from them."""
         reward_mean, pass_share = reward_figures(records)
-        drifts = [record.drift for record in records if record.drift is not None]
         return cls(
             step=step,
             reward_mean=reward_mean,
@@ -149,7 +146,6 @@ class StepRecord:
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
             blames=dict(Counter(turn["blame"] for record in records for turn in record.diagnosis if turn.get("blame"))),
             omega=SentOmega(omega.version, omega.digest, tuple(omega.cues)) if omega is not None else None,
-            token_drift={"compared": len(drifts), "trajectories": sum(map(bool, drifts)), "tokens": sum(drifts)},
             episodes_rebuilt=sum(record.rebuilt for record in records),
             infra=dict(Counter(record.infra for record in records if record.infra)),
             environments=by_environment(records),
@@ -196,7 +192,6 @@ class StepRecord:
         if self.omega is not None:
             figures |= {"omega/version": self.omega.version, "omega/cues": len(self.cues)}
         by_name = {
-            "token_drift": self.token_drift,
             "stop": self.stops,
             "tokens": self.tokens,
             "w": asdict(self.w) if self.w else {},

@@ -123,8 +123,6 @@ class TrajectoryRecord:
     """(turn, start, end) of each assistant message, in response tokens."""
     sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
     """Per assistant message, (text, natural log-prob) of each sampled token, in logs of earlier versions."""
-    drift: int | None = None
-    """Tokens that would differ if its text were tokenised anew; None if the template cannot say."""
 
     # Timing
     seconds: Finite = 0.0

@@ -12,10 +12,8 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from jinja2 import TemplateError
 from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
-from verl.utils.tokenizer import normalize_token_ids
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
@@ -23,7 +21,7 @@ from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.row import Row
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
-from seal.rollout.token_path import Sampled, TokenPathError, check, drift
+from seal.rollout.token_path import Sampled, TokenPathError, check
 from seal.settings.rollout import RolloutSettings
 from seal.system.text import last_line
 
@@ -42,7 +40,7 @@ class EngineSpeaker(Speaker):
     context, per response token. spans: (turn, start, end) of each sampled message in
     response tokens. versions: the engine's weights per sampled message. tokens_in: of the
     prompts of all requests. length: of prompt and response in tokens, when it was last
-    compared with the budgets. drift: see `token_path.drift`.
+    compared with the budgets.
     """
 
     name = "the rollout engine"
@@ -75,7 +73,6 @@ class EngineSpeaker(Speaker):
         self.versions: list[int] = []
         self.tokens_in = 0
         self.length = 0
-        self.drift: int | None = None
 
     @property
     def response(self) -> list[int]:
@@ -107,13 +104,11 @@ class EngineSpeaker(Speaker):
         """TokenPathError unless the response is what was sampled."""
         spans = [(start, end) for _, start, end in self.spans]
         check(self.response, self.mask, self.logprobs, spans, self.sampled)
-        self.drift = await asyncio.to_thread(self._drift, dialogue)
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         return {
             "tokens": sum(self.mask),
             "tokens_in": self.tokens_in,
-            "drift": self.drift,
             "prompt_tokens": self.prompt_length,
             "length": self.length,
             "weights": (min(self.versions), max(self.versions)) if self._training and self.versions else None,
@@ -169,21 +164,6 @@ class EngineSpeaker(Speaker):
     def _said(self, ids: tuple[int, ...], truncated: bool) -> Said:
         """A message as text, without the token that ended it."""
         return Said(self._loop.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False), truncated)
-
-    def _drift(self, dialogue: Dialogue) -> int | None:
-        """Count the tokens that differ when the text is tokenised again; None if the template refuses the dialogue."""
-        if not self.sampled:
-            return 0
-        last = max(i for i, message in enumerate(dialogue.messages) if message["role"] == "assistant")
-        sampled_end = self.prompt_length + self.spans[-1][2]
-        try:
-            again = self._loop.tokenizer.apply_chat_template(
-                dialogue.messages[: last + 1], tokenize=True, **self._loop.apply_chat_template_kwargs
-            )
-        except TemplateError:
-            return None
-        boundaries = frozenset(self._loop.tokenizer.added_tokens_decoder)
-        return drift(self.ids[:sampled_end], normalize_token_ids(again), boundaries)
 
 
 async def generate(

@@ -90,7 +90,11 @@ async def play(
 
 def _reward(evaluation: Mapping[str, Any], terms: Terms, cut: bool) -> float:
     own = taxonomy_of(terms.taxonomy).reward if terms.training and terms.taxonomy else None
-    return own(evaluation) if own and not cut else terminal_reward(evaluation, terms.reward, cut)
+    if cut or not own:
+        return terminal_reward(evaluation, terms.reward, cut)
+    if not 0 <= (reward := own(evaluation)) <= 1:
+        raise ValueError(f"the reward of the taxonomy {terms.taxonomy} is {reward!r}; it must be a number from 0 to 1")
+    return reward
 
 
 async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms) -> dict[str, Any]:

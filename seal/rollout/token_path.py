@@ -1,14 +1,12 @@
-"""What is trained is what was sampled: the laws of one trajectory's token stream, and its drift from text.
+"""What is trained is what was sampled: the laws of one trajectory's token stream.
 
 Sampled ids and log-probs come from the engine and must reach the trainer
 unchanged, in order, with mask 1; everything between them is context, with mask 0
-and log-prob 0. `check` enforces this. `drift` only measures how many tokens
-would differ if the dialogue were tokenised again from its text.
+and log-prob 0. `check` enforces this.
 """
 
 import math
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from seal.rollout.speaker import SpeakerFault
@@ -71,45 +69,3 @@ def _check_context(mask: Sequence[int], logprobs: Sequence[float], where: str) -
         raise TokenPathError(f"a token {where} is in the mask and was not sampled")
     if any(value != 0 for value in logprobs):
         raise TokenPathError(f"a token {where} has a log-prob and was not sampled")
-
-
-def drift(stream: Sequence[int], retokenised: Sequence[int], boundaries: AbstractSet[int]) -> int:
-    """Count the tokens of the stream that differ from those of the same dialogue tokenised from its text.
-
-    boundaries: ids of the tokenizer's added tokens, which no merge crosses. The
-    streams are compared piece by piece between two of them, so that a difference in
-    one message does not count for the rest; if the boundaries themselves differ,
-    everything from the first difference on counts. Text that a template writes
-    after the end of the stream does not count.
-    """
-    (marks, pieces), (other_marks, others) = _split(stream, boundaries), _split(retokenised, boundaries)
-    if other_marks[: len(marks)] != marks:
-        return len(stream) - _common(stream, retokenised)
-    *whole, last = pieces
-    found = sum(_differing(piece, other) for piece, other in zip(whole, others, strict=False))
-    rest = others[len(whole)]
-    return found + (0 if rest[: len(last)] == last else _differing(last, rest))
-
-
-def _split(ids: Sequence[int], boundaries: AbstractSet[int]) -> tuple[list[int], list[list[int]]]:
-    """Return the boundary tokens of a stream, and the pieces before, between and after them."""
-    marks: list[int] = []
-    pieces: list[list[int]] = [[]]
-    for token in ids:
-        if token in boundaries:
-            marks.append(token)
-            pieces.append([])
-        else:
-            pieces[-1].append(token)
-    return marks, pieces
-
-
-def _differing(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return the length of the longer piece without the common beginning and end of both."""
-    start = _common(a, b)
-    end = min(_common(a[::-1], b[::-1]), len(a) - start, len(b) - start)
-    return max(len(a), len(b)) - start - end
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -10,7 +10,7 @@ from seal import labels
 from seal.diagnosis import rules as rules_module
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import diagnose, rules
+from seal.diagnosis.rules import diagnose, extension_file, rules
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.interface.guard import _fixed_wording
@@ -87,6 +87,7 @@ def test_a_recipe_chooses_it(repeated):
     quickstart = HOME / "exp" / "quickstart.yaml"
     recipe = read_recipe(quickstart, ["seal.diagnosis.taxonomy=repeated", "+seal.reweighting.rho.repeated_call=1.2"])
     assert recipe.settings.diagnosis.taxonomy == repeated
+    assert extension_file(repeated) == FOLDER / "repeated_call.py" and extension_file("paper") is None
     with pytest.raises(
         LaunchError, match="unknown diagnosis taxonomy 'repeat'; choose one of: paper, release, repeated"
     ):

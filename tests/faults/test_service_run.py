@@ -80,7 +80,6 @@ def test_a_run_goes_on_when_its_service_is_killed_in_a_step():
         assert sum(step["episodes_rebuilt"] for step in steps) >= 1
         for step in steps:
             assert step["trajectories"] == 16 and not step["infra"]
-            assert step["token_drift"]["compared"] == 16
             lines = _lines(folder / "seal_log" / "trajectories" / f"{step['step']}.jsonl")
             assert len({(line["task_id"], line["sample"]) for line in lines}) == 16
     finally:

@@ -37,7 +37,6 @@ def trajectories(draw) -> TrajectoryRecord:
         turns=draw(COUNTS),
         turns_passed=draw(COUNTS),
         progress=draw(SHARES),
-        drift=draw(st.none() | COUNTS),
         infra=draw(st.none() | st.just("engine")),
         messages=draw(st.sampled_from(((), ({"role": "user", "content": "u"}, {"role": "assistant", "content": ""})))),
         step=draw(COUNTS),
@@ -96,7 +95,7 @@ def test_a_line_with_a_wrong_value_is_a_bad_line_that_names_it(tmp_path, damage)
 def test_a_step_survives_its_log(tmp_path):
     blamed = ({"turn": 0, "blame": "own"}, {"turn": 1, "blame": "inherited"}, {"turn": 2, "blame": None})
     played = [
-        TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", drift=i, diagnosis=blamed)
+        TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", diagnosis=blamed)
         for i in range(2)
     ]
     step = StepRecord.of(

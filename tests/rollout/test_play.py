@@ -40,13 +40,16 @@ def test_a_speaker_plays_an_episode(url):
 
 def test_the_reward_of_a_taxonomy_counts_in_training_only(url, monkeypatch):
     def lenient(evaluation):
-        return 1.0 if evaluation["valid"] else 0.25
+        return 1.0 if evaluation["valid"] else given
 
     monkeypatch.setitem(rules._BUILT_IN, "paper", replace(rules.taxonomy_of("paper"), reward=lenient))
     rules.taxonomy_of.cache_clear()
-    wrong = ["Done."] * len(reference_texts())
+    wrong, given = ["Done."] * len(reference_texts()), 0.25
     trained, validated = (played(url, Script(wrong), training=t, taxonomy="paper") for t in (True, False))
     right = played(url, Script(reference_texts()), training=True, taxonomy="paper")
+    given = float("nan")
+    with pytest.raises(ValueError, match="reward of the taxonomy paper is nan"):
+        played(url, Script(wrong), training=True, taxonomy="paper")
     rules.taxonomy_of.cache_clear()
     assert (trained.score, validated.score, right.score) == (0.25, 0.0, 1.0)
     assert (trained.passed, right.passed) == (False, True)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.rollout.token_path import Sampled, TokenPathError, check, drift
-from tests.support.rollout_play import tokenizer
+from seal.rollout.token_path import Sampled, TokenPathError, check
 
 TOKENS = st.integers(0, 50)
 LOGPROBS = st.floats(-20, -1e-6)
@@ -77,35 +76,3 @@ def test_messages_in_another_order_are_refused(dialogue):
 def test_the_engine_must_give_a_number_for_each_token(logprobs):
     with pytest.raises(TokenPathError):
         Sampled((1, 2), logprobs)
-
-
-# --- drift ---------------------------------------------------------------------------
-
-MARK = 99
-PIECES = st.lists(st.lists(TOKENS, max_size=6), min_size=1, max_size=6)
-
-
-def joined(pieces):
-    return [token for piece in pieces for token in (*piece, MARK)]
-
-
-@given(PIECES, st.lists(TOKENS, max_size=3))
-def test_the_same_tokens_do_not_drift_whatever_the_template_adds(pieces, added):
-    assert drift(joined(pieces), joined(pieces) + added, {MARK}) == 0
-
-
-@given(PIECES, st.integers(0, 5), TOKENS)
-def test_a_difference_counts_in_its_own_piece_alone(pieces, at, token):
-    at %= len(pieces)
-    other = [list(piece) for piece in pieces]
-    other[at] = [token, *other[at], 70]
-    found = drift(joined(pieces), joined(other), {MARK})
-    assert 1 <= found <= len(other[at])
-
-
-@given(st.lists(st.integers(0, tokenizer().vocab_size - 1), min_size=1, max_size=30))
-def test_tokens_that_their_text_gives_again_do_not_drift_and_others_do(ids):
-    text = tokenizer().decode(ids, skip_special_tokens=False)
-    again = tokenizer().encode(text, add_special_tokens=False)
-    boundaries = frozenset(tokenizer().added_tokens_decoder)
-    assert (drift(ids, again, boundaries) == 0) == (again[: len(ids)] == ids)

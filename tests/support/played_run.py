@@ -180,7 +180,6 @@ class Player:
             seconds=round(rng.random(), 3),
             stop=stop,
             excluded=cut and self.settings.reward.cut == "exclude",
-            drift=0,
             infra=None if evaluation else "engine_timeout",
             infra_message="" if evaluation else "nothing came",
             omega_version=(opening["info"]["omega"] or {}).get("version"),

@@ -6,7 +6,7 @@ and compare what is then found with these lists.
 
 TRAJECTORY_HASHED = frozenset(
     {
-        *("seconds", "drift", "rebuilt", "infra", "infra_message", "times", "day"),
+        *("seconds", "rebuilt", "infra", "infra_message", "times", "day"),
         *("prompt_tokens", "length", "tokens_in", "drawn", "weights"),
     }
 )
