@@ -1,9 +1,10 @@
 """Operations of GorillaFileSystem."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import Drawn, Run, add, calling, operation, whole
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -42,52 +43,50 @@ def _elsewhere(stage: Stage) -> tuple[str, str] | None:
     )
 
 
+def _name_elsewhere(stage: Stage) -> str | None:
+    place = _elsewhere(stage)
+    return place and place[1]
+
+
 def _name(value: str) -> Slot:
     return Slot(value, "name")
 
 
+def _new_file(stage: Stage) -> str:
+    return stage.values.file_name()
+
+
+def _new_folder(stage: Stage) -> str:
+    return stage.values.word()
+
+
+def _folder(stage: Stage) -> str | None:
+    return stage.values.pick(_folders(stage))
+
+
+def _empty_folder(stage: Stage) -> str | None:
+    return stage.values.pick([name for name in _folders(stage) if not _here(stage)[name].contents])
+
+
+FILE = Drawn("f", _file, "name", "file")
+WRITTEN = Drawn("f", partial(_file, filled=True), "name", "file")
+"""A file with content."""
+
 add("ls", CLASS, calling("ls"))
-
-
 add("ls_a", CLASS, calling("ls", a=True), 0.5)
-
-
 add("pwd", CLASS, calling("pwd"), 0.5)
-
-
 add("du", CLASS, calling("du"), 0.5)
-
-
-@operation(CLASS, 1.2)
-def cd(stage: Stage) -> Slots | None:
-    folder = stage.values.pick(_folders(stage))
-    if folder is None:
-        return None
-    stage.call("cd", folder=folder)
-    stage.drop_focus("file")
-    return {"d": _name(folder)}
-
-
-@operation(CLASS)
-def mkdir(stage: Stage) -> Slots:
-    folder = stage.values.word()
-    stage.call("mkdir", dir_name=folder)
-    return {"d": _name(folder)}
-
-
-@operation(CLASS)
-def touch(stage: Stage) -> Slots:
-    name = stage.values.file_name()
-    stage.call("touch", file_name=name)
-    return {"f": stage.mention("file", name)}
+add("cd", CLASS, calling("cd", drops="file", folder=Drawn("d", _folder, "name")), 1.2)
+add("mkdir", CLASS, calling("mkdir", dir_name=Drawn("d", _new_folder, "name")))
+add("touch", CLASS, calling("touch", file_name=Drawn("f", _new_file, "name", "file")))
 
 
 @operation(CLASS)
 def touch_echo(stage: Stage) -> Slots:
-    name, text = stage.values.file_name(), stage.values.text()
+    name, content = stage.values.file_name(), stage.values.text()
     stage.call("touch", file_name=name)
-    stage.call("echo", content=text, file_name=name)
-    return {"f": stage.mention("file", name), "t": Slot(text, "text")}
+    stage.call("echo", content=content, file_name=name)
+    return {"f": stage.mention("file", name), "t": Slot(content, "text")}
 
 
 @operation(CLASS)
@@ -95,27 +94,16 @@ def echo(stage: Stage) -> Slots | None:
     name = _file(stage)
     if name is None:
         return None
-    text = stage.values.text()
-    stage.call("echo", content=text, file_name=name)
-    return {"f": stage.mention("file", name), "t": Slot(text, "text")}
+    content = stage.values.text()
+    stage.call("echo", content=content, file_name=name)
+    return {"f": stage.mention("file", name), "t": Slot(content, "text")}
 
 
-def _read(tool: str, **fixed: Any) -> Run:
-    def run(stage: Stage) -> Slots | None:
-        name = _file(stage, filled=True)
-        if name is None:
-            return None
-        stage.call(tool, file_name=name, **fixed)
-        return {"f": stage.mention("file", name)}
-
-    return run
-
-
-add("cat", CLASS, _read("cat"), 2)
-add("wc_l", CLASS, _read("wc", mode="l"))
-add("wc_w", CLASS, _read("wc", mode="w"))
-add("wc_c", CLASS, _read("wc", mode="c"), 0.7)
-add("sort", CLASS, _read("sort"))
+add("cat", CLASS, calling("cat", file_name=WRITTEN), 2)
+add("wc_l", CLASS, calling("wc", file_name=WRITTEN, mode="l"))
+add("wc_w", CLASS, calling("wc", file_name=WRITTEN, mode="w"))
+add("wc_c", CLASS, calling("wc", file_name=WRITTEN, mode="c"), 0.7)
+add("sort", CLASS, calling("sort", file_name=WRITTEN))
 
 
 @operation(CLASS)
@@ -129,14 +117,7 @@ def grep(stage: Stage) -> Slots | None:
     return {"f": stage.mention("file", name), "p": Slot(word, "text")}
 
 
-@operation(CLASS)
-def tail(stage: Stage) -> Slots | None:
-    name = _file(stage, filled=True)
-    if name is None:
-        return None
-    lines = stage.values.integer(1, 5)
-    stage.call("tail", file_name=name, lines=lines)
-    return {"f": stage.mention("file", name), "n": Slot(lines)}
+add("tail", CLASS, calling("tail", file_name=WRITTEN, lines=Drawn("n", whole(1, 5))))
 
 
 def _renaming(tool: str) -> Run:
@@ -177,34 +158,9 @@ add("mv_dir", CLASS, _into_folder("mv"), 1.2)
 add("cp_dir", CLASS, _into_folder("cp"))
 
 
-@operation(CLASS)
-def rm(stage: Stage) -> Slots | None:
-    name = _file(stage)
-    if name is None:
-        return None
-    stage.call("rm", file_name=name)
-    slots = {"f": stage.mention("file", name)}
-    stage.drop_focus("file")
-    return slots
-
-
-@operation(CLASS, 0.7)
-def rmdir(stage: Stage) -> Slots | None:
-    folder = stage.values.pick([name for name in _folders(stage) if not _here(stage)[name].contents])
-    if folder is None:
-        return None
-    stage.call("rmdir", dir_name=folder)
-    return {"d": _name(folder)}
-
-
-@operation(CLASS)
-def find(stage: Stage) -> Slots | None:
-    place = _elsewhere(stage)
-    if place is None:
-        return None
-    stage.call("find", path=".", name=place[1])
-    stage.drop_focus("file")
-    return {"f": _name(place[1])}
+add("rm", CLASS, calling("rm", drops="file", file_name=FILE))
+add("rmdir", CLASS, calling("rmdir", dir_name=Drawn("d", _empty_folder, "name")), 0.7)
+add("find", CLASS, calling("find", drops="file", path=".", name=Drawn("f", _name_elsewhere, "name")))
 
 
 @operation(CLASS)
@@ -237,18 +193,6 @@ def _new_or_other(
         return {"f": _name(wanted), "g": _name(other)}
 
     return run
-
-
-def _new_file(stage: Stage) -> str:
-    return stage.values.file_name()
-
-
-def _new_folder(stage: Stage) -> str:
-    return stage.values.word()
-
-
-def _folder(stage: Stage) -> str | None:
-    return stage.values.pick(_folders(stage))
 
 
 add("touch_alt", CLASS, _new_or_other("touch", "file_name", _file, _new_file), 1.5)

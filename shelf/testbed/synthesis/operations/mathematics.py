@@ -1,6 +1,6 @@
 """Operations of MathAPI."""
 
-from shelf.testbed.synthesis.operations.registry import Run, add, operation
+from shelf.testbed.synthesis.operations.registry import Drawn, add, calling, operation, whole
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -9,44 +9,32 @@ METRIC = ("km", "m", "cm", "mm")
 IMPERIAL = (("cm", "in"), ("m", "ft"), ("km", "miles"), ("kg", "lb"), ("in", "cm"), ("ft", "m"))
 
 
-def _of_numbers(tool: str) -> Run:
-    def run(stage: Stage) -> Slots:
-        numbers = [stage.values.integer(1, 99) for _ in range(stage.values.integer(3, 5))]
-        stage.call(tool, numbers=numbers)
-        return {"l": Slot(numbers, "list")}
-
-    return run
+def _numbers(stage: Stage) -> list[int]:
+    return [stage.values.integer(1, 99) for _ in range(stage.values.integer(3, 5))]
 
 
-add("mean", CLASS, _of_numbers("mean"), 1.5)
-add("std", CLASS, _of_numbers("standard_deviation"))
-add("sum", CLASS, _of_numbers("sum_values"), 0.8)
-add("max", CLASS, _of_numbers("max_value"), 0.8)
-add("min", CLASS, _of_numbers("min_value"), 0.8)
+NUMBERS = Drawn("l", _numbers, "list")
+
+add("mean", CLASS, calling("mean", numbers=NUMBERS), 1.5)
+add("std", CLASS, calling("standard_deviation", numbers=NUMBERS))
+add("sum", CLASS, calling("sum_values", numbers=NUMBERS), 0.8)
+add("max", CLASS, calling("max_value", numbers=NUMBERS), 0.8)
+add("min", CLASS, calling("min_value", numbers=NUMBERS), 0.8)
+
+FIRST, SECOND, SMALL = Drawn("x", whole(2, 99)), Drawn("y", whole(1, 99)), Drawn("x", whole(2, 9))
+
+add("add", CLASS, calling("add", a=FIRST, b=SECOND), 0.8)
+add("subtract", CLASS, calling("subtract", a=FIRST, b=SECOND), 0.8)
+add("multiply", CLASS, calling("multiply", a=FIRST, b=SECOND), 0.8)
+add("divide", CLASS, calling("divide", a=FIRST, b=SECOND), 0.8)
+add("percentage", CLASS, calling("percentage", part=FIRST, whole=SECOND), 0.8)
+add("power", CLASS, calling("power", base=SMALL, exponent=Drawn("y", whole(2, 9))), 0.8)
 
 
-def _of_two(tool: str, first: str, second: str, low: int = 1, high: int = 99) -> Run:
-    def run(stage: Stage) -> Slots:
-        x, y = stage.values.integer(2, high), stage.values.integer(low, high)
-        stage.call(tool, **{first: x, second: y})
-        return {"x": Slot(x), "y": Slot(y)}
+FRACTION = Drawn("x", lambda stage: stage.values.integer(10_000, 999_999) / 10_000)
+NEGATIVE = Drawn("x", lambda stage: -stage.values.integer(2, 999))
 
-    return run
-
-
-add("add", CLASS, _of_two("add", "a", "b"), 0.8)
-add("subtract", CLASS, _of_two("subtract", "a", "b"), 0.8)
-add("multiply", CLASS, _of_two("multiply", "a", "b"), 0.8)
-add("divide", CLASS, _of_two("divide", "a", "b"), 0.8)
-add("percentage", CLASS, _of_two("percentage", "part", "whole"), 0.8)
-add("power", CLASS, _of_two("power", "base", "exponent", low=2, high=9), 0.8)
-
-
-@operation(CLASS, 0.7)
-def round_(stage: Stage) -> Slots:
-    number, places = stage.values.integer(10_000, 999_999) / 10_000, stage.values.integer(1, 3)
-    stage.call("round_number", number=number, decimal_places=places)
-    return {"x": Slot(number), "k": Slot(places)}
+add("round", CLASS, calling("round_number", number=FRACTION, decimal_places=Drawn("k", whole(1, 3))), 0.7)
 
 
 def _units(stage: Stage, tool: str, have: str, want: str) -> Slots:
@@ -65,8 +53,4 @@ def imperial(stage: Stage) -> Slots:
     return _units(stage, "imperial_si_conversion", *stage.values.pick(IMPERIAL))
 
 
-@operation(CLASS, 0.5)
-def abs_(stage: Stage) -> Slots:
-    number = -stage.values.integer(2, 999)
-    stage.call("absolute_value", number=number)
-    return {"x": Slot(number)}
+add("abs", CLASS, calling("absolute_value", number=NEGATIVE), 0.5)

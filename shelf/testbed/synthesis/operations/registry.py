@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from shelf.testbed.synthesis.path import Slot, Slots
+from shelf.testbed.synthesis.path import Slot, Slots, Style
 from shelf.testbed.synthesis.stage import Stage
 
 Run = Callable[[Stage], Slots | None]
@@ -42,16 +42,73 @@ def add(name: str, class_name: str, run: Run, weight: float = 1.0, uses_results:
     OPERATIONS[name] = Operation(name, class_name, run, weight, uses_results)
 
 
-def calling(tool: str, when: Callable[[Stage], Any] = lambda stage: True, **arguments: Any) -> Run:
-    """An operation that makes one call, always with these arguments; when: its precondition."""
+Draw = Callable[[Stage], Any]
+"""Draws a value that fits the simulators as they are; None without one."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An argument that is drawn, and the slot of the phrases that says it.
+
+    style: how a message writes it. thing: what it is, if messages may refer back to it.
+    """
+
+    slot: str
+    draw: Draw
+    style: Style = "plain"
+    thing: str = ""
+
+
+def calling(tool: str, /, *, when: Draw = lambda stage: True, drops: str = "", **arguments: Any) -> Run:
+    """An operation that makes one call; its arguments are drawn (`Drawn`) in their order, or always the same.
+
+    when: its precondition. drops: the kind of things that later messages must name again.
+    """
 
     def run(stage: Stage) -> Slots | None:
         if not when(stage):
             return None
-        stage.call(tool, **arguments)
-        return {}
+        values = dict(arguments)
+        drawn = {name: argument for name, argument in arguments.items() if isinstance(argument, Drawn)}
+        for name, argument in drawn.items():
+            values[name] = argument.draw(stage)
+            if values[name] is None:
+                return None
+        stage.call(tool, **values)
+        slots = {argument.slot: _slot(stage, argument, values[name]) for name, argument in drawn.items()}
+        stage.drop_focus(drops)
+        return slots
 
     return run
+
+
+def _slot(stage: Stage, drawn: Drawn, value: Any) -> Slot:
+    return stage.mention(drawn.thing, value, drawn.style) if drawn.thing else Slot(value, drawn.style)
+
+
+def text(stage: Stage) -> str:
+    """Draw a short text."""
+    return stage.values.text()
+
+
+def whole(low: int, high: int) -> Draw:
+    """Draw a whole number from low to high."""
+    return lambda stage: stage.values.integer(low, high)
+
+
+def amount(low: int, high: int, unit: int = 1) -> Draw:
+    """Draw a multiple of `unit`."""
+    return lambda stage: stage.values.amount(low, high, unit)
+
+
+def money(stage: Stage) -> float:
+    """Draw a sum of money."""
+    return stage.values.amount(1, 60, stage.values.pick((10, 50, 100, 100)))
+
+
+def one_of(*items: Any) -> Draw:
+    """Draw one of these."""
+    return lambda stage: stage.values.pick(items)
 
 
 def logging_in(class_name: str, logged_in: Callable[[Any], Any]) -> Run:
@@ -65,6 +122,19 @@ def logging_in(class_name: str, logged_in: Callable[[Any], Any]) -> Run:
         if not login.password:
             return {"u": Slot(login.user)}
         return {"u": Slot(login.user, "name"), "p": Slot(login.password, "name")}
+
+    return run
+
+
+def logging_out(class_name: str, tool: str, logged_in: Callable[[Any], Any]) -> Run:
+    """The logout of a simulator, after which nothing more is asked of it."""
+
+    def run(stage: Stage) -> Slots | None:
+        if not logged_in(stage.simulator(class_name)):
+            return None
+        stage.call(tool)
+        stage.finished.add(class_name)
+        return {}
 
     return run
 

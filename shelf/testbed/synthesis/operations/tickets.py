@@ -1,8 +1,18 @@
 """Operations of TicketAPI."""
 
+from functools import partial
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
+from shelf.testbed.synthesis.operations.registry import (
+    Drawn,
+    Run,
+    add,
+    calling,
+    logging_in,
+    logging_out,
+    one_of,
+    operation,
+)
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -10,15 +20,7 @@ CLASS = "TicketAPI"
 
 
 add("ticket_login", CLASS, logging_in(CLASS, lambda own: own.current_user), 0.6)
-
-
-@operation(CLASS, 0.4)
-def ticket_logout(stage: Stage) -> Slots | None:
-    if not stage.simulator(CLASS).current_user:
-        return None
-    stage.call("logout")
-    stage.finished.add(CLASS)
-    return {}
+add("ticket_logout", CLASS, logging_out(CLASS, "logout", lambda own: own.current_user), 0.4)
 
 
 def _create(description: bool = False, priority: bool = False) -> Run:
@@ -50,19 +52,10 @@ def _ticket(stage: Stage, without: str = "") -> int | None:
     return last if last in tickets and stage.values.chance(0.7) else stage.values.pick(tickets)
 
 
-def _of_ticket(tool: str, without: str = "") -> Run:
-    def run(stage: Stage) -> Slots | None:
-        ticket = _ticket(stage, without)
-        if ticket is None:
-            return None
-        stage.call(tool, ticket_id=ticket)
-        return {"w": stage.mention("ticket", ticket)}
+OPEN = Drawn("w", partial(_ticket, without="Closed"), "name", "ticket")
 
-    return run
-
-
-add("get_ticket", CLASS, _of_ticket("get_ticket"))
-add("close_ticket", CLASS, _of_ticket("close_ticket", without="Closed"))
+add("get_ticket", CLASS, calling("get_ticket", ticket_id=Drawn("w", _ticket, "name", "ticket")))
+add("close_ticket", CLASS, calling("close_ticket", ticket_id=OPEN))
 
 
 @operation(CLASS)
@@ -84,10 +77,5 @@ def edit_prio(stage: Stage) -> Slots | None:
 
 
 add("my_tickets", CLASS, calling("get_user_tickets"), 0.6)
-
-
-@operation(CLASS, 0.6)
-def my_tickets_status(stage: Stage) -> Slots:
-    status = stage.values.pick(("Open", "Closed", "Resolved"))
-    stage.call("get_user_tickets", status=status)
-    return {"s": Slot(status)}
+STATUS = Drawn("s", one_of("Open", "Closed", "Resolved"))
+add("my_tickets_status", CLASS, calling("get_user_tickets", status=STATUS), 0.6)

@@ -2,7 +2,20 @@
 
 from collections.abc import Collection
 
-from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, logging_in, operation
+from shelf.testbed.synthesis.operations.registry import (
+    FACTS,
+    Draw,
+    Drawn,
+    Run,
+    add,
+    amount,
+    calling,
+    logging_in,
+    logging_out,
+    money,
+    one_of,
+    operation,
+)
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -17,54 +30,30 @@ def _mention(stage: Stage, symbol: str) -> Slot:
     return stage.mention("stock", symbol, "plain")
 
 
-add("trading_login", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
-
-
-@operation(CLASS, 0.4)
-def trading_logout(stage: Stage) -> Slots | None:
-    if not stage.simulator(CLASS).authenticated:
-        return None
-    stage.call("trading_logout")
-    stage.finished.add(CLASS)
-    return {}
-
-
-@operation(CLASS, 1.5)
-def stock_info(stage: Stage) -> Slots:
-    symbol = _stock(stage)
-    stage.call("get_stock_info", symbol=symbol)
-    return {"s": _mention(stage, symbol)}
-
-
-@operation(CLASS)
-def watch_add(stage: Stage) -> Slots | None:
+def _unwatched(stage: Stage) -> str | None:
     own = stage.simulator(CLASS)
-    symbol = stage.values.pick([symbol for symbol in own.stocks if symbol not in own.watch_list])
-    if symbol is None:
-        return None
-    stage.call("add_to_watchlist", stock=symbol)
-    return {"s": _mention(stage, symbol)}
+    return stage.values.pick([symbol for symbol in own.stocks if symbol not in own.watch_list])
 
 
-@operation(CLASS)
-def watch_remove(stage: Stage) -> Slots | None:
-    symbol = stage.values.pick(stage.simulator(CLASS).watch_list)
-    if symbol is None:
-        return None
-    stage.call("remove_stock_from_watchlist", symbol=symbol)
-    return {"s": _mention(stage, symbol)}
+WATCHED = Drawn("s", lambda stage: stage.values.pick(stage.simulator(CLASS).watch_list), "plain", "stock")
+
+add("trading_login", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
+add("trading_logout", CLASS, logging_out(CLASS, "trading_logout", lambda own: own.authenticated), 0.4)
+add("stock_info", CLASS, calling("get_stock_info", symbol=Drawn("s", _stock, "plain", "stock")), 1.5)
+add("watch_add", CLASS, calling("add_to_watchlist", stock=Drawn("s", _unwatched, "plain", "stock")))
+add("watch_remove", CLASS, calling("remove_stock_from_watchlist", symbol=WATCHED))
 
 
-def _order(stage: Stage, side: str, symbol: str, price: float, amount: int) -> None:
-    order = stage.call("place_order", order_type=side, symbol=symbol, price=price, amount=amount)
+def _order(stage: Stage, side: str, symbol: str, price: float, number: int) -> None:
+    order = stage.call("place_order", order_type=side, symbol=symbol, price=price, amount=number)
     stage.created("order", order["order_id"])
 
 
 def _trade(side: str) -> Run:
     def run(stage: Stage) -> Slots:
-        symbol, price, amount = _stock(stage), stage.values.amount(5, 400), stage.values.integer(1, 25)
-        _order(stage, side, symbol, price, amount)
-        return {"s": _mention(stage, symbol), "x": Slot(price, "amount"), "a": Slot(amount)}
+        symbol, price, number = _stock(stage), stage.values.amount(5, 400), stage.values.integer(1, 25)
+        _order(stage, side, symbol, price, number)
+        return {"s": _mention(stage, symbol), "x": Slot(price, "amount"), "a": Slot(number)}
 
     return run
 
@@ -75,10 +64,10 @@ add("sell", CLASS, _trade("Sell"))
 
 @operation(CLASS, uses_results=True)
 def buy_market(stage: Stage) -> Slots:
-    symbol, amount = _stock(stage), stage.values.integer(1, 20)
+    symbol, number = _stock(stage), stage.values.integer(1, 20)
     price = stage.call("get_stock_info", symbol=symbol)["price"]
-    _order(stage, "Buy", symbol, price, amount)
-    return {"s": _mention(stage, symbol), "a": Slot(amount)}
+    _order(stage, "Buy", symbol, price, number)
+    return {"s": _mention(stage, symbol), "a": Slot(number)}
 
 
 @operation(CLASS, 2.5)
@@ -88,18 +77,18 @@ def buy_fund(stage: Stage) -> Slots | None:
         return None
     symbol, price, balance = _stock(stage), values.amount(20, 90), own.account_info["balance"]
     if values.chance(0.6):
-        amount = int(balance / price) + values.integer(5, 20)
-        deposit = float((int(price * amount - balance) // 1000 + 1) * 1000)
-        order = {"order_type": "Buy", "symbol": symbol, "price": price, "amount": amount}
+        number = int(balance / price) + values.integer(5, 20)
+        deposit = float((int(price * number - balance) // 1000 + 1) * 1000)
+        order = {"order_type": "Buy", "symbol": symbol, "price": price, "amount": number}
         stage.fail("funds", "place_order", **order)
         stage.call("fund_account", amount=deposit)
     else:
-        amount, deposit = values.integer(1, 8), values.amount(1, 9, 1000)
-    _order(stage, "Buy", symbol, price, amount)
+        number, deposit = values.integer(1, 8), values.amount(1, 9, 1000)
+    _order(stage, "Buy", symbol, price, number)
     return {
         "s": _mention(stage, symbol),
         "x": Slot(price, "amount"),
-        "a": Slot(amount),
+        "a": Slot(number),
         "m": Slot(deposit, "amount"),
     }
 
@@ -117,20 +106,20 @@ def _orders(stage: Stage, statuses: Collection[str] | None = None) -> list[int]:
 _LIVE = ("Open", "Pending")
 
 
-def _of_order(tool: str, statuses: Collection[str] | None = None) -> Run:
-    def run(stage: Stage) -> Slots | None:
+def _some_order(statuses: Collection[str] | None = None) -> Draw:
+    """An order, or one in one of these states, often the one that was spoken of last."""
+
+    def draw(stage: Stage) -> int | None:
         orders, last = _orders(stage, statuses), stage.focus("order")
-        order = last if last in orders and stage.values.chance(0.7) else stage.values.pick(orders)
-        if order is None:
-            return None
-        stage.call(tool, order_id=order)
-        return {"w": stage.mention("order", order)}
+        return last if last in orders and stage.values.chance(0.7) else stage.values.pick(orders)
 
-    return run
+    return draw
 
 
-add("order_details", CLASS, _of_order("get_order_details"), 1.3)
-add("cancel_order", CLASS, _of_order("cancel_order", _LIVE), 1.2)
+ORDER, LIVE = (Drawn("w", _some_order(statuses), "name", "order") for statuses in (None, _LIVE))
+
+add("order_details", CLASS, calling("get_order_details", order_id=ORDER), 1.3)
+add("cancel_order", CLASS, calling("cancel_order", order_id=LIVE), 1.2)
 
 
 @operation(CLASS, 2.5)
@@ -155,20 +144,14 @@ add("order_history", CLASS, calling("get_order_history"), 0.8)
 add("time", CLASS, calling("get_current_time"), 0.5)
 
 
-@operation(CLASS)
-def fund(stage: Stage) -> Slots:
-    amount = stage.values.amount(1, 60, stage.values.pick((10, 50, 100, 100)))
-    stage.call("fund_account", amount=amount)
-    return {"x": Slot(amount, "amount")}
+add("fund", CLASS, calling("fund_account", amount=Drawn("x", money, "amount")))
 
 
-@operation(CLASS)
-def withdraw(stage: Stage) -> Slots | None:
-    if stage.simulator(CLASS).market_status != "Open":
-        return None
-    amount = stage.values.amount(1, 40, 10)
-    stage.call("withdraw_funds", amount=amount)
-    return {"x": Slot(amount, "amount")}
+def _market_is_open(stage: Stage) -> bool:
+    return stage.simulator(CLASS).market_status == "Open"
+
+
+add("withdraw", CLASS, calling("withdraw_funds", when=_market_is_open, amount=Drawn("x", amount(1, 40, 10), "amount")))
 
 
 @operation(CLASS, uses_results=True)
@@ -181,11 +164,8 @@ def last_order(stage: Stage) -> Slots | None:
     return {}
 
 
-@operation(CLASS)
-def stocks_of(stage: Stage) -> Slots:
-    sector = stage.values.pick(("Technology", "Automobile"))
-    stage.call("get_available_stocks", sector=sector)
-    return {"x": Slot(sector)}
+SECTOR = Drawn("x", one_of("Technology", "Automobile"))
+add("stocks_of", CLASS, calling("get_available_stocks", sector=SECTOR))
 
 
 @operation(CLASS, 0.8)
@@ -207,9 +187,4 @@ def notify(stage: Stage) -> Slots:
     return {"l": Slot(" and ".join(symbols)), "x": Slot(threshold)}
 
 
-@operation(CLASS)
-def symbol(stage: Stage) -> Slots:
-    company = stage.values.pick(FACTS["companies"])
-    stage.call("get_symbol_by_name", name=company)
-    stage.drop_focus("stock")
-    return {"n": Slot(company)}
+add("symbol", CLASS, calling("get_symbol_by_name", drops="stock", name=Drawn("n", one_of(*FACTS["companies"]))))

@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import (
+    FACTS,
+    Drawn,
+    Run,
+    add,
+    calling,
+    money,
+    one_of,
+    operation,
+    whole,
+)
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -33,6 +43,9 @@ def _token(stage: Stage) -> str:
 
 def _name(value: str) -> Slot:
     return Slot(value, "name")
+
+
+TOKEN, CARD = Drawn("t", _token, "name"), Drawn("k", _card, "name")
 
 
 @operation(CLASS, 1.3)
@@ -109,21 +122,14 @@ add("insurance", CLASS, _of_booking(_insure), 2)
 add("support", CLASS, _of_booking(_contact_support), 2)
 
 
-def _money(stage: Stage) -> float:
-    return stage.values.amount(1, 60, stage.values.pick((10, 50, 100, 100)))
-
-
-@operation(CLASS)
-def budget(stage: Stage) -> Slots:
-    amount, token = _money(stage), _token(stage)
-    stage.call("set_budget_limit", access_token=token, budget_limit=amount)
-    return {"x": Slot(amount, "amount"), "t": _name(token)}
+BUDGET = Drawn("x", money, "amount")
+add("budget", CLASS, calling("set_budget_limit", access_token=TOKEN, budget_limit=BUDGET))
 
 
 @operation(CLASS, 0.8, uses_results=True)
 def budget_exchange(stage: Stage) -> Slots:
     currency, token = stage.values.pick(CURRENCIES), _token(stage)
-    amount = _money(stage) * (10 if currency == "JPY" else 1)
+    amount = money(stage) * (10 if currency == "JPY" else 1)
     answer = stage.call("compute_exchange_rate", base_currency=currency, target_currency="USD", value=amount)
     stage.call("set_budget_limit", access_token=token, budget_limit=answer["exchanged_value"])
     return {"x": Slot(amount, "amount"), "a": Slot(currency), "t": _name(token)}
@@ -132,61 +138,31 @@ def budget_exchange(stage: Stage) -> Slots:
 @operation(CLASS)
 def exchange(stage: Stage) -> Slots:
     have, want = stage.values.sample(("USD", stage.values.pick(CURRENCIES)), 2)
-    amount = _money(stage)
+    amount = money(stage)
     stage.call("compute_exchange_rate", base_currency=have, target_currency=want, value=amount)
     return {"x": Slot(amount, "amount"), "a": Slot(have), "b": Slot(want)}
 
 
-@operation(CLASS, 0.8)
-def verify(stage: Stage) -> Slots:
-    own, born = stage.simulator(CLASS), stage.values.date((1960, 2000))
-    passport = f"US{stage.values.integer(100_000, 999_999)}"
-    stage.call(
-        "verify_traveler_information",
-        first_name=own.user_first_name,
-        last_name=own.user_last_name,
-        date_of_birth=born,
-        passport_number=passport,
-    )
-    return {"f": Slot(own.user_first_name), "l": Slot(own.user_last_name), "d": Slot(born), "p": Slot(passport)}
+TRAVELER = {
+    "first_name": Drawn("f", lambda stage: stage.simulator(CLASS).user_first_name),
+    "last_name": Drawn("l", lambda stage: stage.simulator(CLASS).user_last_name),
+    "date_of_birth": Drawn("d", lambda stage: stage.values.date((1960, 2000))),
+    "passport_number": Drawn("p", lambda stage: f"US{stage.values.integer(100_000, 999_999)}"),
+}
 
-
-@operation(CLASS)
-def airport(stage: Stage) -> Slots:
-    city = stage.values.pick(FACTS["airports"])
-    stage.call("get_nearest_airport_by_city", location=city)
-    return {"c": Slot(city)}
-
-
+add("verify", CLASS, calling("verify_traveler_information", **TRAVELER), 0.8)
+add("airport", CLASS, calling("get_nearest_airport_by_city", location=Drawn("c", one_of(*FACTS["airports"]))))
 add("airports", CLASS, calling("list_all_airports"), 0.5)
+add("card_balance", CLASS, calling("get_credit_card_balance", access_token=TOKEN, card_id=CARD), 0.8)
 
 
-@operation(CLASS, 0.8)
-def card_balance(stage: Stage) -> Slots:
-    card, token = _card(stage), _token(stage)
-    stage.call("get_credit_card_balance", access_token=token, card_id=card)
-    return {"k": _name(card), "t": _name(token)}
+NEW_CARD = {
+    "card_number": Drawn("n", lambda stage: str(stage.values.integer(10**15, 10**16 - 1))),
+    "expiration_date": Drawn("d", lambda stage: f"{stage.values.integer(1, 12):02d}/20{stage.values.integer(27, 31)}"),
+    "cardholder_name": Drawn("h", lambda stage: f"{stage.values.person()} {stage.values.person()}"),
+    "card_verification_number": Drawn("v", whole(100, 999)),
+}
 
-
-@operation(CLASS, 0.8)
-def register_card(stage: Stage) -> Slots:
-    values, token = stage.values, _token(stage)
-    card = {
-        "card_number": str(values.integer(10**15, 10**16 - 1)),
-        "expiration_date": f"{values.integer(1, 12):02d}/20{values.integer(27, 31)}",
-        "cardholder_name": f"{values.person()} {values.person()}",
-        "card_verification_number": values.integer(100, 999),
-    }
-    stage.call("register_credit_card", access_token=token, **card)
-    number, expiry, holder, code = card.values()
-    return {"n": Slot(number), "d": Slot(expiry), "h": Slot(holder), "v": Slot(code), "t": _name(token)}
-
-
-@operation(CLASS, 0.5)
-def bookings(stage: Stage) -> Slots:
-    token = _token(stage)
-    stage.call("get_booking_history", access_token=token)
-    return {"t": _name(token)}
-
-
+add("register_card", CLASS, calling("register_credit_card", access_token=TOKEN, **NEW_CARD), 0.8)
+add("bookings", CLASS, calling("get_booking_history", access_token=TOKEN), 0.5)
 add("cards", CLASS, calling("get_all_credit_cards"), 0.5)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import Run, add, calling, logging_in, operation
+from shelf.testbed.synthesis.operations.registry import Drawn, Run, add, calling, logging_in, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -40,13 +40,12 @@ def _tweet(stage: Stage) -> int | None:
     return last if last is not None and stage.values.chance(0.7) else stage.values.pick(stage.simulator(CLASS).tweets)
 
 
-@operation(CLASS)
-def retweet(stage: Stage) -> Slots | None:
-    tweet = _tweet(stage)
-    if tweet is None or tweet in stage.simulator(CLASS).retweets.get(stage.simulator(CLASS).username, ()):
-        return None
-    stage.call("retweet", tweet_id=tweet)
-    return {"w": stage.mention("tweet", tweet)}
+def _not_retweeted(stage: Stage) -> int | None:
+    tweet, own = _tweet(stage), stage.simulator(CLASS)
+    return None if tweet in own.retweets.get(own.username, ()) else tweet
+
+
+add("retweet", CLASS, calling("retweet", tweet_id=Drawn("w", _not_retweeted, "name", "tweet")))
 
 
 @operation(CLASS)
@@ -67,58 +66,21 @@ def mention(stage: Stage) -> Slots | None:
     return {"w": stage.mention("tweet", tweet), "m": Slot(user)}
 
 
-@operation(CLASS)
-def follow(stage: Stage) -> Slots:
-    user = stage.values.user_name()
-    stage.call("follow_user", username_to_follow=user)
-    return {"n": Slot(user, "name")}
-
-
-@operation(CLASS)
-def unfollow(stage: Stage) -> Slots | None:
-    user = stage.values.pick(stage.simulator(CLASS).following_list)
-    if user is None:
-        return None
-    stage.call("unfollow_user", username_to_unfollow=user)
-    return {"n": Slot(user, "name")}
-
-
-add("list_following", CLASS, calling("list_all_following"), 0.7)
-
-
-def _of_tweet(tool: str) -> Run:
-    def run(stage: Stage) -> Slots | None:
-        tweet = _tweet(stage)
-        if tweet is None:
-            return None
-        stage.call(tool, tweet_id=tweet)
-        return {"w": stage.mention("tweet", tweet)}
-
-    return run
-
-
-add("get_tweet", CLASS, _of_tweet("get_tweet"))
-add("tweet_comments", CLASS, _of_tweet("get_tweet_comments"), 0.7)
-
-
-def _of_own_account(tool: str) -> Run:
-    def run(stage: Stage) -> Slots:
-        user = stage.simulator(CLASS).username
-        stage.call(tool, username=user)
-        return {"n": Slot(user, "name")}
-
-    return run
-
-
-add("user_tweets", CLASS, _of_own_account("get_user_tweets"), 0.8)
-add("user_stats", CLASS, _of_own_account("get_user_stats"), 0.8)
-
-
-@operation(CLASS)
-def search_tweets(stage: Stage) -> Slots | None:
+def _tweeted_word(stage: Stage) -> str | None:
     texts = [tweet["content"] for tweet in stage.simulator(CLASS).tweets.values()]
-    word = stage.values.pick([word for text in texts for word in text.split() if word.isalpha()])
-    if word is None:
-        return None
-    stage.call("search_tweets", keyword=word)
-    return {"p": Slot(word, "text")}
+    return stage.values.pick([word for text in texts for word in text.split() if word.isalpha()])
+
+
+TWEET = Drawn("w", _tweet, "name", "tweet")
+NEW_USER = Drawn("n", lambda stage: stage.values.user_name(), "name")
+FOLLOWED = Drawn("n", lambda stage: stage.values.pick(stage.simulator(CLASS).following_list), "name")
+OWN_NAME = Drawn("n", lambda stage: stage.simulator(CLASS).username, "name")
+
+add("follow", CLASS, calling("follow_user", username_to_follow=NEW_USER))
+add("unfollow", CLASS, calling("unfollow_user", username_to_unfollow=FOLLOWED))
+add("list_following", CLASS, calling("list_all_following"), 0.7)
+add("get_tweet", CLASS, calling("get_tweet", tweet_id=TWEET))
+add("tweet_comments", CLASS, calling("get_tweet_comments", tweet_id=TWEET), 0.7)
+add("user_tweets", CLASS, calling("get_user_tweets", username=OWN_NAME), 0.8)
+add("user_stats", CLASS, calling("get_user_stats", username=OWN_NAME), 0.8)
+add("search_tweets", CLASS, calling("search_tweets", keyword=Drawn("p", _tweeted_word, "text")))

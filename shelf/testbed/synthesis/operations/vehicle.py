@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shelf.testbed.synthesis.operations.registry import FACTS, Run, add, calling, operation
+from shelf.testbed.synthesis.operations.registry import FACTS, Drawn, Run, add, amount, calling, one_of, operation
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 from shelf.testbed.synthesis.world import DOORS
@@ -21,13 +21,9 @@ def _room(stage: Stage) -> int:
     return int(TANK_GALLONS - _car(stage).fuelLevel)
 
 
-@operation(CLASS)
-def fill(stage: Stage) -> Slots | None:
-    if _room(stage) <= 2:
-        return None
-    gallons = stage.values.amount(1, _room(stage))
-    stage.call("fillFuelTank", fuelAmount=gallons)
-    return {"x": Slot(gallons, "amount")}
+FITTING = Drawn("x", lambda stage: stage.values.amount(1, _room(stage)), "amount")
+
+add("fill", CLASS, calling("fillFuelTank", when=lambda stage: _room(stage) > 2, fuelAmount=FITTING))
 
 
 @operation(CLASS, 2.5)
@@ -59,7 +55,7 @@ def _some_door_is_open(stage: Stage) -> Any:
     return _car(stage).remainingUnlockedDoors
 
 
-add("lock_all", CLASS, calling("lockDoors", _some_door_is_open, unlock=False, door=list(DOORS)))
+add("lock_all", CLASS, calling("lockDoors", when=_some_door_is_open, unlock=False, door=list(DOORS)))
 
 
 def _one_door(unlock: bool, state: str) -> Run:
@@ -81,17 +77,13 @@ def _brake_is_pressed(stage: Stage) -> bool:
     return _car(stage).brakePedalStatus == "pressed"
 
 
-add("brake_full", CLASS, calling("pressBrakePedal", lambda stage: not _brake_is_pressed(stage), pedalPosition=1.0))
+add("brake_full", CLASS, calling("pressBrakePedal", when=lambda stage: not _brake_is_pressed(stage), pedalPosition=1.0))
 
 
-@operation(CLASS, 0.7)
-def brake_part(stage: Stage) -> Slots:
-    position = stage.values.integer(1, 9) / 10
-    stage.call("pressBrakePedal", pedalPosition=position)
-    return {"x": Slot(position)}
+TENTHS = Drawn("x", lambda stage: stage.values.integer(1, 9) / 10)
 
-
-add("release_brake", CLASS, calling("releaseBrakePedal", _brake_is_pressed), 0.7)
+add("brake_part", CLASS, calling("pressBrakePedal", pedalPosition=TENTHS), 0.7)
+add("release_brake", CLASS, calling("releaseBrakePedal", when=_brake_is_pressed), 0.7)
 
 
 @operation(CLASS, 2)
@@ -113,52 +105,20 @@ def _is_parked(stage: Stage) -> bool:
     return _car(stage).parkingBrakeStatus == "engaged"
 
 
-add("park_on", CLASS, calling("activateParkingBrake", lambda stage: not _is_parked(stage), mode="engage"))
+add("park_on", CLASS, calling("activateParkingBrake", when=lambda stage: not _is_parked(stage), mode="engage"))
+add("park_off", CLASS, calling("activateParkingBrake", when=_is_parked, mode="release"), 0.7)
+add("climate", CLASS, calling("adjustClimateControl", temperature=Drawn("x", amount(16, 29), "amount")))
 
 
-add("park_off", CLASS, calling("activateParkingBrake", _is_parked, mode="release"), 0.7)
+MODE = Drawn("m", lambda stage: "off" if _car(stage).headLightStatus == "on" else "on")
+SPEED, GAP = Drawn("x", amount(6, 18, 5), "amount"), Drawn("y", amount(5, 30, 10), "amount")
+PART = Drawn("o", one_of("fuel", "battery", "doors", "climate", "headlights", "engine"))
+CRUISE = {"speed": SPEED, "activate": True, "distanceToNextVehicle": GAP}
 
-
-def _of_amount(tool: str, argument: str, low: int, high: int) -> Run:
-    def run(stage: Stage) -> Slots:
-        amount = stage.values.amount(low, high)
-        stage.call(tool, **{argument: amount})
-        return {"x": Slot(amount, "amount")}
-
-    return run
-
-
-add("climate", CLASS, _of_amount("adjustClimateControl", "temperature", 16, 29))
-
-
-@operation(CLASS)
-def headlights(stage: Stage) -> Slots:
-    mode = "off" if _car(stage).headLightStatus == "on" else "on"
-    stage.call("setHeadlights", mode=mode)
-    return {"m": Slot(mode)}
-
-
-@operation(CLASS)
-def status(stage: Stage) -> Slots:
-    option = stage.values.pick(("fuel", "battery", "doors", "climate", "headlights", "engine"))
-    stage.call("displayCarStatus", option=option)
-    return {"o": Slot(option)}
-
-
-@operation(CLASS)
-def cruise(stage: Stage) -> Slots | None:
-    if _car(stage).engine_state != "running":
-        return None
-    speed, distance = stage.values.amount(6, 18, 5), stage.values.amount(5, 30, 10)
-    stage.call("setCruiseControl", speed=speed, activate=True, distanceToNextVehicle=distance)
-    return {"x": Slot(speed, "amount"), "y": Slot(distance, "amount")}
-
-
-@operation(CLASS)
-def zip_(stage: Stage) -> Slots:
-    city = stage.values.pick(ZIP_CODES)
-    stage.call("get_zipcode_based_on_city", city=city)
-    return {"c": Slot(city)}
+add("headlights", CLASS, calling("setHeadlights", mode=MODE))
+add("status", CLASS, calling("displayCarStatus", option=PART))
+add("cruise", CLASS, calling("setCruiseControl", when=lambda stage: _car(stage).engine_state == "running", **CRUISE))
+add("zip", CLASS, calling("get_zipcode_based_on_city", city=Drawn("c", one_of(*ZIP_CODES))))
 
 
 def _distance(stage: Stage, here: str, there: str) -> None:
@@ -182,29 +142,19 @@ def distance_city(stage: Stage) -> Slots:
     return {"x": Slot(here), "y": Slot(there)}
 
 
-@operation(CLASS)
-def feasible(stage: Stage) -> Slots:
-    miles = stage.focus("miles") or stage.values.amount(10, 90, 10)
-    stage.call("estimate_drive_feasibility_by_mileage", distance=miles)
-    return {"x": stage.mention("miles", miles, "amount")}
-
-
-add("liter", CLASS, _of_amount("liter_to_gallon", "liter", 2, 90))
-add("gallon", CLASS, _of_amount("gallon_to_liter", "gallon", 2, 40))
-
-
-@operation(CLASS)
-def navigate(stage: Stage) -> Slots:
+def _address(stage: Stage) -> str:
     values = stage.values
     street = f"{values.integer(10, 999)} {values.word().capitalize()} {values.pick(('St', 'Ave', 'Road', 'Lane'))}"
-    address = f"{street}, {values.pick(ZIP_CODES)}"
-    stage.call("set_navigation", destination=address)
-    return {"x": Slot(address, "name")}
+    return f"{street}, {values.pick(ZIP_CODES)}"
 
 
+MILES = Drawn("x", lambda stage: stage.focus("miles") or stage.values.amount(10, 90, 10), "amount", "miles")
+
+add("feasible", CLASS, calling("estimate_drive_feasibility_by_mileage", distance=MILES))
+add("liter", CLASS, calling("liter_to_gallon", liter=Drawn("x", amount(2, 90), "amount")))
+add("gallon", CLASS, calling("gallon_to_liter", gallon=Drawn("x", amount(2, 40), "amount")))
+add("navigate", CLASS, calling("set_navigation", destination=Drawn("x", _address, "name")))
 add("tires", CLASS, calling("check_tire_pressure"), 1.3)
-
-
 add("tire_shop", CLASS, calling("find_nearest_tire_shop"), 0.8)
 
 
