@@ -1,13 +1,13 @@
-"""`seal data`: make, check and select the benchmark's tasks."""
+"""`seal data`: make and check the benchmark's tasks."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
 
-app = typer.Typer(help="Make, check and select the benchmark's tasks.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Make and check the benchmark's tasks.", no_args_is_help=True, add_completion=False)
 
 OUT = Path("data")
 AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
@@ -52,22 +52,3 @@ def check(out: Annotated[Path, option("Folder to check.")] = OUT, siblings: Sibl
     if problems:
         raise typer.Exit(1)
     typer.echo(f"{out}: everything is as recorded")
-
-
-@app.command(cls=ListCommand)
-def select(
-    out: Annotated[Path, option("Parquet file to write.", "FILE")],
-    split: Annotated[str, option("Side of the split: train or eval.")] = "train",
-    scheme: Annotated[str, option("The split: scenario or released_ids.")] = "scenario",
-    categories: Annotated[list[str] | None, option("base, miss_func, miss_param, long_context.", "NAME...")] = None,
-    prefix_turns: Annotated[list[int] | None, option("Only the first k user turns, for each k.", "K...")] = None,
-    task_file: Annotated[str | None, option("A list of task ids, or a band.", "FILE")] = None,
-    limit: Annotated[int | None, option("At most N rows per data source, evenly spread.", "N")] = None,
-) -> None:
-    """Write a parquet file of selected tasks, or of prefixes of tasks."""
-    chosen = dict(locals())
-    from seal.data.selection import Selection, write_parquet
-
-    chosen = {name: value for name, value in chosen.items() if value not in (None, []) and name != "out"}
-    with refusing("seal data select"):
-        typer.echo(f"{out}: {write_parquet(Selection.read(chosen), out)} rows")

@@ -38,7 +38,7 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
     """Read rows back; ValueError that names the file and what is missing in it."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: make it with seal data prepare (or select).")
+        raise ValueError(f"{path} does not exist: make it with seal data prepare.")
     try:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:

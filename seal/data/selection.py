@@ -116,13 +116,6 @@ def _filtered_further(
     return tuple(_spread(kept, selection.limit) if selection.limit else kept)
 
 
-def write_parquet(selection: Selection, path: Path | str) -> int:
-    """Write a selection as a parquet file that verl reads; the number of rows."""
-    from seal.data.parquet import write_rows  # pyarrow is needed here only
-
-    return write_rows(selected_rows(selection), path)
-
-
 def read_task_file(
     path: Path | str, known: Callable[[str], object] = parse_task_id
 ) -> tuple[tuple[str, int | None], ...]:

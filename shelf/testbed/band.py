@@ -28,7 +28,7 @@ def find_band(log: Path | str, low: float = 0.0, high: float = 1.0) -> dict[str,
     if held := sorted({line.task_id for line in lines if side_of(line.task_id) == "eval"}):
         raise ValueError(
             f"{len(held)} of the tasks belong to the evaluation side ({held[0]} is the first) and must not be used "
-            "for the training band: measure tasks of the training side (seal data select --split train)."
+            "for the training band: measure tasks of the training side (seal.data.val: [{split: train}])."
         )
     counts: dict[tuple[str, int], list[bool]] = {}
     for line in lines:

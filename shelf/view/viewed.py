@@ -69,7 +69,7 @@ class Viewed:
 
     def validation(self) -> dict[str, Any]:
         """The run in one sentence, and its pass rates by validation and data source."""
-        from seal.statistics.headline import headline  # loads scipy, which no other page waits for
+        from shelf.view.headline import headline  # loads scipy, which no other page waits for
 
         records = self.ask(overview.validated)
         first = headline(self.run.folder, self._steps.get()[0], records)

@@ -7,13 +7,11 @@ import pytest
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.bfcl.task_file import write_task_file
-from seal.cli.data import app
-from seal.data.parquet import read_rows
-from seal.data.selection import Selection, read_task_file, selected_rows, write_parquet
+from seal.data.parquet import read_rows, write_rows
+from seal.data.selection import Selection, read_task_file, selected_rows
 from seal.records.source import WHOLE, parse_data_source
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
-from tests.support.commands import run
 
 
 def ids(config):
@@ -34,7 +32,7 @@ def test_filters_narrow_together():
 
 def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
     selection = Selection.read({"categories": "base", "prefix_turns": [1, 2]})
-    count = write_parquet(selection, tmp_path / "x.parquet")
+    count = write_rows(selected_rows(selection), tmp_path / "x.parquet")
     rows = read_rows(tmp_path / "x.parquet")
     assert count == len(rows) == len(set(rows))
     assert {row.data_source for row in rows} == {"base@1", "base@2"}
@@ -82,17 +80,6 @@ def test_bad_blocks_are_one_sentence(config, said):
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_writes_what_the_block_selects(tmp_path, capsys):
-    out = tmp_path / "x.parquet"
-    assert (
-        run(app, ["select", "--split", "train", "--prefix-turns", "1", "--categories", "base", "--out", str(out)]) == 0
-    )
-    assert "100 rows" in capsys.readouterr().out
-    assert read_rows(out) == selected_rows(Selection(categories=("base",), prefix_turns=(1,)))
-    assert run(app, ["select", "--categories", "Nope", "--out", str(out)]) == 2
-    assert "seal data select: categories" in capsys.readouterr().err
-
-
 @pytest.fixture(scope="module")
 def task_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
@@ -130,7 +117,7 @@ def test_filters_prefixes_and_files_of_ids_hold_for_synthesised_tasks(task_files
     (tmp_path / "band.json").write_text(json.dumps({"tasks": list(tasks)[:4]}))
     assert ids({"mixture": mixture, "task_file": str(tmp_path / "band.json")}) == list(tasks)[:4]
     selection = Selection.read({"mixture": mixture, "categories": "base", "prefix_turns": [1, 2]})
-    write_parquet(selection, tmp_path / "x.parquet")
+    write_rows(selected_rows(selection), tmp_path / "x.parquet")
     rows = read_rows(tmp_path / "x.parquet")
     assert rows == selected_rows(selection)
     assert {row.data_source for row in rows} == {"synth_train_base@1", "synth_train_base@2"}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.records.validation import Log, read_log, read_validation_dir
-from seal.statistics.headline import headline
 from seal.system.lock import lock
 from shelf.view import palette
 from shelf.view.app import POLICY, STATIC
+from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log
 from shelf.view.query import Filters, counts, groups, trajectories
 from shelf.view.report.run import read_run

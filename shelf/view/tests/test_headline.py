@@ -8,7 +8,7 @@ from env_service.environments.bfcl.splits import task_ids
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
-from seal.statistics.headline import headline
+from shelf.view.headline import headline
 
 TASKS = task_ids()["eval"]
 
