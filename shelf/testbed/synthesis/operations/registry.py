@@ -59,10 +59,19 @@ class Drawn:
     thing: str = ""
 
 
-def calling(tool: str, /, *, when: Draw = lambda stage: True, drops: str = "", **arguments: Any) -> Run:
+def calling(
+    tool: str,
+    /,
+    *,
+    when: Draw = lambda stage: True,
+    creates: tuple[str, str] | None = None,
+    drops: str = "",
+    **arguments: Any,
+) -> Run:
     """An operation that makes one call; its arguments are drawn (`Drawn`) in their order, or always the same.
 
-    when: its precondition. drops: the kind of things that later messages must name again.
+    when: its precondition. creates: the kind of thing that it makes, and the key of its id in the result. drops: the
+    kind of things that later messages must name again.
     """
 
     def run(stage: Stage) -> Slots | None:
@@ -74,7 +83,9 @@ def calling(tool: str, /, *, when: Draw = lambda stage: True, drops: str = "", *
             values[name] = argument.draw(stage)
             if values[name] is None:
                 return None
-        stage.call(tool, **values)
+        result = stage.call(tool, **values)
+        if creates is not None:
+            stage.created(creates[0], result[creates[1]])
         slots = {argument.slot: _slot(stage, argument, values[name]) for name, argument in drawn.items()}
         stage.drop_focus(drops)
         return slots

@@ -1,17 +1,17 @@
 """Operations of TicketAPI."""
 
 from functools import partial
-from typing import Any
 
 from shelf.testbed.synthesis.operations.registry import (
     Drawn,
-    Run,
     add,
     calling,
     logging_in,
     logging_out,
     one_of,
     operation,
+    text,
+    whole,
 )
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
@@ -23,27 +23,18 @@ add("ticket_login", CLASS, logging_in(CLASS, lambda own: own.current_user), 0.6)
 add("ticket_logout", CLASS, logging_out(CLASS, "logout", lambda own: own.current_user), 0.4)
 
 
-def _create(description: bool = False, priority: bool = False) -> Run:
-    def run(stage: Stage) -> Slots:
-        values = stage.values
-        arguments: dict[str, Any] = {"title": values.title()}
-        slots = {"t": Slot(arguments["title"], "text")}
-        if description:
-            arguments["description"] = values.text()
-            slots["x"] = Slot(arguments["description"], "text")
-        if priority:
-            arguments["priority"] = values.integer(2, 5)
-            slots["k"] = Slot(arguments["priority"])
-        stage.created("ticket", stage.call("create_ticket", **arguments)["id"])
-        return slots
+TITLE = Drawn("t", lambda stage: stage.values.title(), "text")
+DESCRIPTION, PRIORITY = Drawn("x", text, "text"), Drawn("k", whole(2, 5))
+MADE = ("ticket", "id")
 
-    return run
-
-
-add("create_title", CLASS, _create())
-add("create_prio", CLASS, _create(priority=True))
-add("create_desc", CLASS, _create(description=True))
-add("create_full", CLASS, _create(description=True, priority=True))
+add("create_title", CLASS, calling("create_ticket", creates=MADE, title=TITLE))
+add("create_prio", CLASS, calling("create_ticket", creates=MADE, title=TITLE, priority=PRIORITY))
+add("create_desc", CLASS, calling("create_ticket", creates=MADE, title=TITLE, description=DESCRIPTION))
+add(
+    "create_full",
+    CLASS,
+    calling("create_ticket", creates=MADE, title=TITLE, description=DESCRIPTION, priority=PRIORITY),
+)
 
 
 def _ticket(stage: Stage, without: str = "") -> int | None:
@@ -60,11 +51,11 @@ add("close_ticket", CLASS, calling("close_ticket", ticket_id=OPEN))
 
 @operation(CLASS)
 def resolve(stage: Stage) -> Slots | None:
-    ticket, text = _ticket(stage, without="Resolved"), stage.values.text()
+    ticket, resolution = _ticket(stage, without="Resolved"), stage.values.text()
     if ticket is None:
         return None
-    stage.call("resolve_ticket", ticket_id=ticket, resolution=text)
-    return {"w": stage.mention("ticket", ticket), "t": Slot(text, "text")}
+    stage.call("resolve_ticket", ticket_id=ticket, resolution=resolution)
+    return {"w": stage.mention("ticket", ticket), "t": Slot(resolution, "text")}
 
 
 @operation(CLASS)

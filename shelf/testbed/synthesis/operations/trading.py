@@ -6,7 +6,6 @@ from shelf.testbed.synthesis.operations.registry import (
     FACTS,
     Draw,
     Drawn,
-    Run,
     add,
     amount,
     calling,
@@ -15,6 +14,7 @@ from shelf.testbed.synthesis.operations.registry import (
     money,
     one_of,
     operation,
+    whole,
 )
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
@@ -37,9 +37,11 @@ def _unwatched(stage: Stage) -> str | None:
 
 WATCHED = Drawn("s", lambda stage: stage.values.pick(stage.simulator(CLASS).watch_list), "plain", "stock")
 
+STOCK = Drawn("s", _stock, "plain", "stock")
+
 add("trading_login", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
 add("trading_logout", CLASS, logging_out(CLASS, "trading_logout", lambda own: own.authenticated), 0.4)
-add("stock_info", CLASS, calling("get_stock_info", symbol=Drawn("s", _stock, "plain", "stock")), 1.5)
+add("stock_info", CLASS, calling("get_stock_info", symbol=STOCK), 1.5)
 add("watch_add", CLASS, calling("add_to_watchlist", stock=Drawn("s", _unwatched, "plain", "stock")))
 add("watch_remove", CLASS, calling("remove_stock_from_watchlist", symbol=WATCHED))
 
@@ -49,17 +51,11 @@ def _order(stage: Stage, side: str, symbol: str, price: float, number: int) -> N
     stage.created("order", order["order_id"])
 
 
-def _trade(side: str) -> Run:
-    def run(stage: Stage) -> Slots:
-        symbol, price, number = _stock(stage), stage.values.amount(5, 400), stage.values.integer(1, 25)
-        _order(stage, side, symbol, price, number)
-        return {"s": _mention(stage, symbol), "x": Slot(price, "amount"), "a": Slot(number)}
+TRADE = {"symbol": STOCK, "price": Drawn("x", amount(5, 400), "amount"), "amount": Drawn("a", whole(1, 25))}
+PLACED = ("order", "order_id")
 
-    return run
-
-
-add("buy", CLASS, _trade("Buy"), 1.2)
-add("sell", CLASS, _trade("Sell"))
+add("buy", CLASS, calling("place_order", creates=PLACED, order_type="Buy", **TRADE), 1.2)
+add("sell", CLASS, calling("place_order", creates=PLACED, order_type="Sell", **TRADE))
 
 
 @operation(CLASS, uses_results=True)

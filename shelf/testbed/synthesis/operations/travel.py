@@ -1,16 +1,15 @@
 """Operations of TravelAPI."""
 
-from collections.abc import Callable
-
 from shelf.testbed.synthesis.operations.registry import (
     FACTS,
     Drawn,
-    Run,
     add,
+    amount,
     calling,
     money,
     one_of,
     operation,
+    text,
     whole,
 )
 from shelf.testbed.synthesis.path import Slot, Slots
@@ -73,53 +72,30 @@ def book(stage: Stage) -> Slots:
     return _trip_slots(trip) | {"k": _name(card), "t": _name(token)}
 
 
-def _of_booking(run: Callable[[Stage, str, str], Slots]) -> Run:
-    """An operation on the booking in focus and the access token."""
-
-    def checked(stage: Stage) -> Slots | None:
-        booking = stage.focus("booking")
-        if booking not in stage.simulator(CLASS).booking_record:
-            return None
-        return {"w": stage.mention("booking", booking), **run(stage, booking, _token(stage))}
-
-    return checked
+def _booking(stage: Stage) -> str | None:
+    """The booking that was spoken of last, if it still is one."""
+    booking = stage.focus("booking")
+    return booking if booking in stage.simulator(CLASS).booking_record else None
 
 
-def _cancel(stage: Stage, booking: str, token: str) -> Slots:
-    stage.call("cancel_booking", access_token=token, booking_id=booking)
-    stage.drop_focus("booking")
-    return {"t": _name(token)}
+def _card_of_booking(stage: Stage) -> str:
+    return stage.simulator(CLASS).booking_record[stage.focus("booking")]["card_id"]
 
 
-def _invoice(stage: Stage, booking: str, token: str) -> Slots:
-    stage.call("retrieve_invoice", access_token=token, booking_id=booking)
-    return {"t": _name(token)}
+BOOKING = Drawn("w", _booking, "name", "booking")
+INSURANCE = {
+    "access_token": TOKEN,
+    "insurance_type": Drawn("i", one_of("travel", "medical", "luggage", "cancellation")),
+    "booking_id": BOOKING,
+    "insurance_cost": Drawn("x", amount(5, 90, 10), "amount"),
+    "card_id": Drawn("k", _card_of_booking, "name"),
+}
+SUPPORT = {"booking_id": BOOKING, "message": Drawn("t", text, "text")}
 
-
-def _insure(stage: Stage, booking: str, token: str) -> Slots:
-    card = stage.simulator(CLASS).booking_record[booking]["card_id"]
-    kind, cost = stage.values.pick(("travel", "medical", "luggage", "cancellation")), stage.values.amount(5, 90, 10)
-    stage.call(
-        "purchase_insurance",
-        access_token=token,
-        insurance_type=kind,
-        booking_id=booking,
-        insurance_cost=cost,
-        card_id=card,
-    )
-    return {"t": _name(token), "k": _name(card), "i": Slot(kind), "x": Slot(cost, "amount")}
-
-
-def _contact_support(stage: Stage, booking: str, token: str) -> Slots:
-    text = stage.values.text()
-    stage.call("contact_customer_support", booking_id=booking, message=text)
-    return {"t": Slot(text, "text")}
-
-
-add("cancel_booking", CLASS, _of_booking(_cancel), 2)
-add("invoice", CLASS, _of_booking(_invoice), 2)
-add("insurance", CLASS, _of_booking(_insure), 2)
-add("support", CLASS, _of_booking(_contact_support), 2)
+add("cancel_booking", CLASS, calling("cancel_booking", drops="booking", access_token=TOKEN, booking_id=BOOKING), 2)
+add("invoice", CLASS, calling("retrieve_invoice", access_token=TOKEN, booking_id=BOOKING), 2)
+add("insurance", CLASS, calling("purchase_insurance", when=_booking, **INSURANCE), 2)
+add("support", CLASS, calling("contact_customer_support", **SUPPORT), 2)
 
 
 BUDGET = Drawn("x", money, "amount")

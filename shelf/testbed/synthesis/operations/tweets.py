@@ -1,8 +1,6 @@
 """Operations of TwitterAPI."""
 
-from typing import Any
-
-from shelf.testbed.synthesis.operations.registry import Drawn, Run, add, calling, logging_in, operation
+from shelf.testbed.synthesis.operations.registry import Drawn, add, calling, logging_in, operation, text
 from shelf.testbed.synthesis.path import Slot, Slots
 from shelf.testbed.synthesis.stage import Stage
 
@@ -12,27 +10,18 @@ CLASS = "TwitterAPI"
 add("auth_twitter", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
 
 
-def _post(tags: bool = False, mentions: bool = False) -> Run:
-    def run(stage: Stage) -> Slots:
-        values = stage.values
-        arguments: dict[str, Any] = {"content": values.text()}
-        slots = {"t": Slot(arguments["content"], "text")}
-        if tags:
-            arguments["tags"] = [f"#{values.word().capitalize()}" for _ in range(values.pick((1, 1, 2)))]
-            slots["h"] = Slot(arguments["tags"], "list")
-        if mentions:
-            arguments["mentions"] = [f"@{values.word()}"]
-            slots["m"] = Slot(arguments["mentions"], "list")
-        stage.created("tweet", stage.call("post_tweet", **arguments)["id"])
-        return slots
-
-    return run
+def _tags(stage: Stage) -> list[str]:
+    return [f"#{stage.values.word().capitalize()}" for _ in range(stage.values.pick((1, 1, 2)))]
 
 
-add("post", CLASS, _post())
-add("post_tags", CLASS, _post(tags=True))
-add("post_mention", CLASS, _post(mentions=True))
-add("post_both", CLASS, _post(tags=True, mentions=True))
+CONTENT, TAGS = Drawn("t", text, "text"), Drawn("h", _tags, "list")
+MENTIONS = Drawn("m", lambda stage: [f"@{stage.values.word()}"], "list")
+MADE = ("tweet", "id")
+
+add("post", CLASS, calling("post_tweet", creates=MADE, content=CONTENT))
+add("post_tags", CLASS, calling("post_tweet", creates=MADE, content=CONTENT, tags=TAGS))
+add("post_mention", CLASS, calling("post_tweet", creates=MADE, content=CONTENT, mentions=MENTIONS))
+add("post_both", CLASS, calling("post_tweet", creates=MADE, content=CONTENT, tags=TAGS, mentions=MENTIONS))
 
 
 def _tweet(stage: Stage) -> int | None:
@@ -50,11 +39,11 @@ add("retweet", CLASS, calling("retweet", tweet_id=Drawn("w", _not_retweeted, "na
 
 @operation(CLASS)
 def comment(stage: Stage) -> Slots | None:
-    tweet, text = _tweet(stage), stage.values.text()
+    tweet, content = _tweet(stage), stage.values.text()
     if tweet is None:
         return None
-    stage.call("comment", tweet_id=tweet, comment_content=text)
-    return {"w": stage.mention("tweet", tweet), "t": Slot(text, "text")}
+    stage.call("comment", tweet_id=tweet, comment_content=content)
+    return {"w": stage.mention("tweet", tweet), "t": Slot(content, "text")}
 
 
 @operation(CLASS)
