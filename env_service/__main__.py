@@ -16,8 +16,6 @@ from env_service.app import create_app
 from env_service.server import BoundedServer
 from env_service.settings import ServerSettings, read_settings, variable
 
-_BACKLOG = 2048
-
 
 def main(**options: Any) -> int:
     """Serve until interrupted; 1, with one sentence on stderr, when the service cannot start.
@@ -59,19 +57,12 @@ def _require_benchmark() -> None:
 
 def _listen(settings: ServerSettings) -> socket.socket:
     """Bind the address; RuntimeError says what to change if that fails."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = socket.AF_INET6 if (wide := ":" in settings.host) else socket.AF_INET
     try:
-        listener.bind((settings.host, settings.port))
-        listener.listen(_BACKLOG)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048, dualstack_ipv6=wide)
     except OSError as error:
-        listener.close()
-        raise RuntimeError(
-            f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}): stop the program that uses it, or "
-            f"set {variable('host')} and {variable('port')}."
-        ) from None
-    return listener
+        reason = f"stop the program that uses it, or set {variable('host')} and {variable('port')}"
+        raise RuntimeError(f"Cannot listen ({error.strerror}): {reason}.") from None
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ class AsyncServiceClient:
         try:
             async with self._connected().request(method, url, data=body) as response:
                 content, status = await response.read(), response.status
-        except aiohttp.ConnectionTimeoutError as error:
+        except aiohttp.ClientError as error:
             raise self._unreachable(error) from error
         except TimeoutError as error:
             raise ServiceError(
@@ -185,8 +185,6 @@ class AsyncServiceClient:
                 f"The environment service at {self.url} did not answer within {self._deadline_s:g} s: see its log, or "
                 "raise the deadline (env_service.timeout_s in a recipe).",
             ) from error
-        except aiohttp.ClientError as error:
-            raise self._unreachable(error) from error
         if status >= 400:
             raise _refusal(self.url, status, content)
         try:

@@ -14,6 +14,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +26,7 @@ from env_service.pool import WorkerPool
 from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings, variable
 from env_service.worker import EpisodeHistory
+from seal.system.files import replacing
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED_IDS = 4096
@@ -50,8 +52,13 @@ class Episodes:
         self._metrics = metrics
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
-        self._uploads = tempfile.TemporaryDirectory(prefix="seal_tasks_")
         metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._open))
+
+    @cached_property
+    def _uploads(
+        self,
+    ) -> tempfile.TemporaryDirectory[str]:  # a service may run where it cannot write
+        return tempfile.TemporaryDirectory(prefix="seal_tasks_")
 
     async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:
         """List the task ids of a split."""
@@ -62,8 +69,13 @@ class Episodes:
     async def tasks(self, request: protocol.TasksRequest) -> bytes:
         """Serve further tasks until the service ends."""
         lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
-        path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
-        path.write_bytes(lines)
+        try:
+            path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
+            with replacing(path) as draft:
+                draft.write_bytes(lines)
+        except OSError as error:
+            reason = f"The tasks cannot be stored ({error.strerror}): make room in the temporary folder, or set TMPDIR."
+            raise RequestRefused(reason, 503) from error
         try:
             return _success((await self._pool.load_task_file(str(path))).body)
         except RequestRefused:

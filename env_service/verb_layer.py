@@ -89,18 +89,16 @@ def _is_local(address: bytes) -> bool:
 
 
 async def _body(receive: Receive, limit: int) -> bytes:
-    parts, size, more = [], 0, True
+    body, more = bytearray(), True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RequestRefused("The client disconnected before it had sent the whole body.")
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
+        body += message.get("body", b"")
+        if len(body) > limit:
             raise RequestRefused(f"The body exceeds {limit} bytes ({variable('max_body_bytes')}).", 413)
-        parts.append(part)
         more = message.get("more_body", False)
-    return b"".join(parts)
+    return bytes(body)
 
 
 def _parse(model: type[Model], body: bytes) -> Model:
@@ -113,8 +111,7 @@ def _parse(model: type[Model], body: bytes) -> Model:
 
 
 def _problem(detail: str, code: str | None = None) -> bytes:
-    coded = {"code": code} if code else {}
-    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode(), **coded})
+    return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode(), **({"code": code} if code else {})})
 
 
 async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:

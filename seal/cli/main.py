@@ -138,6 +138,8 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
             list(arguments), prog_name=program, standalone_mode=False, help_option_names=["-h", "--help"]
         )
         sys.stdout.flush()
+        if code in (exits.INTERRUPTED, exits.TERMINATED):
+            _say(f"{program}: interrupted, and what it started has ended; the same command goes on where it can.")
         return code or exits.FINISHED
     except typer.Abort:
         return exits.REFUSED

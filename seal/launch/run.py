@@ -92,7 +92,6 @@ def launch(request: Request, console: Console) -> int:
     except LaunchError as error:
         return refused(error, console)
     except KeyboardInterrupt:
-        tell(console, "interrupted: everything that was started has been stopped; start again to resume")
         return interrupt.exit_code
     return exits.FINISHED
 

@@ -1,5 +1,6 @@
 """Upload of an exported folder to the Hugging Face hub."""
 
+from json import JSONDecodeError
 from pathlib import Path
 
 from httpx import HTTPError
@@ -37,8 +38,8 @@ def push(folder: Path, name: str, *, public: bool) -> str:
         raise ValueError(
             f"The hub refused {name} ({status}): check the name and that the token may write; {folder} is complete."
         ) from error
-    except (HTTPError, OSError) as error:
+    except (HTTPError, OSError, JSONDecodeError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{constants.ENDPOINT} does not answer ({error}): upload {folder}, which is complete, later (`hf upload`)."
+            f"{constants.ENDPOINT} does not answer as a hub does ({error!r}): upload {folder} later (`hf upload`)."
         ) from error
     return address

@@ -208,7 +208,7 @@ def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path) -> None:
                 _read_lines(db, file, log, step, stream, stat.st_size)
             db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            db.rollback()  # of nothing, where a full disk has ended the transaction
             raise
 
 

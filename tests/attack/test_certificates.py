@@ -4,17 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shelf.lab.certificate.collect import records
-from shelf.lab.certificate.file import read, write
+from shelf.lab.certificate.file import write
 from shelf.lab.certificate.verify import verify
 from tests.attack.odd import changed
-
-
-@pytest.fixture(scope="session")
-def contents(played):
-    path = played / "whole.seal.gz"
-    write(records(played), path)
-    return [(record.kind, record.value) for record in read(path)]
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

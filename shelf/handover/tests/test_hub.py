@@ -18,6 +18,8 @@ class Hub(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.asked.append((self.path, body))
+        if (odd := self.server.odd) and odd[0] in self.path:
+            return self._answer(odd[1])
         if self.server.status != 200:
             return self._answer({"error": "no"}, self.server.status)
         if self.path == "/api/repos/create":
@@ -51,7 +53,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch):
     server = Loopback(Hub)
-    server.asked, server.private, server.status = [], None, 200
+    server.asked, server.private, server.status, server.odd = [], None, 200, None
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -95,6 +97,14 @@ def test_a_refusal_and_a_hub_that_is_away_are_one_sentence(hub, folder, monkeypa
     for module in (constants, hf_api):
         monkeypatch.setattr(module, "ENDPOINT", "http://127.0.0.1:9", raising=False)
     with pytest.raises(ValueError, match="does not answer"):
+        push(folder, "a/b", public=False)
+
+
+@pytest.mark.parametrize("odd", [{}, [], None, "yes"])
+@pytest.mark.parametrize("place", ["create", "preupload", "commit"])
+def test_an_answer_that_is_no_hub_s_is_one_sentence(hub, folder, place, odd):
+    hub.odd = place, odd
+    with pytest.raises(ValueError, match=r"does not answer as a hub does|improperly formatted"):
         push(folder, "a/b", public=False)
 
 

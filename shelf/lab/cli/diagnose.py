@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from seal.cli.commands import option, refusing
@@ -75,7 +76,9 @@ def validate(
     from shelf.authoring.confusion import Confusion
     from shelf.authoring.validation import validate as judge
 
-    judged = list(judge(list(load_tasks().values())[::every], seed))
+    tasks, shown = list(load_tasks().values())[::every], Console(stderr=True)
+    shown.print(f"playing {len(tasks)} tasks with up to 18 faults")
+    judged = list(judge(track(tasks, "tasks", console=shown, transient=True), seed))
     matrix = Confusion.of(judged)
     labels = matrix.labels([rule.label for rule in rules("paper")])
     _show_matrix(matrix, labels, judged, Console(width=180))

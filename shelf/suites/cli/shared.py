@@ -1,4 +1,4 @@
-"""What the commands of `seal evaluate` share: options by heading, refusals in one sentence, and Ctrl-C."""
+"""What the commands of `seal evaluate` share: options by heading, and refusals in one sentence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seal.cli.commands import option, refusing
-from seal.system import exits
 
 FAILED = 1
 """The exit code if attempts have no verdict for technical reasons."""
@@ -47,14 +44,10 @@ def default_folder(suite: str, name: str) -> Path:
 
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
-    """Turn what a user can fix into one sentence and exit code 2, and Ctrl-C into 130."""
+    """Turn what a user can fix into one sentence and exit code 2."""
     from env_service.client import ServiceError
     from shelf.suites.chat import EndpointRefused
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        with refusing(command, EndpointRefused, ServiceError):
-            yield
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command resumes.", err=True)
-        raise typer.Exit(exits.INTERRUPTED) from None
+    with refusing(command, EndpointRefused, ServiceError):
+        yield

@@ -16,7 +16,8 @@ def report(
 ) -> None:
     """Print what a run has shown, and draw its curves as report.png in its folder."""
     from seal.statistics.tables import console
-    from shelf.view.report.summary import summarise
 
     with refusing("seal report"):
+        from shelf.view.report.summary import summarise  # matplotlib wants a folder that it can write
+
         console().print(*summarise(run), sep="\n")

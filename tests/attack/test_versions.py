@@ -1,0 +1,68 @@
+"""Logs, checkpoints and certificates that name another version are read, or refused in a sentence."""
+
+import json
+import time
+
+import pytest
+from fastapi.testclient import TestClient
+
+from seal.statistics.runs import summarise_run
+from seal.training.checkpoints import STATE_FILE, STATE_VERSION, CheckpointError, load_state, save_state
+from shelf.lab.certificate.collect import records
+from shelf.lab.certificate.file import write
+from shelf.lab.certificate.verify import verify
+from shelf.view.app import make_app
+from shelf.view.report.summary import summarise
+from shelf.view.runs import find_runs
+
+LEFT_OUT = "left out"
+VERSIONS = (LEFT_OUT, None, 0, 1, 3, 10**30, -1, 2.5, "2", "", True, [2], {"format": 2})
+READ = (LEFT_OUT, None, "", 1)
+LOGS = ("seal_log", "validation_log")
+
+
+def with_version(line: dict, key: str, version: object) -> dict:
+    return {name: each for name, each in line.items() if name != key} | ({} if version is LEFT_OUT else {key: version})
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_logs_of_another_format(run, version):
+    for path in (path for folder in LOGS for path in (run / folder).rglob("*.jsonl")):
+        lines = [
+            with_version(json.loads(line), "format", version) for line in path.read_text().rstrip("\n").split("\n")
+        ]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for command in (summarise, lambda run: summarise_run(run, ()), lambda run: list(records(run))):
+        try:
+            command(run)
+        except ValueError as refusal:
+            assert str(refusal) and "\n" not in str(refusal)
+            assert version not in READ or str(refusal).endswith(" to certify it.")
+    with TestClient(make_app(find_runs([str(run)], run.parent)), base_url="http://127.0.0.1") as client:
+        deadline = time.monotonic() + 60
+        while not client.get("/api/runs").json()["runs"][0]["index"]["ready"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert client.get("/api/overview?run=damaged").status_code == 200
+        assert client.get("/api/trajectories?run=damaged").json()["total"] == (12 if version in READ else 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_a_checkpoint_of_another_version(tmp_path, version):
+    save_state(tmp_path, {"step": 1})
+    path = tmp_path / STATE_FILE
+    path.write_text(json.dumps(with_version(json.loads(path.read_text()), "version", version)))
+    with pytest.raises(CheckpointError, match=f"reads version {STATE_VERSION}|is damaged"):
+        load_state(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["certificate", "seal", "commit", "method"])
+def test_a_certificate_of_another_version(contents, tmp_path, url, key):
+    (kind, head), *others = contents
+    assert key in head
+    for version in VERSIONS:
+        changed = with_version(head, key, version) | ({} if key == "method" else {"method": "0" * 64})
+        write([(kind, changed), *others], tmp_path / "other.seal.gz")
+        with pytest.raises(ValueError, match=r"version|not a certificate") as refusal:
+            verify(tmp_path / "other.seal.gz", url=url)
+        assert "\n" not in str(refusal.value)
