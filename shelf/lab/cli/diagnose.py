@@ -50,7 +50,7 @@ def rollouts(
             raise ValueError(f"{log} exists: name a new folder.")
         read, bad = read_files(files)
         if not read:
-            raise ValueError(f"no rollout can be used: {bad[0]}")
+            raise ValueError(f"no rollout can be used: {bad[0] if bad else 'the files are empty'}")
         with service((), processes) if any(each.replays for each in read) else nullcontext("") as url:
             found = list(judged(read, url))
         write_jsonl((each.record.line() for each in found), log)

@@ -1,10 +1,10 @@
 """Trajectories in ATIF v1.7, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym writes too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, FiniteFloat
 
 from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
@@ -20,51 +20,30 @@ from shelf.lab.rescore import Rescoring
 VERSION = "ATIF-v1.7"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="allow")
+class Agent(BaseModel):
+    """Who acted, with which tools."""
+
+    tool_definitions: list[Any] | None = None
 
 
-class Agent(_Model):
-    """Who acted."""
-
-    name: str
-    version: str
-    tool_definitions: list[dict[str, Any]] | None = None
-
-
-class ToolCall(_Model):
-    """A call of a step."""
-
-    tool_call_id: str
-    function_name: str
-    arguments: dict[str, Any]
-
-
-class Result(_Model):
+class Result(BaseModel):
     """What a tool answered."""
 
     source_call_id: str | None = None
     content: Any = None
 
 
-class Observation(_Model):
-    """The answers to a step's calls."""
-
-    results: list[Result]
-
-
-class Step(_Model):
-    """A message, numbered from 1."""
+class Step(BaseModel):
+    """A message, with the calls of an agent's and what answered them."""
 
     step_id: int
     source: Literal["system", "user", "agent"]
     message: Any
-    timestamp: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    observation: Observation | None = None
+    tool_calls: list[Call] | None = None
+    observation: dict[str, list[Result]] = {}
 
 
-class Own(_Model):
+class Own(BaseModel):
     """What `extra.seal` of our own files says: the prefix that was played, and how a budget cut it."""
 
     turns: int | None = None
@@ -72,33 +51,21 @@ class Own(_Model):
     truncated: tuple[int, ...] = ()
 
 
-class Extra(_Model):
+class Extra(BaseModel):
     """What is read of `extra`."""
 
     task_id: str | None = None
-    reward: float | None = None
+    reward: FiniteFloat | None = None
     seal: Own = Own()
 
 
-class Trajectory(_Model):
-    """A whole trajectory."""
-
-    schema_version: str
-    session_id: str | None = None
-    agent: Agent
-    steps: list[Step]
-    extra: Extra = Extra()
-
-    def messages(self) -> Iterator[Message]:
-        """Its steps as a chat."""
-        for step in self.steps:
-            calls = [
-                Call(id=c.tool_call_id, name=c.function_name, arguments=c.arguments) for c in step.tool_calls or ()
-            ]
-            role = "assistant" if step.source == "agent" else step.source
-            yield Message(role=role, content=text_of(step.message), tool_calls=calls or None)
-            for result in step.observation.results if step.observation else ():
-                yield Message(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
+def messages_of(steps: Sequence[Step]) -> Iterator[Message]:
+    """The steps of a trajectory as a chat."""
+    for step in steps:
+        role = "assistant" if step.source == "agent" else step.source
+        yield Message(role=role, content=text_of(step.message), tool_calls=step.tool_calls)
+        for result in step.observation.get("results", ()):
+            yield Message(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
 
 
 def write_atif(found: Rescoring, folder: Path) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from seal.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Trajectory
+from shelf.lab.foreign.atif import Agent, Extra, Step, messages_of
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
 
 SUFFIXES = (".json", ".jsonl")
@@ -44,8 +44,8 @@ class Chat(Foreign):
 
     messages: list[Message]
     tools: list[Any] | None = None
-    reward: float | None = None
-    score: float | None = None
+    reward: FiniteFloat | None = None
+    score: FiniteFloat | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         system, turns = turns_of(self.messages)
@@ -54,8 +54,8 @@ class Chat(Foreign):
 
 
 class _Reward(BaseModel):
-    score: float
-    weight: float = 1.0
+    score: FiniteFloat
+    weight: FiniteFloat = 1.0
 
 
 class _Node(BaseModel):
@@ -72,37 +72,49 @@ class VerifiersTrace(Foreign):
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         found = [reward.score * reward.weight for reward in self.rewards.values() if reward]
-        task = self.task.get("data", {}).get("id") or self.task.get("key") or task_id
+        data = self.task.get("data")
+        task = (data.get("id") if isinstance(data, dict) else None) or self.task.get("key") or task_id
         tools = [tool for node in self.nodes for tool in node.tools]
         chat = Chat(messages=[node.message for node in self.nodes], tools=tools, reward=sum(found) if found else None)
         return chat.rollout(place, str(task))
 
 
+class _Asked(BaseModel):
+    input: str | list[dict[str, Any]] = ""
+    tools: list[Any] | None = None
+
+
+class _Answered(BaseModel):
+    output: list[dict[str, Any]]
+
+
 class NemoRollout(Foreign):
     """A line of NeMo Gym's rollouts: the request and the response of the Responses API."""
 
-    responses_create_params: dict[str, Any]
-    response: dict[str, Any]
-    reward: float | None = None
+    responses_create_params: _Asked
+    response: _Answered
+    reward: FiniteFloat | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        asked = self.responses_create_params
-        first = asked.get("input") or []
+        first = self.responses_create_params.input
         items = [{"role": "user", "content": first}] if isinstance(first, str) else first
-        messages = list(_messages([*items, *(self.response.get("output") or [])]))
-        chat = Chat(messages=messages, tools=asked.get("tools"), reward=self.reward)
+        messages = list(_messages([*items, *self.response.output]))
+        chat = Chat(messages=messages, tools=self.responses_create_params.tools, reward=self.reward)
         return chat.rollout(place, task_id)
 
 
 class Atif(Foreign):
     """A trajectory in ATIF."""
 
+    agent: Agent
+    steps: list[Step]
+    extra: Extra = Extra()
+
     def rollout(self, place: str, task_id: str) -> Rollout:
-        read = Trajectory.model_validate(self.model_extra)
-        system, turns = turns_of(read.messages())
-        extra, own = read.extra, read.extra.seal
-        tools, cut = documents_of(read.agent.tool_definitions), own.stop if own.stop in (*CUTS, STEP_LIMIT) else ""
-        named, prefix = extra.task_id or task_id, own.turns or WHOLE
+        system, turns = turns_of(messages_of(self.steps))
+        extra, own = self.extra, self.extra.seal
+        tools, named, prefix = documents_of(self.agent.tool_definitions), extra.task_id or task_id, own.turns or WHOLE
+        cut = own.stop if own.stop in (*CUTS, STEP_LIMIT) else ""
         return Rollout(place, named, turns, system, tools, extra.reward, prefix, cut, own.truncated)
 
 
@@ -135,11 +147,13 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
 
 
 def _objects(path: Path) -> Iterator[Line | BadLine]:
-    """The objects of a file that is one JSON value, or has one a line."""
+    """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
     try:
         value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        yield from read_jsonl(path)
+    except (ValueError, RecursionError) as error:
+        lines = list(read_jsonl(path))
+        one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
+        yield from lines if any(isinstance(line, Line) for line in lines) else [one]
         return
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
@@ -148,7 +162,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
 
 def _read(line: Line) -> Rollout:
     value = dict(line.value)
-    if "completion" in value and isinstance(value.get("prompt"), list):
+    if isinstance(value.get("prompt"), list) and isinstance(value.get("completion"), list):
         value = {**value, "messages": [*value["prompt"], *value["completion"]]}
     model = next((model for key, model in FORMATS.items() if key in value), None)
     if model is None:
@@ -170,7 +184,7 @@ def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
     for item in items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            calls.append({**item, "id": item.get("call_id")})
+            calls.append(item)
             continue
         if kind not in ("message", "function_call_output"):
             continue

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from seal.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
@@ -68,10 +68,10 @@ class Rollout:
 
 
 class Call(BaseModel):
-    """A call as OpenAI (in `function`), verifiers and the Responses API (flat) write it."""
+    """A call as OpenAI (in `function`), verifiers, the Responses API and ATIF (flat) write it."""
 
-    id: str | None = None
-    name: str
+    id: str | None = Field(None, validation_alias=AliasChoices("call_id", "tool_call_id", "id"))
+    name: str = Field(validation_alias=AliasChoices("name", "function_name"))
     arguments: Any = None
 
     @model_validator(mode="before")
@@ -141,7 +141,25 @@ def turns_of(messages: Iterable[Message]) -> tuple[str, list[Turn]]:
     return "\n\n".join(system), turns
 
 
+class _Schema(BaseModel):
+    """What checks of arguments read of a JSON schema."""
+
+    model_config = ConfigDict(extra="allow")
+
+    properties: "dict[str, _Schema]" = {}
+    required: list[str] = []
+
+
+class _Tool(BaseModel):
+    name: str
+    parameters: _Schema | None = None
+
+
 def documents_of(tools: Sequence[Any] | None) -> Sequence[Document] | None:
-    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none."""
+    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none.
+
+    ValueError if one has a name and cannot be read; those without a name are the endpoint's own.
+    """
     flat = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
-    return [tool for tool in flat if "name" in tool] or None
+    named = [tool for tool in flat if isinstance(tool, Mapping) and "name" in tool]
+    return [_Tool.model_validate(tool).model_dump(exclude_unset=True) for tool in named] or None
