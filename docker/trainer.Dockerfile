@@ -7,6 +7,8 @@
 ARG BASE=nvidia/cuda:13.0.2-devel-ubuntu24.04
 FROM ${BASE}
 
+# The base image fixes the versions.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends build-essential git make python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*

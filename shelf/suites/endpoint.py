@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from seal.system.net import is_loopback
-from shelf.suites.bfcl.serving import served_checkpoint
+from shelf.suites.bfcl.serving import served_checkpoint, status
 from shelf.suites.chat import OPENAI_KEY, ChatClient, EndpointRefused
-from shelf.suites.probe import get
 
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 10.0
@@ -44,7 +43,7 @@ class Served:
     def require(self) -> None:
         """EndpointRefused if nothing answers, if the endpoint lists models without ours, or if it must list them."""
         asyncio.run(self._check())
-        if self.lists_models and self._status() != httpx.codes.OK:
+        if self.lists_models and status(self._models) != httpx.codes.OK:
             raise EndpointRefused(
                 f"{self._models} must answer 200, also without a key: the official tool waits for that."
             )
@@ -52,7 +51,7 @@ class Served:
     def answers_within(self, wait_s: float) -> bool:
         """Whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while self._status() >= httpx.codes.INTERNAL_SERVER_ERROR:
+        while status(self._models) >= httpx.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
@@ -61,14 +60,6 @@ class Served:
     @property
     def _models(self) -> str:
         return f"{self.base_url.rstrip('/')}/models"
-
-    def _status(self) -> int:
-        """The status with which the list of models is answered; 503 if it is not."""
-        try:
-            answer = get(self._models)
-        except httpx.HTTPError:
-            answer = None
-        return httpx.codes.SERVICE_UNAVAILABLE if answer is None else answer.status_code
 
     async def _check(self) -> None:
         client = ChatClient(self.base_url, self.model, CHECK_TIMEOUT_S, attempts=1, key_variable=self.key_variable)

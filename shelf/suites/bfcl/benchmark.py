@@ -56,8 +56,6 @@ class Evaluation:
     task_files: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if bool(self.base_url) == bool(self.checkpoint):
-            raise ValueError("Give either --base-url (with --model) or --checkpoint.")
         if min(self.samples, self.concurrency) < 1:
             raise ValueError("--samples and --concurrency must be at least 1.")
         if len({row.environment for row in self.rows}) != 1:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
+import httpx
+
 from env_service.environments.registry import get_environment
 from seal.diagnosis.categories import BENCHMARK
 from seal.launch.service import Service, require_environments, require_service, require_tasks
@@ -18,7 +20,6 @@ from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_output
 from shelf.suites.chat import FIXED
-from shelf.suites.probe import is_healthy
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ GPU_ENVIRONMENT = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 """FlashInfer's sampler is compiled with nvcc when the server starts, which a machine with only a driver lacks."""
 CPU_ENVIRONMENT = {"VLLM_TARGET_DEVICE": "cpu", "TORCH_COMPILE_DISABLE": "1"}
 MODEL_DEADLINE_S = 1800.0
+PROBE_TIMEOUT_S = 3.0
 POLL_S = 0.5
 OTHERWISE = "name a free port with --env-url, at which one is started"
 
@@ -92,7 +94,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else GPU_ENVIRONMENT)
     try:
         deadline = time.monotonic() + MODEL_DEADLINE_S
-        while not is_healthy(f"http://127.0.0.1:{port}/health"):
+        while status(f"http://127.0.0.1:{port}/health") != httpx.codes.OK:
             if process.poll() is not None:
                 raise ValueError(f"vLLM ended with code {process.returncode}: {last_output(log)} (log: {log})")
             if time.monotonic() > deadline:
@@ -101,6 +103,14 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         stop_tree(process, grace_s=10.0)
+
+
+def status(url: str) -> int:
+    """The status with which a GET is answered; 503 if it is not. Uses no proxy of the environment."""
+    try:
+        return httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False, follow_redirects=True).status_code
+    except httpx.HTTPError:
+        return httpx.codes.SERVICE_UNAVAILABLE
 
 
 def _require_model(folder: Path) -> None:

@@ -12,13 +12,15 @@ from rich.console import Console
 from seal.cli.commands import ListCommand, option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
+from shelf.suites.bar import Bar
 from shelf.suites.cli import shared
-from shelf.suites.cli.evaluate_play import play, show_outcome
 from shelf.suites.cli.evaluate_suites import app as suites
 
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
-    from shelf.suites.bfcl.benchmark import Outcome
+    from seal.records.trajectory import TrajectoryRecord
+    from shelf.suites.bfcl.benchmark import Evaluation, Outcome
+    from shelf.suites.bfcl.journal import Journal
 
 SERVICE = EnvServiceSettings()
 OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
@@ -67,10 +69,9 @@ def bfcl(
         from shelf.suites.bfcl.benchmark import Evaluation
         from shelf.suites.bfcl.episode import EpisodeSettings
         from shelf.suites.chat import Sampling
+        from shelf.suites.endpoint import Model
 
-        if base_url and not model:
-            raise ValueError("--base-url needs --model: the name under which the endpoint serves the model.")
-        name = model or (checkpoint.resolve().name if checkpoint else "")
+        name = Model.named(model, base_url, checkpoint, serve_args).name
         chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
         if temperature is None:
             temperature = float(samples > 1)
@@ -90,7 +91,7 @@ def bfcl(
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
         )
         console = wide_console()
-        outcome = play(evaluation, name, console)
+        outcome = _play(evaluation, name, console)
         _show(outcome, f"{name}, {prompt_mode}", console)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
@@ -140,8 +141,32 @@ def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskR
     return tuple(dict.fromkeys(rows))
 
 
+def _play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
+    """Run an evaluation under a progress bar."""
+    from shelf.suites.bfcl.benchmark import evaluate
+
+    passed = failed = 0
+    with Bar(console) as progress:
+        bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
+
+        def on_start(journal: Journal) -> None:
+            nonlocal passed
+            passed = sum(bool(line["score"]) for line in journal.lines.values())
+            progress.update(bar, completed=len(journal.finished()))
+
+        def on_rollout(record: TrajectoryRecord) -> None:
+            nonlocal passed, failed
+            passed += bool(record.score)
+            failed += record.infra is not None
+            lost = f", {failed} failed" if failed else ""
+            progress.update(bar, advance=1, description=f"{title}: {passed} passed{lost}")
+
+        return evaluate(evaluation, on_start, on_rollout)
+
+
 def _show(outcome: Outcome, title: str, console: Console) -> None:
     from seal.data.suspected import load_suspected
+    from seal.records.trajectory import count_tokens
     from seal.records.validation import read_log
     from seal.statistics.summary import summarise, suspected_tasks
     from seal.statistics.tables import summary_table
@@ -150,4 +175,13 @@ def _show(outcome: Outcome, title: str, console: Console) -> None:
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
-    show_outcome(outcome, console)
+    tokens = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items())
+    console.print(
+        f"{outcome.played} rollouts played, {outcome.kept} kept from before (tokens: {tokens}); log: {outcome.log}"
+    )
+    if outcome.failed:
+        console.print(
+            f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "
+            "plays them again.",
+            style="bold red",
+        )

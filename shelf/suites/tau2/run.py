@@ -126,16 +126,8 @@ class Tau2(Suite):
         command += ["--num-trials", "1", "--seed", str(self._seed + trial)]
         command += ["--max-concurrency", str(self.plan.concurrency), "--max-steps", str(MAX_STEPS)]
         command += ["--max-errors", str(MAX_ERRORS), "--max-retries", str(REQUEST_RETRIES)]
-        return [
-            *command,
-            "--results-dir",
-            str(folder),
-            "--save-to",
-            "r",
-            "--skip-failed-samples",
-            "--log-level",
-            "ERROR",
-        ]
+        command += ["--results-dir", str(folder), "--save-to", "r", "--skip-failed-samples"]
+        return [*command, "--log-level", "ERROR"]
 
     def _arguments(self, served: Served, temperature: float) -> str:
         arguments = {"base_url": served.base_url.rstrip("/"), "temperature": temperature, "timeout": self._timeout_s}
