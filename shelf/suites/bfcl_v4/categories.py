@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from huggingface_hub import try_to_load_from_cache
-
 NON_LIVE = (
     *("simple_python", "simple_java", "simple_javascript"),
     *("multiple", "parallel", "parallel_multiple", "irrelevance"),
@@ -49,7 +47,6 @@ OFFICIAL_COLUMNS = {
 """Columns of the official table and the categories that each needs: the tool counts a missing one as 0."""
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
-EMBEDDINGS = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 class Item(NamedTuple):
@@ -85,9 +82,6 @@ def missing_need(category: str) -> str | None:
     """One sentence about what a category lacks here, and how to provide it; None if it can run."""
     if category in WEB_SEARCH and not os.environ.get(SERPAPI_KEY):
         return f"needs a SerpAPI key and the internet: set {SERPAPI_KEY}"
-    cache = os.environ.get("HF_HUB_CACHE")
-    if category == VECTOR and not isinstance(try_to_load_from_cache(EMBEDDINGS, "config.json", cache), str):
-        return f"needs the embedding model: run `hf download {EMBEDDINGS}`"
     return None
 
 

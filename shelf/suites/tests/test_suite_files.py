@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from shelf.suites.bfcl_v4 import run
 from shelf.suites.bfcl_v4.categories import CATEGORIES, Chain, Item, expand, missing_need
 from shelf.suites.bfcl_v4.generated import Generated, cause_of
 from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, tokens
@@ -144,15 +146,17 @@ def test_categories_are_named_by_themselves_or_in_groups(monkeypatch):
     assert missing_need("web_search_base") is None
 
 
-def test_the_embedding_model_is_looked_for_in_the_hubs_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert "hf download sentence-transformers/all-MiniLM-L6-v2" in missing_need("memory_vector")
-    snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "1"
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text("{}")
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("1")
+def test_the_sentence_model_lies_where_the_tool_looks_for_it_and_another_one_is_refused(monkeypatch, tmp_path):
     assert missing_need("memory_vector") is None
+    folder, place = tmp_path / "model", tmp_path / "all-MiniLM-L6-v2"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"weights")
+    with pytest.raises(ValueError, match="is not the all-MiniLM-L6-v2 that this version knows"):
+        run.link_embeddings(folder, place)
+    monkeypatch.setattr(run, "EMBEDDINGS_SHA256", sha256(b"weights").hexdigest())
+    for _ in range(2):
+        run.link_embeddings(folder, place)
+    assert (place / "model.safetensors").read_bytes() == b"weights"
 
 
 # tau2
