@@ -18,7 +18,7 @@ from jsonschema.exceptions import ValidationError
 from seal.diagnosis.constraints import constraints
 from seal.diagnosis.evidence import Violation
 
-_TYPES = {
+TYPES = {
     "dict": "object",
     "float": "number",
     "tuple": "array",
@@ -46,7 +46,7 @@ def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
     """
     schema: dict[str, Any] = {}
     kind = node.get("type")
-    kind = _TYPES.get(kind, kind) if isinstance(kind, str) else None  # a list of types constrains nothing
+    kind = TYPES.get(kind, kind) if isinstance(kind, str) else None  # a list of types constrains nothing
     if kind in _NAMES:
         schema["type"] = kind
     if isinstance(node.get("properties"), Mapping):

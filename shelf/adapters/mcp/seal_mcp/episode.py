@@ -1,0 +1,102 @@
+"""One episode of the service as an agent with native tool calls plays it: documents, results, the user's messages."""
+
+import ast
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from env_service.answers import Message
+from env_service.client import ServiceClient
+from seal.diagnosis.schema import TYPES
+
+ENDED = "The conversation has ended."
+_RESULT = ("<tool_response>\n", "\n</tool_response>")
+
+
+class Said(NamedTuple):
+    """What followed a call or an answer. failed: it was refused or is an error. revealed: there are new tools."""
+
+    text: str
+    failed: bool = False
+    revealed: bool = False
+
+
+class Episode:
+    """A running episode. tools: the documents that are available now, as the service shows them.
+
+    The service takes text, so a call is written as the default formats want it (JSON between <tool_call> tags):
+    parsing, checks, verdict and labels stay the service's own.
+    """
+
+    def __init__(self, service: ServiceClient, name: str, opening: list[Message]) -> None:
+        """`opening` is what /create answered; ValueError if it does not list the tools as JSON lines."""
+        system, user = (message["content"] for message in opening)
+        before, _, rest = system.rpartition("<tools>\n")
+        lines, _, after = rest.partition("\n</tools>\n")
+        if not after:
+            raise ValueError("This format does not list the tools as JSON: leave tool_prompt_mode out.")
+        self.tools: list[Mapping[str, Any]] = [json.loads(line) for line in lines.splitlines()]
+        self.ended = False
+        instructions = before.rpartition("# Tools\n")[0].strip()
+        self._unread: str | None = f"{instructions}\n\n{user}" if instructions else user
+        self._service, self._name = service, name
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Said:
+        """Run one call; ServiceError if the service fails."""
+        # Escaped, so that no argument can hold a tag.
+        call = json.dumps({"name": name, "arguments": arguments}).replace("<", "\\u003c")
+        return self._say(f"<tool_call>\n{call}\n</tool_call>")
+
+    def next_message(self, answer: str) -> Said:
+        """The user's first message, or what the user says to the answer, which ends the turn."""
+        if self._unread is None:
+            return self._say(answer)
+        if answer:
+            return Said("You have not read the user's first message: ask for it without an answer.", failed=True)
+        first, self._unread = self._unread, None
+        return Said(first)
+
+    def result(self) -> dict[str, Any]:
+        """The reward and the service's evaluation; of an episode that is still open, as it stands."""
+        found = self._service.evaluate(self._name)
+        return {"reward": float(found["valid"]), "ended": self.ended, **found}
+
+    def _say(self, message: str) -> Said:
+        if self.ended:
+            return Said(ENDED, failed=True)
+        answer = self._service.step(self._name, message)
+        self.ended, failed = answer["is_terminated"], answer["info"].get("error_class") is not None
+        content = "\n".join(message["content"] for message in answer["state"])
+        if self.ended:
+            return Said(ENDED, failed)
+        if content.startswith(_RESULT[0]):
+            return Said(content.removeprefix(_RESULT[0]).removesuffix(_RESULT[1]), failed)
+        # BFCL announces tools as a Python list of documents, with a sentence on the last line.
+        revealed = ast.literal_eval(content.rpartition("\n")[0]) if content.startswith("[{'name': ") else []
+        self.tools += revealed
+        return Said(content, failed, bool(revealed))
+
+
+@contextmanager
+def episode(service: ServiceClient, task: str, params: Mapping[str, Any]) -> Iterator[Episode]:
+    """An episode that is released when the block ends, however it ends; ServiceError says why it cannot be opened."""
+    name = uuid.uuid4().hex
+    opening = service.create(task, name, params)["state"]
+    try:
+        yield Episode(service, name, opening)
+    finally:
+        service.release(name)
+
+
+def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A document's parameters as JSON schema: the benchmark has other names of types, and one (any) for none."""
+    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
+    if kind != "any":
+        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
+    if isinstance(node.get("properties"), Mapping):
+        schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
+    if isinstance(node.get("items"), Mapping):
+        schema["items"] = json_schema(node["items"])
+    return schema

@@ -1,0 +1,81 @@
+"""A world whose tools are those of an MCP server: a process of its own, over stdio, which holds the episode's state."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from anyio.from_thread import BlockingPortalProvider
+from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
+
+from env_service.environments.base import Document
+from env_service.environments.kit.tasks import Check, Outcome
+from seal.diagnosis.evidence import CallEvidence
+
+START_S = 60.0
+"""Within which a server must start."""
+DEADLINE_S = 5.0
+"""Of a call. The service ends a worker whose call waits for more than six times BFCL_CALL_SECONDS."""
+_LOOP = BlockingPortalProvider()
+"""The event loop of all servers of this process, in a thread that lives while one of them does."""
+
+
+class McpWorld:
+    """A subclass adds `check`, which may ask the server's reading tools with `call`.
+
+    The server must be deterministic: replays start it anew. It inherits the memory limit of the worker
+    (BFCL_MEMORY_MB), and of the environment only PATH, HOME and the like.
+    """
+
+    def __init__(self, server: StdioServerParameters, seconds: float = DEADLINE_S) -> None:
+        """Start the server; RuntimeError if it does not. seconds: the deadline of each call."""
+        self._seconds = seconds
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(_LOOP)
+            client = Client(server, read_timeout_seconds=START_S)
+            try:
+                self._client = stack.enter_context(self._loop.wrap_async_context_manager(client))
+            except (OSError, ExceptionGroup, MCPError) as error:
+                raise RuntimeError(f"The MCP server {server.command} does not start: {_first(error)}") from error
+            # In a thread: the end may take seconds, and the last reference may go in the loop's own thread.
+            end = threading.Thread(target=stack.pop_all().close, daemon=True)
+        self.close = weakref.finalize(self, end.start)
+
+    def documents(self) -> tuple[Document, ...]:
+        """The tools that the server lists, as the kit's documents."""
+        pages = [self._loop.call(self._client.list_tools)]
+        while cursor := pages[-1].next_cursor:
+            pages.append(self._loop.call(partial(self._client.list_tools, cursor=cursor)))
+        return tuple(
+            {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
+            for page in pages
+            for tool in page.tools
+        )
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Run a tool; errors and a missed deadline are outcomes, a server that has ended is a RuntimeError."""
+        try:
+            result = self._loop.call(self._client.call_tool, name, arguments, self._seconds)
+        except MCPError as error:
+            if error.code == REQUEST_TIMEOUT:
+                return Outcome(f"Error: {name} did not answer within {self._seconds:g} s.", "deadline")
+            if error.code == CONNECTION_CLOSED:
+                raise RuntimeError(f"The MCP server ended in a call of {name}.") from error
+            return Outcome(f"Error: {error}", "signature" if error.code == INVALID_PARAMS else "execution")
+        text = "\n".join(getattr(block, "text", f"[{block.type}]") for block in result.content)
+        return Outcome(text, "execution" if result.is_error else None)
+
+    @abstractmethod
+    def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+        """See `kit.tasks.World`."""
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

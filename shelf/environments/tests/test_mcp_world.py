@@ -1,0 +1,78 @@
+"""An MCP server as a world of the kit: its tools, its errors, its deadlines, and its verdict in the service."""
+
+import gc
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from list_environment import ListWorld
+from mcp import StdioServerParameters
+
+from env_service.client import ServiceClient, ServiceError
+from env_service.environments.kit.tasks import Outcome
+from env_service.local_service import local_service
+from seal.system.paths import HOME
+from shelf.environments.mcp_world import McpWorld
+
+CALL = '<tool_call>{{"name": "{}", "arguments": {{"item": "{}"}}}}</tool_call>'
+
+
+def servers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "list_server.py" in " ".join(child.cmdline())]
+
+
+def test_calls_reach_the_server_whose_faults_are_told_apart():
+    world = ListWorld(["milk"], ["milk", "tea"], seconds=1.0)
+    assert [tool["name"] for tool in world.documents()] == ["add_item", "remove_item", "show_list"]
+    assert world.documents()[0]["parameters"]["required"] == ["item"]
+    assert world.call("add_item", {"item": "tea"}) == Outcome("tea is on the list.")
+    assert world.call("remove_item", {"item": "salt"}) == Outcome(
+        "Error executing tool remove_item: that item is not on the list.", "execution"
+    )
+    assert world.check(0, []).passed and world.check(0, []).passed
+    assert world.call("add_item", {"item": "wait"}) == Outcome("Error: add_item did not answer within 1 s.", "deadline")
+    (process,) = servers()
+    with pytest.raises(RuntimeError, match=r"The MCP server ended in a call of add_item\."):
+        world.call("add_item", {"item": "end"})
+    del world
+    gc.collect()
+    process.wait(timeout=20)
+    deadline = time.monotonic() + 20
+    while servers():
+        assert time.monotonic() < deadline
+
+
+def test_a_server_that_does_not_start_is_one_sentence():
+    for command in ("no-such-server", "false"):
+        with pytest.raises(RuntimeError, match=f"^The MCP server {command} does not start: [^\n]+$"):
+            McpWorld(StdioServerParameters(command=command))
+
+
+@pytest.mark.slow
+def test_episodes_in_the_service_pass_fail_and_are_nobody_s_fault():
+    path = f"{HOME}:{Path(__file__).parent}"
+    location = "list_environment:ListEnvironment"
+    reference = [CALL.format("remove_item", "milk"), CALL.format("add_item", "tea"), "Done."]
+
+    def play(service: ServiceClient, name: str, messages: list[str]) -> dict:
+        service.create("train", name)
+        for message in messages:
+            service.step(name, message)
+        found = service.evaluate(name)
+        service.release(name)
+        return found
+
+    with (
+        local_service(BFCL_WORKERS="1", BFCL_ENVIRONMENTS=f"mcp_list={location}", PYTHONPATH=path) as url,
+        ServiceClient(url, "mcp_list") as service,
+    ):
+        for number in range(2):
+            assert play(service, f"right-{number}", reference)["labels"] == ["pass"]
+        assert play(service, "left-out", reference[1:])["labels"] == ["state_mismatch"]
+        assert play(service, "argument", [CALL.format("nope", 1), "Done."])["labels"] == ["invalid_tool_call"]
+        assert play(service, "wait", [CALL.format("add_item", "wait"), *reference])["valid"]
+        with pytest.raises(ServiceError, match="The MCP server ended in a call of add_item") as raised:
+            play(service, "end", [CALL.format("add_item", "end")])
+        assert raised.value.cause == "failed"
+        assert play(service, "after", reference)["valid"]
