@@ -11,8 +11,11 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
+from mcp import Client, StdioServerParameters
 
+from env_service.environments.bfcl.environment import BfclEnvironment
 from seal.system.paths import HOME
 from shelf.adapters.tests.script import script
 from tests.support.installed import Environment, uv
@@ -52,6 +55,26 @@ def test_trl_s_trainer_trains(service: str, package_index: None, tmp_path: Path)
     installed.install("--no-deps", *TRL, str(ADAPTERS / "trl"))
     policy = str(HOME / "data" / "quickstart_policy")
     run_tests("trl", installed.python, tmp_path, PYTHONPATH=str(HOME), SEAL_URL=service, SEAL_POLICY=policy)
+
+
+def test_the_official_client_plays_an_episode_of_the_installed_mcp_server(
+    service: str, environment: Callable[[str], Environment], tmp_path: Path
+):
+    installed, task, result = environment(""), "multi_turn_base_1", tmp_path / "result.json"
+    installed.install(str(ADAPTERS / "mcp"))
+    command, arguments = str(installed.python.with_name("seal-mcp")), ["--task", task, "--url", service]
+
+    async def play() -> None:
+        server = StdioServerParameters(command=command, args=[*arguments, "--out", str(result)])
+        async with Client(server) as client:
+            await client.call_tool("next_user_message")
+            for calls in BfclEnvironment().reference(task):
+                for call in calls:
+                    await client.call_tool(*call)
+                await client.call_tool("next_user_message", {"answer": "Done."})
+
+    anyio.run(play)
+    assert json.loads(result.read_text())["reward"] == 1.0
 
 
 def run_tests(name: str, python: Path, folder: Path, **variables: str) -> None:
