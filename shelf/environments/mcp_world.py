@@ -19,7 +19,7 @@ from env_service.environments.base import Document
 from env_service.environments.kit.tasks import Check, Outcome
 from seal.diagnosis.evidence import CallEvidence
 
-START_S = 60.0
+START_S = 120.0
 """Within which a server must start."""
 DEADLINE_S = 5.0
 """Of a call. The service ends a worker whose call waits for more than six times BFCL_CALL_SECONDS."""
