@@ -28,6 +28,6 @@ def test_no_flipped_bit_passes(played, contents, url, tmp_path, place, bit):
     raw = bytearray((played / "whole.seal.gz").read_bytes())
     raw[10 + int(place * (len(raw) - 10))] ^= 1 << bit  # behind gzip's header, whose time and system mean nothing
     (tmp_path / "flipped.seal.gz").write_bytes(raw)
-    with pytest.raises(ValueError, match=r"certificate|damaged|JSON"):
+    with pytest.raises(ValueError, match=r"flipped\.seal\.gz|damaged"):
         found = verify(tmp_path / "flipped.seal.gz", url=url)
         raise ValueError("damaged" if not found.holds else "unnoticed")

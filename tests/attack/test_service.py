@@ -117,3 +117,20 @@ def test_slow_writers_and_readers_cost_the_others_nothing(http, url, attacked):
     finally:
         for each in slow:
             each.close()
+
+
+def test_those_who_ask_and_never_read_cost_the_others_nothing(http, url, attacked):
+    address = urlsplit(url)
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50
+    deaf = [socket.create_connection((address.hostname, address.port), 5) for _ in range(20)]
+    try:
+        for each in deaf:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.sendall(asked)
+        began = time.monotonic()
+        for _ in range(50):
+            assert http.post("/get_info", json={"instance_id": "attacked"}).status_code == 200
+        assert time.monotonic() - began < 20
+    finally:
+        for each in deaf:
+            each.close()

@@ -50,6 +50,10 @@ def verify(
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         # Whoever renews the hashes may write any JSON where a value is expected: the file is refused, never accepted.
         raise ValueError(f"{path} is not a certificate: a value is not what stands there ({error!r:.80}).") from error
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path} cannot be verified: {error}") from error
     if digest is not None and digest.removeprefix("sha256:").lower() != findings.digest:
         findings.add(-1, Place(field="digest"), f"it is {findings.digest}, and the published one is {digest}")
     return findings
