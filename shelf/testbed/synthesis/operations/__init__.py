@@ -1,8 +1,8 @@
-"""What can be asked for: one module per simulator, one function per operation.
+"""What can be asked for: one module per simulator, one row or function per operation.
 
-A function looks at the live simulators, draws arguments that will work, makes its
+An operation looks at the live simulators, draws arguments that will work, makes its
 calls on the stage and returns the slots of its phrases in `phrases.toml`. None
-means that its precondition does not hold.
+means that its precondition does not hold. Those of one call are rows (`registry.calling`).
 """
 
 # Importing a module registers its operations.
