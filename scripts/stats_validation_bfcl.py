@@ -6,7 +6,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from seal.cli.main import execute, load
+import typer
+
+from seal.cli.main import execute
+from shelf.statistics.cli.stats import app
 
 if __name__ == "__main__":
-    sys.exit(execute(load("stats"), sys.argv[1:], "stats_validation_bfcl.py"))
+    sys.exit(execute(typer.main.get_command(app), sys.argv[1:], "stats_validation_bfcl.py"))

@@ -44,7 +44,6 @@ CORE = {
     "train": Entry(
         TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.", "seal.cli.train"
     ),
-    "stats": Entry(RESULTS, "Tabulate and compare validation logs.", "seal.cli.stats"),
     "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
     "data": Entry(PARTS, "Prepare and check the tasks.", "seal.cli.data"),
 }

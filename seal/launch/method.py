@@ -15,7 +15,6 @@ METHOD = (
     "seal/reweighting.py",
     "seal/rollout",
     "seal/settings",
-    "seal/statistics",
     "seal/training/closed_loop.py",
     "seal/training/group.py",
 )

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_from_cache
 
 from seal import __version__
-from seal.data.suspected import load_suspected
 from seal.interface.cues import Omega
 from seal.records.source import WHOLE
 from seal.records.validation import read_validation_dir
-from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.heldout import not_held_out
-from seal.statistics.summary import Summary, informative, summarise_step, suspected_tasks
-from seal.statistics.tables import percent, with_difference, with_interval
 from seal.system.paths import HOME
 from shelf.handover.source import Source
+from shelf.statistics.comparison import Comparison, Side, compare
+from shelf.statistics.heldout import not_held_out
+from shelf.statistics.summary import Summary, informative, summarise_step, suspected_tasks
+from shelf.statistics.suspected import load_suspected
+from shelf.statistics.tables import percent, with_difference, with_interval
 from shelf.view.cost import training_cost
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")

@@ -16,14 +16,14 @@ from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
-from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.intervals import PairedDifference, paired_difference
-from seal.statistics.tables import comparison_record, comparison_table, percent, table
 from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop
 from shelf.lab.certificate.launches import Launch, launch_of_step, read_launches
 from shelf.lab.certificate.places import difference, shown
 from shelf.lab.certificate.replay import UNPLAYABLE, parameters
+from shelf.statistics.comparison import Comparison, Side, compare
+from shelf.statistics.intervals import PairedDifference, paired_difference
+from shelf.statistics.tables import comparison_record, comparison_table, percent, table
 from shelf.suites.bfcl.journal import SETTINGS
 from shelf.view.again import Again, played_again
 

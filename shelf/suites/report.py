@@ -1,6 +1,6 @@
 """What the results of suites say: rates, paired differences and sentences, and the same figures for programs.
 
-The estimates are those of validation logs (`seal.statistics`): an attempt at an item is a line.
+The estimates are those of validation logs (`shelf.statistics`): an attempt at an item is a line.
 """
 
 import math
@@ -13,10 +13,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from seal.records.source import WHOLE
-from seal.statistics.comparison import Comparison, Side, compare
-from seal.statistics.runs import ABOUT_COMPARISONS
-from seal.statistics.summary import Summary, informative, summarise_step
-from seal.statistics.tables import RATES, comparison_record, comparison_table, percent, table, with_interval
+from shelf.statistics.comparison import Comparison, Side, compare
+from shelf.statistics.runs import ABOUT_COMPARISONS
+from shelf.statistics.summary import Summary, informative, summarise_step
+from shelf.statistics.tables import RATES, comparison_record, comparison_table, percent, table, with_interval
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
 WITHOUT = "with"

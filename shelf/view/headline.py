@@ -7,9 +7,9 @@ from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import MET, TrajectoryRecord
 from seal.records.validation import Log
-from seal.statistics.comparison import compare_lines
-from seal.statistics.heldout import not_held_out
-from seal.statistics.summary import label_shares, summarise_step
+from shelf.statistics.comparison import compare_lines
+from shelf.statistics.heldout import not_held_out
+from shelf.statistics.summary import label_shares, summarise_step
 
 
 def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence[TrajectoryRecord]) -> str:

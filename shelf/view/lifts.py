@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
 from seal.records.validation import Log, read_log
-from seal.statistics.intervals import PairedDifference, paired_difference
 from seal.system.jsonl import step_files
+from shelf.statistics.intervals import PairedDifference, paired_difference
 
 Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""

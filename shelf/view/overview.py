@@ -20,7 +20,7 @@ from shelf.view.report.run import Change, cue_steps, quarters
 from shelf.view.runs import ViewedRun
 
 if TYPE_CHECKING:
-    from seal.statistics.intervals import Estimate
+    from shelf.statistics.intervals import Estimate
 
 _FIGURES = {
     "step": "step",
@@ -76,7 +76,7 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
 
 def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
-    from seal.statistics.summary import informative, summarise
+    from shelf.statistics.summary import informative, summarise
 
     return [
         {

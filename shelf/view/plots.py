@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from seal.statistics.summary import Summary, informative
+from shelf.statistics.summary import Summary, informative
 
 COLOURS = {
     "base": "#0072B2",

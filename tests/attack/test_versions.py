@@ -6,11 +6,11 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from seal.statistics.runs import summarise_run
 from seal.training.checkpoints import STATE_FILE, STATE_VERSION, CheckpointError, load_state, save_state
 from shelf.lab.certificate.collect import records
 from shelf.lab.certificate.file import write
 from shelf.lab.certificate.verify import verify
+from shelf.statistics.runs import summarise_run
 from shelf.view.app import make_app
 from shelf.view.report.summary import summarise
 from shelf.view.runs import find_runs

@@ -24,9 +24,9 @@ from seal.records.trajectory import TrajectoryRecord, read_line
 from seal.records.validation import environment_averages
 from seal.settings.data import Selection
 from seal.settings.interface import EvolveSettings
-from seal.statistics.heldout import not_held_out
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
+from shelf.statistics.heldout import not_held_out
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.task_file import read_task_file
-from seal.data.suspected import load_suspected
 from seal.diagnosis.categories import BENCHMARK, environment_of
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
@@ -18,6 +17,7 @@ from shelf.lab.certificate.file import VERSION
 from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
 from shelf.lab.certificate.version import require_trained_by_own, version
 from shelf.lab.paths import movable
+from shelf.statistics.suspected import load_suspected
 from shelf.view.tasks import task_files
 
 AGAIN = "train it again with this version to certify it"

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from seal.data.suspected import SuspectedItem
 from seal.records.trajectory import TrajectoryRecord
-from seal.statistics.summary import summarise_step, suspected_tasks
-from seal.statistics.tables import summary_record
+from shelf.statistics.summary import summarise_step, suspected_tasks
+from shelf.statistics.suspected import SuspectedItem
+from shelf.statistics.tables import summary_record
 
 
 def figures(records: Sequence[TrajectoryRecord], items: Sequence[SuspectedItem]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import data_hash, package_version
-from seal.data.suspected import load_suspected
 from seal.system.files import json_hash
 from shelf.lab.certificate import file
 from shelf.lab.certificate.fields import ASPECTS
@@ -19,6 +18,7 @@ from shelf.lab.certificate.replay import Line, Replayed, Stage
 from shelf.lab.certificate.rounds import Rounds
 from shelf.lab.certificate.version import require_own
 from shelf.lab.service import service
+from shelf.statistics.suspected import load_suspected
 from shelf.view.again import played_again
 
 

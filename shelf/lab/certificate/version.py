@@ -9,7 +9,7 @@ from seal import __version__
 from seal.launch.method import method_digest
 from seal.system.paths import HOME
 
-OWN = ("shelf/lab/certificate", "shelf/view/again.py")
+OWN = ("shelf/lab/certificate", "shelf/statistics", "shelf/view/again.py")
 """What a verification computes with beside the method."""
 
 LAST_WITHOUT_VERSION = "dba7bcd"

@@ -37,12 +37,12 @@ def rollouts(
     was judged, 1 if lines cannot be used or played again, 2 for bad input.
     """
     from seal.records.folder import RunFolder
-    from seal.statistics.runs import summarise_run
-    from seal.statistics.tables import console
     from seal.system.files import write_jsonl
     from shelf.lab.foreign.formats import read_files
     from shelf.lab.foreign.judged import judged, sentences
     from shelf.lab.service import service
+    from shelf.statistics.runs import summarise_run
+    from shelf.statistics.tables import console
 
     with refusing("seal diagnose rollouts"):
         log = RunFolder(out).validations / "0.jsonl"

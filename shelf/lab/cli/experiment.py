@@ -47,11 +47,11 @@ def plan(
     """
     import shlex
 
-    from seal.statistics.tables import console
     from shelf.lab.experiment.arms import composed_arms, require_unchanged
     from shelf.lab.experiment.matrix import Experiment
     from shelf.lab.experiment.plan import plan_experiment, plan_parts
     from shelf.lab.experiment.runner import prepare
+    from shelf.statistics.tables import console
 
     with refusing("seal experiment plan"):
         experiment = Experiment.read(file)
@@ -107,10 +107,10 @@ def _listed(text: str) -> tuple[str, ...]:
 @app.command()
 def status(file: File) -> None:
     """Print how far each run is, and why runs failed."""
-    from seal.statistics.tables import console
     from shelf.lab.experiment.collect import collect_finished
     from shelf.lab.experiment.matrix import Experiment
     from shelf.lab.experiment.status import status_parts
+    from shelf.statistics.tables import console
 
     with refusing("seal experiment status"):
         experiment = Experiment.read(file)
@@ -130,10 +130,10 @@ def report(
     """
     from rich.markdown import Markdown
 
-    from seal.statistics.tables import console
     from shelf.lab.experiment.collect import collect_finished
     from shelf.lab.experiment.matrix import Experiment
     from shelf.lab.experiment.report import analyse, write_report
+    from shelf.statistics.tables import console
 
     with refusing("seal experiment report"):
         experiment = Experiment.read(file)

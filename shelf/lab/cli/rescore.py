@@ -37,11 +37,11 @@ def rescore(
 
     Prints what changed and why, paired by task. Exits with 1 if rollouts cannot be played again, 2 for bad input.
     """
-    from seal.statistics.tables import console
     from seal.system.files import write_json
     from shelf.lab.foreign.atif import write_atif
     from shelf.lab.rescore import find_logs, rescored, tables, to_json
     from shelf.lab.service import service
+    from shelf.statistics.tables import console
 
     given = {"mode": reward_mode, "cut": reward_cut}
     reward = {name: value for name, value in given.items() if value is not None}

@@ -13,13 +13,13 @@ from seal.launch.recipe import compose_recipe
 from seal.records.source import data_source, parse_data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
-from seal.statistics.summary import AVERAGE
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
 from shelf.lab.certificate.launches import validation_steps
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.paths import movable
+from shelf.statistics.summary import AVERAGE
 
 ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
 """Keys that say where a run works and how it logs, not what it computes."""

@@ -13,7 +13,6 @@ from seal.launch.folder import locked
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.records.validation import Log, read_validation_dir
-from seal.statistics.heldout import not_held_out
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
 from seal.system.jsonl import BadLine, read_jsonl
@@ -24,6 +23,7 @@ from shelf.lab.experiment.arms import ComposedArm, recorded_arm
 from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
+from shelf.statistics.heldout import not_held_out
 
 
 class Attempt(NamedTuple):

@@ -15,10 +15,10 @@ from yaml import MarkedYAMLError, YAMLError
 from seal.records.source import ALL_CATEGORIES
 from seal.settings.base import Amount, NonNegative, Positive, Settings
 from seal.settings.sentences import SettingsError
-from seal.statistics.summary import AVERAGE
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.system.text import first_line
+from shelf.statistics.summary import AVERAGE
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 SEED_RANGE = re.compile(r"(\d+)-(\d+)")

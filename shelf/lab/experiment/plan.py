@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from seal.statistics.tables import table
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.collect import folder_size
 from shelf.lab.experiment.effects import by_arm, family
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.power import detectable
 from shelf.lab.experiment.records import RunResult
+from shelf.statistics.tables import table
 
 GIB = 1 << 30
 MIB = 1 << 20

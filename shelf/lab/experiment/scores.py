@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from seal.records.source import averaged, data_source, parse_data_source, scenario_of
-from seal.statistics.summary import AVERAGE
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.records import RunResult, TaskScore
+from shelf.statistics.summary import AVERAGE
 
 
 class Panel(NamedTuple):

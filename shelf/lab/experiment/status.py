@@ -2,11 +2,11 @@
 
 from rich.console import RenderableType
 
-from seal.statistics.tables import table
 from seal.system.lock import Holder
 from shelf.lab.experiment.arms import recorded_arm
 from shelf.lab.experiment.collect import read_attempts
 from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.statistics.tables import table
 
 STAGES = {"train": "step", "update": "step", "save": "step", "sync": "step", "validate": "validation at step"}
 

@@ -65,7 +65,7 @@ def bfcl(
     Exits with 1 if rollouts failed for reasons other than the policy.
     """
     with shared.one_sentence("seal evaluate bfcl"):
-        from seal.statistics.tables import console as wide_console
+        from shelf.statistics.tables import console as wide_console
         from shelf.suites.bfcl.benchmark import Evaluation
         from shelf.suites.bfcl.episode import EpisodeSettings
         from shelf.suites.chat import Sampling
@@ -165,11 +165,11 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
 
 
 def _show(outcome: Outcome, title: str, console: Console) -> None:
-    from seal.data.suspected import load_suspected
     from seal.records.trajectory import count_tokens
     from seal.records.validation import read_log
-    from seal.statistics.summary import summarise, suspected_tasks
-    from seal.statistics.tables import summary_table
+    from shelf.statistics.summary import summarise, suspected_tasks
+    from shelf.statistics.suspected import load_suspected
+    from shelf.statistics.tables import summary_table
 
     log = read_log(outcome.log)
     suspected = suspected_tasks(log.lines, load_suspected())

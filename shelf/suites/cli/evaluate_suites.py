@@ -146,7 +146,7 @@ def _evaluate(
 ) -> None:
     """Run a suite under a progress bar and show its results; exits with 1 if attempts have no verdict."""
     with shared.one_sentence(f"seal evaluate {name}"):
-        from seal.statistics.tables import console as wide_console
+        from shelf.statistics.tables import console as wide_console
         from shelf.suites.bar import Bar
         from shelf.suites.chat import FIXED
         from shelf.suites.endpoint import Model as Evaluated
@@ -170,8 +170,8 @@ def _evaluate(
 
 
 def _print(report: Report, json: Path | None) -> None:
-    from seal.statistics.tables import console as wide_console
     from seal.system.files import write_json
+    from shelf.statistics.tables import console as wide_console
 
     console: Console = wide_console()
     for part in report.tables:

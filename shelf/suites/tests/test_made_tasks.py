@@ -8,15 +8,15 @@ from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file, write_task_file
-from seal.cli.stats import app as stats
 from seal.data.parquet import read_rows, write_rows
 from seal.data.selection import selected_rows
 from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import TrajectoryRecord
 from seal.records.validation import read_log, validation_averages
 from seal.settings.data import DataSettings
-from seal.statistics.summary import summarise
 from seal.system.net import free_port
+from shelf.statistics.cli.stats import app as stats
+from shelf.statistics.summary import summarise
 from shelf.suites.bfcl.serving import environment_service
 from shelf.suites.cli.evaluate import app
 from shelf.testbed.synthesis.grammar import Grammar

@@ -15,7 +15,7 @@ def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")],
 ) -> None:
     """Print what a run has shown, and draw its curves as report.png in its folder."""
-    from seal.statistics.tables import console
+    from shelf.statistics.tables import console
 
     with refusing("seal report"):
         from shelf.view.report.summary import summarise  # matplotlib wants a folder that it can write

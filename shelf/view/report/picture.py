@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from seal.labels import PASS
 from seal.records.trajectory import MET
-from seal.statistics.summary import Summary
-from seal.statistics.tables import percent
+from shelf.statistics.summary import Summary
+from shelf.statistics.tables import percent
 from shelf.view.palette import colour
 from shelf.view.plots import draw_rates, tidy
 from shelf.view.report.run import Run

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from seal.records.trajectory import EVERY_CUE
 from seal.records.validation import Log
-from seal.statistics.comparison import Side, compare
-from seal.statistics.heldout import not_held_out
-from seal.statistics.runs import missing_sentences, provenance
-from seal.statistics.summary import Summary, informative
-from seal.statistics.summary import summarise as summarise_log
-from seal.statistics.tables import percent, table, with_difference, with_interval
 from seal.system.jsonl import step_files
+from shelf.statistics.comparison import Side, compare
+from shelf.statistics.heldout import not_held_out
+from shelf.statistics.runs import missing_sentences, provenance
+from shelf.statistics.summary import Summary, informative
+from shelf.statistics.summary import summarise as summarise_log
+from shelf.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.cost import training_cost
 from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from env_service.environments.bfcl.task_file import write_task_file
-from seal.data.suspected import load_suspected
 from seal.launch.method import method_digest
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
@@ -26,6 +25,7 @@ from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import LINE_BYTES, read, write
 from shelf.lab.certificate.verify import verify
 from shelf.lab.certificate.version import OWN
+from shelf.statistics.suspected import load_suspected
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.played_run import SMALL, mixture_of, write_run

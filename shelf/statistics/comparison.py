@@ -7,8 +7,8 @@ import pandas as pd
 
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
-from seal.statistics.intervals import PairedDifference, paired_difference
-from seal.statistics.summary import AVERAGE, Task
+from shelf.statistics.intervals import PairedDifference, paired_difference
+from shelf.statistics.summary import AVERAGE, Task
 
 
 class Side(NamedTuple):

@@ -9,9 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from seal.statistics.comparison import Comparison
-from seal.statistics.intervals import Estimate, PairedDifference
-from seal.statistics.summary import Summary, informative
+from shelf.statistics.comparison import Comparison
+from shelf.statistics.intervals import Estimate, PairedDifference
+from shelf.statistics.summary import Summary, informative
 
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what", "run"})
 

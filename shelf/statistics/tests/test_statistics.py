@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from seal.statistics.intervals import (
+from shelf.statistics.intervals import (
     Observation,
     estimate,
     mcnemar,

@@ -7,7 +7,7 @@ import pytest
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.bfcl.verifier import verify
-from seal.data.suspected import DEFAULT_PATH, load_suspected
+from shelf.statistics.suspected import DEFAULT_PATH, load_suspected
 
 ITEMS = json.loads(DEFAULT_PATH.read_text())["items"]
 

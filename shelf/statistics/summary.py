@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from seal.data.suspected import SuspectedItem
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from seal.records.validation import Log
-from seal.statistics.intervals import Estimate, Observation, estimate, pass_at_k
+from shelf.statistics.intervals import Estimate, Observation, estimate, pass_at_k
+from shelf.statistics.suspected import SuspectedItem
 
 AVERAGE = "average"
 

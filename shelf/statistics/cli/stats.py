@@ -10,7 +10,7 @@ from seal.cli.commands import ListCommand, option, refusing
 from seal.system.paths import HOME
 
 NAMED_BAD_LINES = 20
-SUSPECTED = HOME / "seal" / "data" / "suspected_items.json"
+SUSPECTED = HOME / "shelf" / "statistics" / "suspected_items.json"
 COMPARE = "Runs to compare with the first; commas join the seeds of one side; a single run: its first and last step."
 
 app = typer.Typer(add_completion=False)
@@ -34,10 +34,10 @@ def stats(
 
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
-    from seal.data.suspected import load_suspected
-    from seal.statistics.runs import compare_runs, expected_tasks, summarise_run
-    from seal.statistics.tables import console, to_csv
     from seal.system.files import write_json, write_text
+    from shelf.statistics.runs import compare_runs, expected_tasks, summarise_run
+    from shelf.statistics.suspected import load_suspected
+    from shelf.statistics.tables import console, to_csv
 
     with refusing("seal stats"):
         if compare:

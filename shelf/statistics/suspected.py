@@ -42,7 +42,7 @@ def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]
     """The suspected items; ValueError that names the file and the entry at fault."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: name a file like seal/data/suspected_items.json.")
+        raise ValueError(f"{path} does not exist: name a file like shelf/statistics/suspected_items.json.")
     try:
         return _Items.model_validate_json(path.read_bytes()).items
     except ValidationError as error:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from env_service.environments.bfcl.processed import write as write_processed
 from env_service.environments.bfcl.splits import task_ids
-from seal.cli.stats import app
 from seal.records.validation import read_log, read_validation_dir
-from seal.statistics.summary import summarise
 from seal.system.paths import HOME
+from shelf.statistics.cli.stats import app
+from shelf.statistics.summary import summarise
 from tests.support.commands import run as command
 
 TASKS = task_ids()["eval"]
