@@ -6,6 +6,7 @@ COMMANDS = {
     "experiment": Entry(
         TRAINING, "Plan, run and judge a matrix of runs: arms, seeds, effects.", "shelf.lab.cli.experiment", extra="lab"
     ),
+    "probe": Entry(TRAINING, "Measure what a recipe's interface and weights can give a model.", "shelf.lab.cli.probe"),
     "rescore": Entry(
         RESULTS,
         "Judge stored episodes again by the present checker, taxonomy and reward.",

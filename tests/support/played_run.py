@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from env_service.environments.bfcl.tools import parse_reference
 from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
+from seal.diagnosis.sources import named_failures
+from seal.interface.cues import Omega
 from seal.launch.method import method_digest
 from seal.launch.recipe import compose_recipe
 from seal.launch.record import without_secrets
@@ -36,7 +38,7 @@ from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
-from seal.teacher import sees_omega
+from seal.teacher import answering, is_control, sees_omega
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
@@ -120,7 +122,10 @@ class Player:
             ENVIRONMENT.load_task_file(file)
             self.made |= {made.id: made.task for made in read_task_file(file)}
 
-    def play(self, row: TaskRow, sample: int, step: int, omega: Any, training: bool) -> TrajectoryRecord:
+    def play(
+        self, row: TaskRow, sample: int, step: int, omega: Any, training: bool, told: Sequence[str] | None = None
+    ) -> TrajectoryRecord:
+        """A rollout. told: what is said in place of a policy's messages, and nothing after it."""
         rng = random.Random(f"{self.seed}/{step}/{row.data_source}/{row.task_id}/{sample}/{training}")
         params: dict[str, Any] = {"split": row.split if training else "eval", "tool_prompt_mode": self.mode}
         if row.turns > 0:
@@ -135,8 +140,8 @@ class Player:
         prompt = total = sum(map(_tokens, messages))
         task = load_tasks().get(row.task_id) or self.made[row.task_id]
         task = task.prefix(row.turns) if row.turns > 0 else task
-        spans, truncated, turn, stop, texts = [], [], 0, "", said(task, self.mode, rng)
-        lost_at = rng.randrange(3) if training and rng.random() < self.lost else None
+        spans, truncated, turn, stop, texts = [], [], 0, "", told or said(task, self.mode, rng)
+        lost_at = rng.randrange(3) if told is None and training and rng.random() < self.lost else None
         while not stop:
             number = len(spans)
             limit, room = self.budgets.room(total - prompt, total, training)
@@ -144,6 +149,9 @@ class Player:
                 stop = limit if room < 1 else "max_steps"
                 break
             if number == lost_at:
+                break
+            if told is not None and number == len(told):
+                stop = "completed"
                 break
             text = texts[number] if number < len(texts) else "Done."
             size = _tokens({"content": text}) + 1
@@ -180,6 +188,7 @@ class Player:
             seconds=round(rng.random(), 3),
             stop=stop,
             excluded=cut and self.settings.reward.cut == "exclude",
+            silent=cut and self.settings.reward.cut == "silent",
             infra=None if evaluation else "engine_timeout",
             infra_message="" if evaluation else "nothing came",
             omega_version=(opening["info"]["omega"] or {}).get("version"),
@@ -272,18 +281,48 @@ def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog
 
 def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
     samples, omega = player.config["actor_rollout_ref"]["rollout"]["n"], loop.omega_to_send()
-    share = player.settings.interface.share
-    records = [
-        player.play(row, sample, step, omega if sees_omega(sample, share) else None, True)
-        for row in rows
-        for sample in range(samples)
-    ]
+    share, train = player.settings.interface.share, selected_rows(player.settings.data.train)
+    records = []
+    for row in rows:
+        if player.settings.teaches:
+            records += _taught(player, row, train.index(row), samples, step, Omega.from_json(omega))
+        else:
+            shown = (omega if sees_omega(sample, share) else None for sample in range(samples))
+            records += [player.play(row, sample, step, each, True) for sample, each in enumerate(shown)]
     groups = mark_groups([f"prompt-{i // samples}" for i in range(len(records))], records)
     by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
     advantages = group_advantages(records, groups, by_deviation=by_deviation)
     weights, report = loop.step(step, records, groups, advantages)
     log.trajectories(step, weighed(records, groups, advantages, weights))
     log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
+
+
+def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, omega: Omega) -> list[TrajectoryRecord]:
+    """A prompt with a teacher: the plain rollouts, then those that they call for, each with its lesson."""
+    interface, settings = player.settings.interface, player.settings
+    plain = {n: player.play(row, n, step, None, True) for n in range(samples) if not sees_omega(n, interface.share)}
+    judged = [record for record in plain.values() if record.usable]
+    failed = frozenset().union(*(record.signals for record in judged))
+    failed = frozenset() if any(record.passed for record in judged) else failed
+    labels = named_failures(failed, settings.diagnosis, settings.rollout.seed, f"{step}/{index}")
+    shown = {"share": omega, "retry": answering(omega, row.category, labels), "plain": Omega()}[interface.teacher]
+    records = []
+    for sample in range(samples):
+        if sample in plain:
+            records.append(plain[sample])
+            continue
+        control = interface.teacher == "retry" and is_control(sample, interface.share, samples)
+        cues = () if control else shown.for_category(row.category)
+        record = player.play(row, sample, step, shown.to_json() if cues else None, True)
+        taught = False
+        if cues and record.usable and record.passed and not record.truncated:
+            told = [message["content"] for message in record.messages if message["role"] == "assistant"]
+            taught = player.play(row, sample, step, None, True, told).passed
+        silent = (
+            record.silent or (bool(cues or interface.teacher == "plain") and not record.passed) or (cues and not taught)
+        )
+        records.append(replace(record, cues=cues, taught=taught, silent=bool(silent) and record.usable))
+    return records
 
 
 def _facts(config: dict[str, Any], train: Sequence[TaskRow], val: Sequence[TaskRow]) -> dict[str, Any]:

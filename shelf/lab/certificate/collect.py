@@ -30,11 +30,6 @@ def records(run: Path) -> Iterator[tuple[str, Any]]:
     for each in facts:
         require_trained_by_own(run, each)
     launches = [Launch.of(each) for each in facts]
-    if any(each.settings.teaches for each in launches):
-        raise ValueError(
-            f"{run} has a teacher (seal.interface.teacher), whose lessons no log holds: only runs without one can be "
-            "certified."
-        )
     suspected = load_suspected()
     trained = _steps(folder, launches)
     validated = dict(step_files(folder.validations))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from seal.diagnosis.categories import parse_task_id
+from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.play import Terms
@@ -27,6 +28,8 @@ from shelf.view.again import Again, refused_calls
 
 WEIGHING = ("group", "advantage", "w")
 """The fields that only the step as a whole decides."""
+TAUGHT = ("cues", "taught", "silent")
+"""Those that the whole prompt decides where there is a teacher."""
 UNPLAYABLE = frozenset({"environment_refused", "environment_failed", "environment_broken"})
 """What a record that does not fit the environment makes of a replay; other faults are this machine's."""
 _PRINTED = ("output", "evidence")
@@ -55,15 +58,22 @@ class Stage:
         return "training" if self.training else "validation"
 
     @property
+    def teaches(self) -> bool:
+        """Whether a teacher chose what its trajectories see."""
+        return self.training and self.settings.teaches
+
+    @property
     def terms(self) -> Terms:
         """How its trajectories are judged."""
         return Terms(self.training, self.settings.reward, self.settings.diagnosis.taxonomy)
 
     def parameters(self, record: TrajectoryRecord) -> dict[str, Any]:
         """The parameters of /create for one of its trajectories."""
-        sees = sees_omega(record.sample, self.settings.interface.share)
+        omega = self.omega if sees_omega(record.sample, self.settings.interface.share) else None
+        if self.teaches:
+            omega = Omega.of(record.cues, self.omega["version"]).to_json() if record.cues else None
         enforced = self.settings.rollout.enforce_available_tools
-        return parameters(record, self.prompt_mode, self.training, enforced, self.omega if sees else None)
+        return parameters(record, self.prompt_mode, self.training, enforced, omega)
 
 
 class Replayed(NamedTuple):
@@ -145,7 +155,7 @@ class Line:
                 same = in_one_order if field in _PRINTED else str
                 if (one := difference(*sides, same=same)) is not None:
                     self._fault(one.field, says(one), _turn_of(one.path, expected))
-        written = {name: self._line.get(name) for name in (*WEIGHING, "sample", "task_id", "data_source")}
+        written = {name: self._line.get(name) for name in (*WEIGHING, *TAUGHT, "sample", "task_id", "data_source")}
         slim = replace(expected, messages=(), evidence=())
         return Replayed(slim, tuple(self._problems), frozenset(self._aspects), written, self._overdue)
 
@@ -180,6 +190,8 @@ class Line:
             "prompt_mode": stage.prompt_mode,
             "cues": (),
             "taught": False,
+            # What follows from the whole prompt is compared with the step.
+            **({name: getattr(record, name) for name in TAUGHT} if stage.teaches else {}),
             "withdrawn": None,  # a withdrawal's trajectories have a file of their own
         }
         if not stage.training:

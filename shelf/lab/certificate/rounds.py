@@ -105,6 +105,10 @@ class Rounds:
             written = {}
         if name == "steps":
             expected |= {key: written[key] for key in STEP_HASHED if key in written}
+            told = written.get("teaching")
+            for cue, row in expected.get("teaching", {}).items():
+                if isinstance(told, dict) and isinstance(told.get(cue), dict) and "transfer" in told[cue]:
+                    row["transfer"] = told[cue]["transfer"]
         named = {key for keys in ASPECTS_OF_LINES[name].values() for key in keys}
         for what, keys in ASPECTS_OF_LINES[name].items():
             chosen = set(keys) or {*expected, *written} - named

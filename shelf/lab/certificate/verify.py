@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import data_hash, package_version
+from seal.interface.cues import Omega
 from seal.system.files import json_hash
 from shelf.lab.certificate import file
 from shelf.lab.certificate.fields import ASPECTS
@@ -13,8 +14,9 @@ from shelf.lab.certificate.figures import figures
 from shelf.lab.certificate.file import Record
 from shelf.lab.certificate.findings import Findings, place_of
 from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
+from shelf.lab.certificate.lessons import lessons
 from shelf.lab.certificate.places import Difference, Place, difference, shown
-from shelf.lab.certificate.replay import Line, Replayed, Stage
+from shelf.lab.certificate.replay import TAUGHT, Line, Replayed, Stage
 from shelf.lab.certificate.rounds import Rounds
 from shelf.lab.certificate.version import require_own
 from shelf.lab.service import service
@@ -216,6 +218,12 @@ class _Verification:
         if any(found.record is None for _, found in replays):
             return False
         if training:
+            if stage.teaches:
+                records, plays = [found.record for _, found in replays], [line.again for line in lines]
+                expected = lessons(launch, stage.step, Omega.from_json(stage.omega), records, plays, url)
+                for (record, found), each in zip(replays, expected, strict=True):
+                    written = {name: found.written[name] for name in TAUGHT}
+                    findings.compare("lessons", record.number, place_of(record), difference(written, each))
             self._rounds.play(stage.step, replays, closing)
             findings.steps = stage.step
         else:

@@ -95,6 +95,38 @@ def test_every_part_of_the_method_holds(overrides, tmp_path, url):
     assert_holds(write_run(tmp_path / "run", *SMALL, *overrides, steps=2, validations=(2,), lost=0.2, late=0.02), url)
 
 
+TEACHER = ("seal.interface.share=0.5", "actor_rollout_ref.rollout.n=6", "seal.interface.teacher=retry")
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A run with a teacher."""
+    return write_run(tmp_path_factory.mktemp("taught") / "run", *SMALL, *TEACHER, steps=3, validations=(), seed=1)
+
+
+def test_what_a_teacher_showed_and_taught_is_computed_again(taught, tmp_path, url):
+    assert_holds(taught, url)
+    contents = [list(each) for each in records(taught)]
+    lines = [value for kind, value in contents if kind == "training"]
+    assert 0 < sum(line["taught"] for line in lines) < sum(bool(line["cues"]) for line in lines)
+    for line, field in zip((line for line in lines if line["taught"]), ("cues", "taught", "silent"), strict=False):
+        was, line[field] = line[field], line[field][1:] if field == "cues" else not line[field]
+        write(contents, tmp_path / "changed.seal.gz")
+        found = verify(tmp_path / "changed.seal.gz", url=url).disagreements
+        assert any((each.place.field or "").startswith(field) for each in found), field
+        line[field] = was
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("teacher", ["retry", "share", "plain"])
+@pytest.mark.parametrize(
+    "more", ["seal.diagnosis.source=permuted", "seal.diagnosis.source=random", "seal.reward.cut=silent"]
+)
+def test_every_teacher_holds(teacher, more, tmp_path, url):
+    asked = (*TEACHER, f"seal.interface.teacher={teacher}", more)
+    assert_holds(write_run(tmp_path / "run", *SMALL, *asked, steps=3, validations=(), lost=0.1, seed=1), url)
+
+
 def test_a_run_that_was_resumed_with_other_settings_holds(tmp_path, url):
     """As a resumed trainer does: C_t, rho and Omega go on, what the recipe fixes is the new recipe's."""
     resumed = {1: (), 2: ("seal.diagnosis.window=2", "seal.reweighting.alpha=0.5", "seal.interface.enabled=false")}

@@ -1,0 +1,174 @@
+"""What cues can give a policy: how often their failures occur, what they lift, and how much of it would transfer."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from seal.data.rows import TaskRow
+from seal.interface.cues import Omega
+from seal.interface.evolve import cues_in_use
+from seal.labels import SYNONYMS
+from seal.launch.recipe import Recipe
+from seal.rollout.services import addresses
+from seal.settings import SealSettings
+from seal.teacher import answering
+from seal.training.closed_loop import ClosedLoop
+from seal.training.group import mark_groups
+from shelf.lab.certificate.advantages import group_advantages
+from shelf.lab.probe.gradients import Policy, Weighed
+from shelf.lab.probe.rollouts import NAME, Job, Played, Tokens, play
+from shelf.statistics.intervals import paired_difference
+from shelf.suites.bar import Bar
+from shelf.suites.bfcl.serving import environment_service, served_checkpoint
+
+RETRY = "all of these"
+"""The cues for all failures of a task that no plain rollout passes: what `seal.interface.teacher=retry` shows."""
+
+Rollouts = Mapping[int, Sequence[Played]]
+"""By task."""
+Transfer = Callable[[Tokens, Tokens], float]
+
+
+class Question(NamedTuple):
+    """What is asked of a cue. rate: the share of plain rollouts with its failure; shown: by task with it, Omega."""
+
+    cue: str
+    label: str
+    rate: float
+    shown: Mapping[int, Omega]
+
+
+def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
+    """One for each cue that the recipe uses, by label, and the last for a retry."""
+    counted = {task: [each.record for each in rollouts if each.record.usable] for task, rollouts in plain.items()}
+    found = {task: [{SYNONYMS.get(z, z) for z in each.signals} for each in some] for task, some in counted.items()}
+    failed = {task: set().union(*some) for task, some in found.items()}
+    cues = sorted(cues_in_use(settings.interface.evolve, settings.diagnosis.taxonomy), key=lambda cue: cue.label)
+    for cue in cues:
+        rate = fmean(cue.label in labels for some in found.values() for labels in some)
+        yield Question(cue.name, cue.label, rate, {n: Omega.of([cue.name]) for n in plain if cue.label in failed[n]})
+    everything = Omega.of(cue.name for cue in cues)
+    lost = [task for task, some in counted.items() if not any(each.passed for each in some)]
+    answers = {task: answering(everything, tasks[task].category, failed[task]) for task in lost}
+    yield Question(RETRY, "", len(lost) / len(plain), {task: omega for task, omega in answers.items() if omega.active})
+
+
+def gain(
+    asked: Question, tasks: Sequence[TaskRow], plain: Rollouts, cued: Rollouts, transfer: Transfer
+) -> dict[str, Any]:
+    """What a cue can give, with shares from 0 to 1 and None where nothing was seen.
+
+    plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
+    their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
+    transfer: see `gradients.Policy`; taught: the points of all tasks' pass rate that the teacher can hand on, whose
+    target is the plain prompt; cued: the same of steps under the prompt with the cue.
+    """
+    row = {"cue": asked.cue, "label": asked.label, "rate": asked.rate, "tasks": len(asked.shown) / len(tasks)}
+    row |= dict.fromkeys(("plain", "lift", "low", "high", "replayed", "transfer", "cued", "taught"))
+    before, after = ({n: _rate(side[n]) for n in asked.shown if _rate(side[n]) is not None} for side in (plain, cued))
+    if before.keys() & after.keys():
+        scenarios = {n: (tasks[n].environment, tasks[n].scenario) for n in asked.shown}
+        found = paired_difference(before, after, scenarios, dict.fromkeys(scenarios, ""))
+        row |= {"plain": found.mean_a, "lift": found.difference, "low": found.low, "high": found.high}
+    # One of each task before a second of one.
+    every = sorted((each for n in asked.shown for each in cued[n]), key=lambda each: each.job.sample)
+    passed = [each for each in every if each.record.usable and each.record.passed]
+    said = [each for each in passed if each.lesson is not None]
+    if said and row["lift"] is not None:
+        moved = fmean(transfer(each.tokens, each.lesson) for each in said[:24])
+        taught = row["tasks"] * row["lift"] * len(said) / len(passed)
+        row |= {"replayed": len(said) / len(passed), "transfer": moved, "cued": taught * moved, "taught": taught}
+    return row
+
+
+def _rate(rollouts: Sequence[Played]) -> float | None:
+    counted = [each.record.passed for each in rollouts if each.record.usable]
+    return fmean(counted) if counted else None
+
+
+def lines(gains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The table in 80 columns, in percent and points."""
+    label = None
+    for row in gains:
+        if row["label"] != label:
+            label = row["label"]
+            what = f"{label}: in {row['rate']:.0%} of plain rollouts" if label else "no plain rollout passes"
+            yield f"\n{what}, in {row['tasks']:.0%} of tasks"
+            yield f"{'  cue':<18}{'plain':>6}{'lift [95 %]':>23}{'replayed':>10}{'transfer':>9}{'cued':>7}{'taught':>7}"
+        lift, low, high, cued, taught = (_points(row[name]) for name in ("lift", "low", "high", "cued", "taught"))
+        plain, replayed = ("-" if row[name] is None else f"{row[name]:.0%}" for name in ("plain", "replayed"))
+        transfer, lift = "-" if row["transfer"] is None else f"{row['transfer']:.2f}", f"{lift} [{low}, {high}]"
+        yield f"  {row['cue']:<16}{plain:>6}{lift:>23}{replayed:>10}{transfer:>9}{cued:>7}{taught:>7}"
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:+.1f}"
+
+
+def probe(recipe: Recipe, out: Path, bar: Bar) -> tuple[dict[str, Any], list[str]]:
+    """The findings as JSON values and as lines of 80 columns; LaunchError or ValueError for what a user can fix."""
+    plain, control, answers = _played(recipe, out, bar)
+    ref = recipe.config.actor_rollout_ref
+    policy = Policy(ref.model.path, ref.rollout.temperature)
+    asked = bar.track(answers, description="gradients of cued successes")
+    gains = [gain(question, recipe.rows.train, control, cued, policy.transfer) for question, cued in asked]
+    batches = bar.track(list(_batches(recipe, plain)), description="gradients of batches")
+    angles = [found for found in map(policy.angles, batches) if math.isfinite(sum(found))]
+    parts = (plain, control, *(cued for _, cued in answers))
+    every = [each.record for part in parts for some in part.values() for each in some]
+    lost = sum(each.infra is not None for each in every)
+    said = [*lines(gains), f"\n{len(every)} rollouts, of which infrastructure lost {lost}"]
+    weights = [median(each) for each in zip(*angles, strict=True)]
+    if angles:
+        said.append("weights: cos(A, wA) {:.3f}; halves of a batch agree by {:.2f}, with w by {:.2f}".format(*weights))
+    names = zip(("w", "halves", "halves_with_w"), weights, strict=False)
+    return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": dict(names)}, said
+
+
+def _played(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, list[tuple[Question, Rollouts]]]:
+    """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues."""
+    rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
+    limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
+    url, first, later = addresses(recipe.service.env_url)[0], range(rollout.n), range(rollout.n, 2 * rollout.n)
+    with ExitStack() as stack:
+        for name in recipe.environments:
+            stack.enter_context(environment_service(url, out / "service.log", recipe.task_files, name))
+        served = stack.enter_context(served_checkpoint(model, NAME, limits, out / "vllm.log"))
+
+        def played(what: str, jobs: Sequence[Job]) -> list[Played]:
+            work = bar.add_task(what, total=len(jobs))
+            return asyncio.run(play(recipe, jobs, served, lambda: bar.update(work, advance=1)))
+
+        jobs = [Job(task, sample) for task in range(len(recipe.rows.train)) for sample in first]
+        plain = _by_task(first_played := played("plain rollouts", jobs))
+        if not any(each.record.usable for each in first_played):
+            raise ValueError(f"infrastructure lost every plain rollout: {first_played[0].record.infra_message}")
+        asked = list(questions(recipe.settings, recipe.rows.train, plain))
+        some = sorted(set().union(*(each.shown for each in asked)))
+        control = [Job(task, sample) for task in some for sample in later]
+        cued = [[Job(task, sample, each.shown[task]) for task in each.shown for sample in later] for each in asked]
+        rest = iter(played("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
+    parts = [_by_task([next(rest) for _ in jobs]) for jobs in (control, *cued)]
+    return plain, parts[0], list(zip(asked, parts[1:], strict=True))
+
+
+def _by_task(played: Sequence[Played]) -> Rollouts:
+    return {task: [each for each in played if each.job.task == task] for task in {each.job.task for each in played}}
+
+
+def _batches(recipe: Recipe, plain: Rollouts) -> Iterator[list[Weighed]]:
+    """Plain rollouts in batches of the recipe's size, as the first steps of a run would weigh them."""
+    loop, count = ClosedLoop(recipe.settings), max(1, len(plain) // recipe.config.data.train_batch_size)
+    by_deviation = recipe.config.algorithm.get("norm_adv_by_std_in_grpo", True)
+    for number in range(count):
+        rows = [each for task in sorted(plain)[number::count] for each in plain[task]]
+        records = [each.record for each in rows]
+        groups = mark_groups([str(each.job.task) for each in rows], records)
+        advantages = group_advantages(records, groups, by_deviation=by_deviation)
+        weights, _ = loop.step(number + 1, records, groups, advantages)
+        weighed = zip(rows, advantages, weights, groups, strict=True)
+        yield [(each.tokens, a, w, each.job.sample % 2) for each, a, w, group in weighed if group.trains]

@@ -1,0 +1,97 @@
+"""Rollouts of a recipe's training tasks without a trainer: the agent loop's own episodes, on a served model."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from transformers import AutoConfig, AutoTokenizer
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from seal.data.rows import TaskRow
+from seal.interface.cues import Omega
+from seal.launch.recipe import Recipe
+from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.agent_loop import SEALAgentLoop
+from seal.rollout.engine import EngineSpeaker
+from seal.rollout.row import Row
+from seal.rollout.services import shared_services
+
+NAME = "probed"
+"""The model's name at its server."""
+
+
+class Job(NamedTuple):
+    """A rollout to be played; its seed follows from task (a number) and sample, whether it sees an Omega or not."""
+
+    task: int
+    sample: int
+    omega: Omega | None = None
+
+
+class Tokens(NamedTuple):
+    """A dialogue as the policy reads it; sampled: which of the tokens are its own."""
+
+    ids: list[int]
+    sampled: list[int]
+
+
+class Played(NamedTuple):
+    """A rollout. lesson: of one that passed with cues, its messages in a plain episode, if it passes there too."""
+
+    job: Job
+    record: TrajectoryRecord
+    tokens: Tokens
+    lesson: Tokens | None
+
+
+class _Loop(SEALAgentLoop):
+    async def played(self, job: Job, task: TaskRow) -> Played:
+        known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
+        row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
+        record, speaker = await self._play({"temperature": self.rollout_config.temperature}, row)
+        lesson = await self._lesson(record, speaker, row)
+        return Played(job, record, _tokens(speaker), lesson and _tokens(lesson))
+
+
+def _tokens(speaker: EngineSpeaker) -> Tokens:
+    return Tokens(speaker.ids, [n + speaker.prompt_length for n, own in enumerate(speaker.mask) if own])
+
+
+async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: Callable[[], None]) -> list[Played]:
+    """The rollouts in the order of the jobs, as training would play them; has an event loop of its own."""
+    config, rollout = recipe.config, recipe.settings.rollout
+    model, gate = config.actor_rollout_ref.model.path, asyncio.Semaphore(rollout.concurrency)
+    shared_services.cache_clear()  # connections belong to an event loop
+    http, timeout = DefaultAsyncHttpxClient(trust_env=False), rollout.generation_timeout_s
+    async with AsyncOpenAI(base_url=base_url, api_key="none", timeout=timeout, http_client=http) as client:
+
+        async def generate(request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+            fields = {**sampling_params, "return_token_ids": True}
+            answer = await client.completions.create(model=NAME, prompt=prompt_ids, extra_body=fields)
+            return TokenOutput(token_ids=answer.choices[0].token_ids, stop_reason="completed")
+
+        made = partial(
+            _Loop,
+            trainer_config=DictConfigWrap(config),
+            data_config=DictConfigWrap(config.data),
+            server_manager=SimpleNamespace(generate=generate),
+            tokenizer=AutoTokenizer.from_pretrained(model),
+            hf_model_type=AutoConfig.from_pretrained(model).model_type,
+            processor=None,
+            dataset_cls=None,
+        )
+
+        async def one(job: Job) -> Played:
+            async with gate:
+                played = await made().played(job, recipe.rows.train[job.task])
+            on_rollout()
+            return played
+
+        try:
+            return list(await asyncio.gather(*map(one, jobs)))
+        finally:
+            await shared_services(recipe.service).close()

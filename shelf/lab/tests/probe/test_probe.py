@@ -1,0 +1,84 @@
+"""What a probe says a cue can give follows from its rollouts and from the policy's own gradients."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from seal.data.rows import TaskRow
+from seal.interface.cues import Omega, catalogue
+from seal.records.trajectory import TrajectoryRecord
+from seal.settings import SealSettings
+from seal.system.net import free_port
+from seal.system.paths import HOME
+from shelf.lab.cli.probe import app
+from shelf.lab.probe.gradients import Policy
+from shelf.lab.probe.measure import RETRY, Question, gain, lines, questions
+from shelf.lab.probe.rollouts import Job, Played, Tokens
+from tests.support.recipes import composed
+
+TASKS = [TaskRow(f"multi_turn_base_{n}", "base", n, "train") for n in range(4)]
+NOTHING = Tokens([0, 1], [1])
+
+
+def rollouts(task: int, scores: str, label: str = "argument_mismatch", said: str = "") -> list[Played]:
+    """One for each digit of `scores`; those of which `said` has a 1 pass in a plain episode too."""
+    names = {"task_id": TASKS[task].task_id, "data_source": "base", "category": "base", "split": "train"}
+    records = [
+        TrajectoryRecord(**names, sample=n, score=float(score), labels=("pass" if score == "1" else label,))
+        for n, score in enumerate(scores)
+    ]
+    lessons = [NOTHING if n < len(said) and said[n] == "1" else None for n in range(len(scores))]
+    return [Played(Job(task, each.sample), each, NOTHING, own) for each, own in zip(records, lessons, strict=True)]
+
+
+def test_a_cue_is_asked_where_a_plain_rollout_fails_as_its_label_says():
+    settings = SealSettings.of(composed(HOME / "exp" / "quickstart.yaml"))
+    plain = {0: rollouts(0, "00"), 1: rollouts(1, "01"), 2: rollouts(2, "11"), 3: rollouts(3, "00", "state_mismatch")}
+    asked = {each.cue: each for each in questions(settings, TASKS, plain)}
+    assert set(asked["schema_required"].shown) == {0, 1} and asked["schema_required"].rate == 3 / 8
+    assert asked["schema_required"].shown[0] == Omega.of(["schema_required"])
+    assert set(asked["reread_state"].shown) == {3} and not asked["recover"].shown
+    retry = asked[RETRY].shown
+    assert set(retry) == {0, 3} and retry[3].for_category("base") == ("reread_state",)
+    assert {catalogue()[name].label for name in retry[0].for_category("base")} == {"argument_mismatch"}
+
+
+def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers():
+    asked = Question("schema_required", "argument_mismatch", 0.5, {0: Omega(), 1: Omega()})
+    plain = {0: rollouts(0, "00"), 1: rollouts(1, "01")}
+    cued = {0: rollouts(0, "11", said="11"), 1: rollouts(1, "11", said="10")}
+    row = gain(asked, TASKS, plain, cued, lambda seen, plain: 0.1)
+    assert (row["tasks"], row["plain"], row["lift"], row["replayed"]) == (0.5, 0.25, 0.75, 0.75)
+    assert row["low"] <= row["lift"] <= row["high"]
+    assert row["taught"] == pytest.approx(0.5 * 0.75 * 0.75) and row["cued"] == pytest.approx(0.1 * row["taught"])
+    nothing = gain(asked._replace(shown={}), TASKS, plain, {}, lambda seen, plain: 0.1)
+    assert nothing["tasks"] == 0 and nothing["lift"] is None and nothing["taught"] is None
+    assert max(len(line) for text in lines([row, nothing]) for line in text.splitlines()) <= 80
+
+
+def test_gradients_are_those_of_the_policys_own_tokens():
+    policy = Policy(str(HOME / "data" / "quickstart_policy"), 1.0)
+    one, other = Tokens(list(range(5, 40)), [20, 21, 22]), Tokens(list(range(50, 90)), [30, 31])
+    assert policy.transfer(one, one) == pytest.approx(1)
+    assert policy.transfer(one, other) == pytest.approx(
+        policy.transfer(Tokens(one.ids[:23], one.sampled), other), rel=1e-3
+    )
+    batch = [(one, 1.0, 2.0, 0), (other, -1.0, 2.0, 1), (other, 0.0, 1.0, 1)]
+    weights, halves, weighted = policy.angles(batch)
+    assert weights == pytest.approx(1) and halves == pytest.approx(weighted), "a common factor turns nothing"
+    assert policy.angles([(one, 1.0, 2.0, 0), (other, -1.0, 0.5, 1)])[0] < 0.999
+
+
+@pytest.mark.slow
+def test_the_command_probes_a_policy(tmp_path):
+    changes = ["seal.data.train.limit=4", "actor_rollout_ref.rollout.n=2", "data.train_batch_size=2"]
+    url = f"env_service.env_url=http://127.0.0.1:{free_port()}"
+    model, recipe = HOME / "data" / "quickstart_policy", HOME / "exp" / "quickstart.yaml"
+    done = CliRunner().invoke(app, [str(model), str(recipe), url, *changes, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "probe.json").read_text())
+    assert found["lost"] == 0 and found["rollouts"] > 8
+    cues = {row["cue"] for row in found["gains"]}
+    assert RETRY in cues and {"schema_required", "feedback_tools", "recover"} < cues
+    assert any(row["transfer"] for row in found["gains"])
