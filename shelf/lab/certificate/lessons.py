@@ -26,8 +26,7 @@ def lessons(
     """
     told = [n for n, each in enumerate(records) if each.cues and each.usable and each.passed and not each.truncated]
     again = [replace(plays[n], params={k: v for k, v in plays[n].params.items() if k != "omega"}) for n in told]
-    played = zip(told, played_again(again, url), strict=True)
-    taught = {n for n, each in played if each.usable and each.passed}
+    taught = {n for n, each in zip(told, played_again(again, url), strict=True) if each.usable and each.passed}
     interface, cut = launch.settings.interface, launch.settings.reward.cut
     for first in range(0, len(records), launch.samples):
         prompt = records[first : first + launch.samples]

@@ -41,5 +41,5 @@ def probe(
         write_json(
             {"model": str(model), "recipe": str(recipe), "changes": changes or [], **found}, folder / "probe.json"
         )
-    typer.echo(f"What cues give {model.name} on the tasks of {recipe.name}, in points of its plain pass rate:")
-    typer.echo("\n".join(lines))
+    title = f"What cues give {model.name} on the tasks of {recipe.name}, in points of its plain pass rate:"
+    typer.echo("\n".join((title, *lines)))

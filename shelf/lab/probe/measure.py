@@ -112,21 +112,19 @@ def _points(share: float | None) -> str:
 def probe(recipe: Recipe, out: Path, bar: Bar) -> tuple[dict[str, Any], list[str]]:
     """The findings as JSON values and as lines of 80 columns; LaunchError or ValueError for what a user can fix."""
     plain, control, answers = _played(recipe, out, bar)
-    ref = recipe.config.actor_rollout_ref
-    policy = Policy(ref.model.path, ref.rollout.temperature)
+    policy = Policy(recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.temperature)
     asked = bar.track(answers, description="gradients of cued successes")
     gains = [gain(question, recipe.rows.train, control, cued, policy.transfer) for question, cued in asked]
     batches = bar.track(list(_batches(recipe, plain)), description="gradients of batches")
     angles = [found for found in map(policy.angles, batches) if math.isfinite(sum(found))]
-    parts = (plain, control, *(cued for _, cued in answers))
-    every = [each.record for part in parts for some in part.values() for each in some]
+    every = [e.record for part in (plain, control, *(c for _, c in answers)) for some in part.values() for e in some]
     lost = sum(each.infra is not None for each in every)
-    said = [*lines(gains), f"\n{len(every)} rollouts, of which infrastructure lost {lost}"]
     weights = [median(each) for each in zip(*angles, strict=True)]
-    if angles:
+    said = [*lines(gains), f"\n{len(every)} rollouts, of which infrastructure lost {lost}"]
+    if weights:
         said.append("weights: cos(A, wA) {:.3f}; halves of a batch agree by {:.2f}, with w by {:.2f}".format(*weights))
-    names = zip(("w", "halves", "halves_with_w"), weights, strict=False)
-    return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": dict(names)}, said
+    named = dict(zip(("w", "halves", "halves_with_w"), weights, strict=False))
+    return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": named}, said
 
 
 def _played(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, list[tuple[Question, Rollouts]]]:
@@ -148,8 +146,7 @@ def _played(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, li
         if not any(each.record.usable for each in first_played):
             raise ValueError(f"infrastructure lost every plain rollout: {first_played[0].record.infra_message}")
         asked = list(questions(recipe.settings, recipe.rows.train, plain))
-        some = sorted(set().union(*(each.shown for each in asked)))
-        control = [Job(task, sample) for task in some for sample in later]
+        control = [Job(task, sample) for task in sorted(set().union(*(q.shown for q in asked))) for sample in later]
         cued = [[Job(task, sample, each.shown[task]) for task in each.shown for sample in later] for each in asked]
         rest = iter(played("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
     parts = [_by_task([next(rest) for _ in jobs]) for jobs in (control, *cued)]
@@ -163,12 +160,11 @@ def _by_task(played: Sequence[Played]) -> Rollouts:
 def _batches(recipe: Recipe, plain: Rollouts) -> Iterator[list[Weighed]]:
     """Plain rollouts in batches of the recipe's size, as the first steps of a run would weigh them."""
     loop, count = ClosedLoop(recipe.settings), max(1, len(plain) // recipe.config.data.train_batch_size)
-    by_deviation = recipe.config.algorithm.get("norm_adv_by_std_in_grpo", True)
     for number in range(count):
         rows = [each for task in sorted(plain)[number::count] for each in plain[task]]
         records = [each.record for each in rows]
         groups = mark_groups([str(each.job.task) for each in rows], records)
-        advantages = group_advantages(records, groups, by_deviation=by_deviation)
+        advantages = group_advantages(records, groups, by_deviation=recipe.config.algorithm.norm_adv_by_std_in_grpo)
         weights, _ = loop.step(number + 1, records, groups, advantages)
         weighed = zip(rows, advantages, weights, groups, strict=True)
         yield [(each.tokens, a, w, each.job.sample % 2) for each, a, w, group in weighed if group.trains]

@@ -12,9 +12,8 @@ from seal.cli.train import Arguments, Conf, console, split
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
-DEFAULT = "H100"
 Plan = Annotated[bool, option("Print what a run is and, on GPUs, takes: memory, hours and cost.")]
-Named = Annotated[str | None, option(f"The GPU to plan for (default: the one found here, else {DEFAULT}).", "NAME")]
+Named = Annotated[str | None, option("The GPU to plan for (default: the one found here, else H100).", "NAME")]
 Price = Annotated[float | None, option("Of a GPU hour, for the cost of the planned run.")]
 
 
@@ -53,7 +52,7 @@ def _plan(recipe: Path, overrides: tuple[str, ...], gpu: str | None, price: floa
         console().print(table(asked.lines(), f"A training step of {asked.recipe.name}"))
         if asked.recipe.config.trainer.device == "cuda":
             found = Torch.probe().gpus if gpu is None else ()
-            name, memory = min(found, key=lambda each: each[1]) if found else (gpu or DEFAULT, None)
+            name, memory = min(found, key=lambda each: each[1]) if found else (gpu or "H100", None)
             chosen, model = gpu_named(name, memory), model_of(asked.recipe)
             title = f"On {asked.step.devices} x {name}, computed and not measured"
             console().print(table(asked.gpu_lines(chosen, model, price), title))

@@ -184,6 +184,16 @@ def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
     return sum((Counter(step.label_counts) for step in steps), Counter())
 
 
+def taught(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
+    """With a teacher: the sums of each cue's figures over some steps, and its mean lift over their prompts, or nan."""
+    sums: dict[str, Counter[str]] = {}
+    for name, row in (item for step in steps for item in step.teaching.items()):
+        sums.setdefault(name, Counter()).update(row | {"lift": row.get("lift", 0.0) * row["prompts"]})
+    for row in sums.values():
+        row["lift"] = row["lift"] / row["prompts"] if row["prompts"] else math.nan
+    return sums
+
+
 class PushRatios(NamedTuple):
     """How hard failures push for each unit of successes, with w and without."""
 

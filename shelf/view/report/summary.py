@@ -1,5 +1,6 @@
 """What a run has shown: tables for the terminal, and the output files."""
 
+import math
 import os
 import statistics
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log
 from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
-from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, ranges, read_run
+from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, ranges, read_run, taught
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -106,7 +107,7 @@ def _training(run: Run) -> list[RenderableType]:
     if quarters is None:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
     parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
-    parts += _cues(run)
+    parts += [*_cues(run), *_teaching(run)]
     notes = [_lift_sentence(run)] if step_files(run.folder.withdrawals) else []
     if run.seal_share is not None:
         seconds = statistics.fmean(step.total_seconds for step in run.steps)
@@ -174,6 +175,17 @@ def _cues(run: Run) -> list[RenderableType]:
             made.add_row(cue, ranges(steps), cause)
     throughout = [Text(f"Active cues at every step: {', '.join(always)}.\n")] if always else []
     return [*([made] if made.row_count else []), *throughout]
+
+
+def _teaching(run: Run) -> list[RenderableType]:
+    """What cues taught, in rollouts, and their lift in both halves of the run; nothing without a teacher."""
+    half, whole = len(run.steps) // 2, taught(run.steps)
+    made = table("What cues taught", ["cue", "shown", "passed", "taught", "lift at first", "at last"])
+    for name, row in whole.items():
+        lifts = (taught(steps).get(name, {"lift": math.nan})["lift"] for steps in (run.steps[:half], run.steps[half:]))
+        shown = ("-" if math.isnan(lift) else f"{lift:+.2f}" for lift in lifts)
+        made.add_row(name, *(f"{row[key]:.0f}" for key in ("shown", "passed", "taught")), *shown)
+    return [made] if whole else []
 
 
 def _lift_sentence(run: Run) -> str:
