@@ -5,8 +5,14 @@ from seal.cli.main import TRAINING, Entry
 COMMANDS = {
     "doctor": Entry(
         TRAINING,
-        "Check whether a recipe can run on this machine, or print what its run takes.",
+        "Check whether a recipe can run on this machine, and say how to fix what is missing.",
         "shelf.operate.cli.doctor",
+        extra="operate",
+    ),
+    "plan": Entry(
+        TRAINING,
+        "Print what a run of a recipe is and takes: batches, lengths, memory, hours.",
+        "shelf.operate.cli.plan",
         extra="operate",
     ),
     "settings": Entry(

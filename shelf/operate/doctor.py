@@ -177,7 +177,7 @@ def _fits(recipe, torch: Torch) -> Finding:
     from shelf.operate.plan import RunPlan, model_of
 
     if not torch.gpus:
-        return Finding("GPU memory", "unknown", "`--gpu NAME` says what the recipe takes.", needed=False)
+        return Finding("GPU memory", "unknown", "`seal plan --gpu NAME` says what the recipe takes.", needed=False)
     name, memory = min(torch.gpus, key=lambda gpu: gpu[1])
     try:
         plan, model, gpu = RunPlan.of(recipe), model_of(recipe), gpu_named(name, memory)
@@ -186,7 +186,7 @@ def _fits(recipe, torch: Torch) -> Finding:
     except LaunchError as error:
         return Finding("GPU memory", f"{memory / GIB:.0f} GiB", str(error))
     needed = max(sum(fit.rollout.values()), sum(fit.update.values())) / GIB
-    return Finding("GPU memory", f"{needed:.0f} of {memory / GIB:.0f} GiB, computed (`--plan` says for what)")
+    return Finding("GPU memory", f"{needed:.0f} of {memory / GIB:.0f} GiB, computed (`seal plan` says for what)")
 
 
 def _compiler() -> Finding:

@@ -1,4 +1,4 @@
-"""`seal doctor --plan`: a step, its tasks, and what it takes of a GPU."""
+"""`seal plan`: a step, its tasks, and what it takes of a GPU."""
 
 from functools import cache
 
@@ -9,7 +9,7 @@ from seal.launch.recipe import read_recipe
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
-from shelf.operate.cli.doctor import app
+from shelf.operate.cli.plan import app
 from shelf.operate.fit import GB, GPUS, Model, gpu_named, require_fit, seconds
 from shelf.operate.plan import RunPlan, model_of
 
@@ -98,7 +98,7 @@ def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
     assert fits.exit_code == exits.FINISHED and "GPU hours" in fits.output and "per GPU hour" in fits.output
     assert not_here.exit_code == exits.REFUSED and "error: The" in not_here.output
     own = ["exp/quickstart.yaml", "actor_rollout_ref.rollout.n=4", "seal.data.train.limit=4"]
-    done = CliRunner().invoke(app, [*own, "--plan"])
+    done = CliRunner().invoke(app, own)
     said = [" ".join(line.split()) for line in done.output.splitlines()]
     expected = RunPlan.of(read_recipe(HOME / own[0], own[1:])).lines()
     assert done.exit_code == exits.FINISHED and all(f"{what} {amount}" in said for what, amount in expected)
@@ -106,5 +106,5 @@ def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
 
 
 def test_a_recipe_that_is_not_there_is_refused():
-    done = CliRunner().invoke(app, ["exp/none.yaml", "--plan"])
+    done = CliRunner().invoke(app, ["exp/none.yaml"])
     assert done.exit_code == exits.REFUSED and "There is no recipe exp/none.yaml" in done.output
