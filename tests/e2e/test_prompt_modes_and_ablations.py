@@ -15,7 +15,6 @@ from seal.system.paths import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.recipes]
 
-# Scenarios 10 and 37 use one class of tools.
 TINY = (
     "data.train_batch_size=1",
     "actor_rollout_ref.actor.ppo_mini_batch_size=1",
@@ -23,9 +22,6 @@ TINY = (
     "actor_rollout_ref.model.enable_gradient_checkpointing=true",
     "seal.rollout.max_message_tokens=48",
     "seal.rollout.max_steps=2",
-    "seal.data.train={categories: [base], prefix_turns: [1], task_file: null, mixture: []}",
-    "+seal.data.train.scenarios=[10, 37]",
-    "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 1, classes: [GorillaFileSystem]}]",
     "trainer.total_training_steps=2",
     "trainer.val_before_train=false",
     "trainer.test_freq=2",
@@ -64,15 +60,27 @@ def policy(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    """Selections of first turns whose tools are of one class, so that prompts are short."""
+    ids, folder = {"train": (16, 37), "eval": (39,)}, tmp_path_factory.mktemp("tasks")
+    for side, numbers in ids.items():
+        (folder / side).write_text("".join(f"multi_turn_base_{number}\n" for number in numbers))
+    return (
+        f"seal.data.train={{categories: [base], prefix_turns: [1], task_file: {folder}/train, mixture: []}}",
+        f"seal.data.val=[{{split: eval, prefix_turns: [1], task_file: {folder}/eval}}]",
+    )
+
+
 def test_every_mode_and_every_ablation_has_its_run():
     assert {mode for mode, _ in RUNS} == set(format_names())
     assert {ablation for _, ablation in RUNS} == {path.stem for path in (HOME / "exp" / "ablation").glob("*.yaml")}
 
 
 @pytest.mark.parametrize(("mode", "ablation"), RUNS)
-def test_a_mode_and_an_ablation_train(make_run, policy, mode, ablation):
+def test_a_mode_and_an_ablation_train(make_run, policy, tasks, mode, ablation):
     sizes = () if mode.startswith("compact") else (*LONG, f"actor_rollout_ref.model.path={policy}")
-    run = make_run(*TINY, *sizes, f"env_service.prompt_mode={mode}", f"ablation={ablation}")
+    run = make_run(*TINY, *tasks, *sizes, f"env_service.prompt_mode={mode}", f"ablation={ablation}")
     done = run.finish(deadline_s=1800)
     assert done.returncode == 0, done.stdout
     steps = run.lines("seal_log/steps.jsonl")
