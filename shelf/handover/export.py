@@ -7,9 +7,9 @@ from seal import __version__
 from seal.interface.cues import Omega
 from seal.system.files import write_json, write_text
 from shelf.handover.card import base_name, model_card, stated_licence
-from shelf.handover.folder import written_whole
 from shelf.handover.source import Source
 from shelf.handover.weights import DTYPES, write_model
+from shelf.suites.folder import written_whole
 
 CARD = "README.md"
 INTERFACE = "interface.json"

@@ -18,7 +18,7 @@ from transformers import AddedToken, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as transformers_logging
 
 from seal.system.files import write_text
-from shelf.handover.folder import written_whole
+from shelf.suites.folder import written_whole
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 DTYPE = torch.bfloat16

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seal.system.files import file_sha256
-from shelf.handover.folder import require_empty
+from shelf.suites.folder import require_empty
 from shelf.suites.tool import Deadlines, Program, cache, finish
 
 LIST = Path(__file__).with_name("pretrained.toml")

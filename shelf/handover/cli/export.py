@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from seal.cli.commands import option, refusing
-from shelf.handover.folder import require_empty
+from shelf.suites.folder import require_empty
 
 RUN = "A run (experiments/NAME), RUN/STEP, or RUN/checkpoints/global_step_STEP."
 

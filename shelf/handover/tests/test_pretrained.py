@@ -2,6 +2,7 @@
 
 import hashlib
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,6 +122,19 @@ def test_a_model_that_cannot_be_trained_is_refused_and_nothing_is_left(write, tm
     with pytest.raises(ValueError, match=sentence):
         convert(write(**change), tmp_path / "out")
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
+
+
+def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_read(write, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1_000))
+    assert seal_model("convert", write(), "--out", tmp_path / "out") == 2
+    assert "0.0 GB are free: end other programs, or name a smaller model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("template", "told"), [(TEMPLATE, 1), ("{{ tools | tojson if tools }}" + TEMPLATE, 0)])
+def test_a_template_that_shows_no_tools_is_told_but_not_refused(write, tmp_path, capsys, template, told):
+    assert seal_model("convert", write(template=template), "--out", tmp_path / "out") == 0
+    assert capsys.readouterr().out.count("shows no tools") == told
 
 
 def test_a_file_that_was_cut_is_refused(write, tmp_path, capsys):

@@ -64,6 +64,43 @@ def make(
     console.print(f"{out}: {record['parameters'] / 1e6:.2f}M parameters; how it was made is in {out / RECORD}.")
 
 
+@app.command("warm-start")
+def warm_start(
+    model: Annotated[Path, option("The pretrained model to start from.", "DIR")],
+    out: Annotated[Path, option("The folder to write, which must not hold anything.", "DIR")],
+    lessons: Annotated[int, option("The most dialogues to learn from.", least=1)] = 1_000,
+    minutes: Annotated[float, option("The most minutes to learn.", least=0.1)] = 60.0,
+    lr: Annotated[float, option("Peak learning rate.")] = 3e-4,
+    prompt_mode: Annotated[str, option("Prompt and parser.")] = "bfcl_qwen_fc",
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], option("Of matrix products; bfloat16 is fast where `lscpu` lists avx512_bf16.")
+    ] = "float32",
+    seed: int = 0,
+    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
+) -> None:
+    """Teach a pretrained model tool calls, in its own chat template, with synthesised tasks of the training side."""
+    with refusing("seal policy warm-start"):
+        import torch
+
+        from env_service.environments.bfcl.formats import get_format
+        from shelf.testbed.policy.chat import ChatSettings, teach
+
+        torch.set_num_threads(threads)
+        get_format(prompt_mode)
+        settings = ChatSettings(lessons, minutes, lr, seed=seed, prompt_mode=prompt_mode, dtype=dtype)
+        losses = []
+
+        def tell(step) -> None:
+            losses.append(step.loss)
+            if len(losses) % 10 == 0:
+                typer.echo(f"{len(losses):>6} lessons  loss {sum(losses[-10:]) / 10:.3f}  {step.seconds:.0f} s")
+
+        before, after = teach(model, out, settings, tell)
+    typer.echo(f"{out}: {len(losses)} lessons")
+    for name, was, now in zip(("greedily", "at T = 1"), before, after, strict=True):
+        typer.echo(f"plays other tasks as their references {name}: {was:.0%} before, {now:.0%} after")
+
+
 @app.command()
 def adapt(
     environment: Annotated[str, typer.Argument(help="The environment's name.", show_default=False)],

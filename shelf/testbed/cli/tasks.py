@@ -37,14 +37,20 @@ def synthesise(
         Literal["train", "values", "phrases", "paths"],
         option("New to training: nothing, values, some phrases, or paths too."),
     ] = "train",
+    documents: Annotated[
+        int | None,
+        option("Only tasks of 1 or 2 requests and 4 to 6 tools, with documents of at most this many characters.", "N"),
+    ] = None,
 ) -> None:
     """Make verified tasks and write them to a file."""
     from env_service.environments.bfcl.task_file import write_task_file
     from shelf.testbed.synthesis.grammar import Grammar
     from shelf.testbed.synthesis.make import synthesise as make
+    from shelf.testbed.synthesis.sampler import short
 
     with refusing("seal tasks synthesise"):
-        write_task_file(make(Grammar(), count, seed, level), out)
+        sampler = None if documents is None else short(documents)
+        write_task_file(make(Grammar(), count, seed, level, sampler), out)
     typer.echo(f"{out}: {count} tasks")
 
 

@@ -54,10 +54,10 @@ def reference_passes(task: Task) -> bool:
     return passes(task, parsed(task.reference))
 
 
-def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000) -> ToolEpisode:
+def open_episode(task: Task, omega: Omega | None, max_steps: int = 1000, mode: str = PROMPT_MODE) -> ToolEpisode:
     """The episode that the service would open: for training with an Omega, for evaluation without."""
     side = {"split": "val"} if omega is None else {"split": "train", "omega": omega.to_json()}
-    return environment.open_episode(task, {**side, "tool_prompt_mode": PROMPT_MODE, "max_steps": max_steps})
+    return environment.open_episode(task, {**side, "tool_prompt_mode": mode, "max_steps": max_steps})
 
 
 def tool_names() -> tuple[str, ...]:
@@ -98,15 +98,21 @@ def broken_arguments(arguments: Mapping[str, Any], rng: random.Random) -> dict[s
 
 
 def play(
-    task: Task, calls: Calls, omega: Omega | None, slip: Mistake | None = None, renaming: Renaming = REAL_NAMES
+    task: Task,
+    calls: Calls,
+    omega: Omega | None,
+    slip: Mistake | None = None,
+    renaming: Renaming = REAL_NAMES,
+    mode: str = PROMPT_MODE,
 ) -> Transcript | None:
     """Play calls turn by turn, with a slip before one of them.
 
     renaming: what the dialogue calls the tools' arguments; the environment gets the real
-    names. None if the slip ends its turn or does not fail, if the episode ends early, or if it does not pass.
+    names. mode: the prompt mode. None if the slip ends its turn or does not fail, if the episode ends early, or if it
+    does not pass.
     """
-    formatter = get_format(PROMPT_MODE)
-    episode = open_episode(task, omega)
+    formatter = get_format(mode)
+    episode = open_episode(task, omega, mode=mode)
     messages = [_plain(message) for message in episode.start()["state"]]
     if renaming.names and omega is not None:
         tools = [renaming.document(document) for document in available_tools(task, 0)]

@@ -4,9 +4,11 @@ A draw that the simulators refuse, or that does not fit the level or the categor
 is rejected as a whole; about a third are kept.
 """
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
 from seal.diagnosis.categories import Category, Level
@@ -44,17 +46,29 @@ _TWO_CLASSES = 0.3
 _TWO_OPERATIONS = 0.25
 _FEW_TOOLS = 0.9
 _EXTRA_TOOLS = (3, 7)
+SHOWN = (4, 6)
+"""How many tools a task shows whose documents have to be short."""
 _MOST_CALLS = 5
 _TRIES = 8
 
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """What is sampled; turns: weights of the number of requests (a value or a tool that comes later is not one)."""
+    """What is sampled.
+
+    turns: weights of the number of requests (a value or a tool that comes later is not one). documents: the most
+    characters that the documents of a task may have, which then shows `SHOWN` tools; None: any.
+    """
 
     turns: Mapping[int, float] = field(default_factory=lambda: TURN_WEIGHTS)
     classes: tuple[str, ...] = CLASSES
     categories: Mapping[Category, float] = field(default_factory=lambda: CATEGORY_WEIGHTS)
+    documents: int | None = None
+
+
+def short(documents: int, turns: Mapping[int, float] = MappingProxyType({1: 0.5, 2: 0.5})) -> SamplerSettings:
+    """Of base tasks whose documents have at most `documents` characters, for models that read them."""
+    return SamplerSettings(turns, categories={"base": 1.0}, documents=documents)
 
 
 def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> CallPath:
@@ -73,7 +87,7 @@ def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> 
         draft.add_turn(category if number == special else "base")
     if level == "paths" and not draft.novel:
         raise RejectedDraw("no reserved pair")
-    hidden = draft.hidden_tools()
+    hidden = draft.hidden_tools() if settings.documents is None else draft.all_but_short(settings.documents)
     kinds = draft.stage.kinds | {CATEGORY_KINDS[category]} if category in CATEGORY_KINDS else draft.stage.kinds
     return CallPath(
         category=category,
@@ -129,6 +143,18 @@ class _Draft:
         shown = {call.name for calls in self.calls for call in calls}
         shown.update(self._rng.sample(every, min(len(every), self._rng.randint(*_EXTRA_TOOLS))))
         return tuple(name for name in every if name not in shown)
+
+    def all_but_short(self, most: int) -> tuple[str, ...]:
+        """The same for a task whose documents have at most `most` characters; RejectedDraw if it needs more."""
+        sizes = {tool["name"]: len(json.dumps(tool)) for name in self._classes for tool in documents(name)}
+        shown = {call.name for calls in self.calls for call in calls}
+        others, wanted = sorted(sizes.keys() - shown), self._rng.randint(*SHOWN)
+        for name in self._rng.sample(others, len(others)):
+            if len(shown) < wanted and sum(map(sizes.__getitem__, shown | {name})) <= most:
+                shown.add(name)
+        if not SHOWN[0] <= len(shown) <= SHOWN[1] or sum(map(sizes.__getitem__, shown)) > most:
+            raise RejectedDraw("no few short documents")
+        return tuple(sorted(sizes.keys() - shown))
 
     def _append(self, turn: PathTurn | None, calls: tuple[PathCall, ...]) -> None:
         self.turns.append(turn)
