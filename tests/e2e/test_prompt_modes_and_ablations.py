@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
-from seal.interface.cues import catalogue
+from seal.interface.evolve import permanent_cues
+from seal.settings.interface import EvolveSettings
 from seal.system.paths import HOME
 
 pytestmark = [pytest.mark.slow, pytest.mark.recipes]
@@ -34,7 +35,6 @@ LONG = (
     "actor_rollout_ref.rollout.max_num_batched_tokens=16384",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
 )
-STATIC = {name for name, cue in catalogue().items() if cue.kind == "feedback"}
 RUNS = (
     ("bfcl_qwen_fc", "vanilla"),
     ("toolace_official_prompt", "without_reweighting"),
@@ -119,7 +119,9 @@ def without_reweighting(steps, settings):
 
 def without_closed_loop(steps, settings):
     assert not settings.closed_loop and steps[0]["rho"] == steps[1]["rho"] and steps[0]["omega"] == steps[1]["omega"]
-    assert set(steps[0]["omega"]["cues"]) == STATIC and not any(step["events"] for step in steps)
+    assert set(steps[0]["omega"]["cues"]) == permanent_cues(EvolveSettings()) and not any(
+        step["events"] for step in steps
+    )
 
 
 def random_labels(steps, settings):
