@@ -55,9 +55,8 @@ class Episodes:
         metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._open))
 
     @cached_property
-    def _uploads(
-        self,
-    ) -> tempfile.TemporaryDirectory[str]:  # a service may run where it cannot write
+    def _uploads(self) -> tempfile.TemporaryDirectory[str]:
+        # Made with the first upload: a service may run where it cannot write.
         return tempfile.TemporaryDirectory(prefix="seal_tasks_")
 
     async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:

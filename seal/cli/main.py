@@ -138,7 +138,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         )
         sys.stdout.flush()
         if code in (exits.INTERRUPTED, exits.TERMINATED):
-            _say(f"{program}: interrupted, and what it started has ended; the same command goes on where it can.")
+            _say(f"{program}: interrupted; the same command goes on where it can.")
         return code or exits.FINISHED
     except typer.Abort:
         return exits.REFUSED

@@ -28,6 +28,9 @@ from shelf.suites.bfcl.serving import environment_service, served_checkpoint
 RETRY = "all of these"
 """The cues for all failures of a task that no plain rollout passes: what `seal.interface.teacher=retry` shows."""
 
+GRADIENTS = 24
+"""The most successes with a cue whose gradients are taken: one of each task before a second of one."""
+
 Rollouts = Mapping[int, Sequence[Played]]
 """By task."""
 Transfer = Callable[[Tokens, Tokens], float]
@@ -74,12 +77,11 @@ def gain(
         scenarios = {n: (tasks[n].environment, tasks[n].scenario) for n in asked.shown}
         found = paired_difference(before, after, scenarios, dict.fromkeys(scenarios, ""))
         row |= {"plain": found.mean_a, "lift": found.difference, "low": found.low, "high": found.high}
-    # One of each task before a second of one.
     every = sorted((each for n in asked.shown for each in cued[n]), key=lambda each: each.job.sample)
     passed = [each for each in every if each.record.usable and each.record.passed]
     said = [each for each in passed if each.lesson is not None]
     if said and row["lift"] is not None:
-        moved = fmean(transfer(each.tokens, each.lesson) for each in said[:24])
+        moved = fmean(transfer(each.tokens, each.lesson) for each in said[:GRADIENTS])
         taught = row["tasks"] * row["lift"] * len(said) / len(passed)
         row |= {"replayed": len(said) / len(passed), "transfer": moved, "cued": taught * moved, "taught": taught}
     return row
