@@ -138,7 +138,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         )
         sys.stdout.flush()
         if code in (exits.INTERRUPTED, exits.TERMINATED):
-            _say(f"{program}: interrupted; the same command goes on where it can.")
+            _say(f"{program}: interrupted; the same command resumes where it can.")
         return code or exits.FINISHED
     except typer.Abort:
         return exits.REFUSED

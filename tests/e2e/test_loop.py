@@ -27,7 +27,7 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 130, output
-    assert "stopping: the trainer saves a checkpoint" in output and "the same command goes on" in output
+    assert "stopping: the trainer saves a checkpoint" in output and "the same command resumes" in output
     assert run.leftovers() == []
     saved = run.saved
     assert saved == run.logged[-1] >= 1, "the steps that were done are saved, though save_freq is 9"
