@@ -27,7 +27,7 @@ from shelf.suites.tool import ROOT
 
 HERE = Path(__file__).parent
 REPOSITORY = HOME
-PROGRAM = [sys.executable, "-c", "from shelf.suites.cli.evaluate import app; app()"]
+PROGRAM = [sys.executable, "-m", "seal.cli", "evaluate"]
 
 
 def main(arguments):
