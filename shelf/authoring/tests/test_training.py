@@ -15,7 +15,7 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega
-from seal.interface.evolve import evolve
+from seal.interface.evolve import cues_in_use, evolve
 from seal.launch import preflight
 from seal.launch.recipe import Recipe
 from seal.records.source import averaged, parse_data_source
@@ -183,3 +183,14 @@ def test_both_environments_are_rolled_out_on_one_service(service: str) -> None:
 def test_a_task_that_an_environment_does_not_have_stops_the_run(service: str) -> None:
     [(_, found)] = roll_out([service], ScriptedEngine(["Done."]), task_id="grass", category="sound/say")
     assert found.infra == "environment_refused" and "ids of sound look like amber" in found.infra_message
+
+
+def test_what_passes_with_cues_is_taught_in_the_environment_of_its_task(service: str) -> None:
+    written = get_format("compact").render_call
+    engine = ScriptedEngine([written("say", {"word": "amber"}), written("recall", {}), "Done."])
+    omega = Omega.of([cue.name for cue in cues_in_use(EvolveSettings())]).to_json()
+    share = ("seal.interface.teacher=share", "seal.interface.share=0.5")
+    known = {"task_id": "amber", "category": "sound/say", "omega": omega, "trajectories": 2}
+    (plain, _), (taught, found) = roll_out([service], engine, *share, **known)
+    assert found.taught and found.cues and found.environment == "sound"
+    assert (taught.prompt_ids, taught.response_ids) == (plain.prompt_ids, plain.response_ids)

@@ -16,7 +16,7 @@ from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
 from shelf.view.palette import colour
 from shelf.view.plots import draw_rates, tidy
-from shelf.view.report.run import Run
+from shelf.view.report.run import Run, taught
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 """The colours of the stages of a step that take longest."""
@@ -33,7 +33,7 @@ def draw(run: Run, rows: Sequence[Summary], headline: str, path: Path) -> None:
     _reward(panels[0, 0], run)
     _validation(panels[0, 1], rows)
     _labels(panels[1, 0], run)
-    _rho(panels[1, 1], run)
+    (_teaching if run.plain_rewards else _rho)(panels[1, 1], run)
     _cues(panels[2, 0], run)
     _time(panels[2, 1], run)
     if len(run.steps) > 1:
@@ -122,6 +122,20 @@ def _rho(axes: Axes, run: Run) -> None:
     for label, value in sorted(ends.items(), key=lambda end: end[1]):
         last = max(value, last + gap)
         axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colour(label), **beside)
+    tidy(axes)
+
+
+def _teaching(axes: Axes, run: Run) -> None:
+    window = max(1, len(run.steps) // 4)
+    _title(axes, f"The teacher: lift of its cues, and reward without them (means of {window} steps)")
+    rows = [row | {"step": step.step} for step in run.steps for row in taught([step]).values() if row["prompts"]]
+    lifts = pd.DataFrame(rows, columns=["step", "lift", "prompts"]).eval("lift = lift * prompts").groupby("step").sum()
+    sums = lifts.reindex([step.step for step in run.steps]).fillna(0).rolling(window, min_periods=1).sum()
+    axes.plot(sums["lift"] / sums["prompts"], color="#D55E00", linewidth=2, label="lift of the cues")
+    plain = pd.Series(run.plain_rewards).rolling(window, min_periods=1).mean()
+    axes.plot(plain, color="#0072B2", linewidth=2, label="reward, no cues")
+    axes.axhline(0, color="#888888", linewidth=0.8)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     tidy(axes)
 
 

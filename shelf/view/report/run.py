@@ -129,6 +129,13 @@ class Run:
         """The steps at which each cue was active, cues in order of appearance."""
         return cue_steps(self.steps)
 
+    @cached_property
+    def plain_rewards(self) -> dict[int, float]:
+        """With a teacher: the mean reward of the rollouts that saw no cue, by step."""
+        logs = step_files(self.folder.trajectories) if any(step.teaching for step in self.steps) else ()
+        plain = {step: [x.score for x in read_log(path).lines if x.usable and not x.cues] for step, path in logs}
+        return {step: fmean(scores) for step, scores in plain.items() if scores}
+
     def cause(self, cue: str) -> Mapping[str, float]:
         """The figures of C_t that first turned a cue on; empty if it was on from the start."""
         turned_on = (event.figures for step in self.steps for event in step.events if event.cue == cue and event.on)
