@@ -5,6 +5,7 @@ Exit code 2: the command line cannot be read.
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -127,6 +128,7 @@ def _seal(
 
 def execute(command, arguments: Sequence[str], program: str) -> int:
     """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(exits.TERMINATED))  # `finally` ends what a command started
     try:
         load_dotenv(HOME / ".env")
     except UnicodeDecodeError:
@@ -143,8 +145,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     except typer.Abort:
         return exits.REFUSED
     except ModuleNotFoundError as error:
-        name = next((word for word in (*program.split(), *arguments) if word in commands()), None)
-        if name is None:
+        if (name := next((word for word in (*program.split(), *arguments) if word in commands()), None)) is None:
             raise
         package = f"'seal-rl[{commands()[name].extra}]'"
         if find_spec(MARKS.get(commands()[name].extra, "omegaconf")):

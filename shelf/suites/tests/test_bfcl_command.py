@@ -183,6 +183,20 @@ def test_ctrl_c_says_how_to_resume(service_url, start_endpoint, tmp_path):
     assert "the same command resumes" in said
 
 
+def test_sigterm_while_a_model_starts_leaves_no_server(service_url, tmp_path):
+    policy = str(REPOSITORY / "data" / "quickstart_policy")
+    arguments = ["bfcl", "--checkpoint", policy, "--env-url", service_url, "--out", str(tmp_path / "out")]
+    running = subprocess.Popen([*PROGRAM, *arguments], cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    servers, deadline = [], time.monotonic() + 60
+    while not servers and time.monotonic() < deadline:
+        servers = psutil.Process(running.pid).children(recursive=True)
+        time.sleep(0.05)
+    time.sleep(1)
+    running.terminate()
+    assert running.wait(timeout=60) == 143
+    assert servers and not any(server.is_running() for server in servers)
+
+
 def test_an_overloaded_endpoint_is_asked_again(service_url, start_endpoint, tmp_path):
     with start_endpoint("--flaky", "5") as endpoint:
         assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1")) == 0
