@@ -128,7 +128,6 @@ def _seal(
 
 def execute(command, arguments: Sequence[str], program: str) -> int:
     """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(exits.TERMINATED))  # `finally` ends what a command started
     try:
         load_dotenv(HOME / ".env")
     except UnicodeDecodeError:
@@ -179,4 +178,5 @@ def _say(sentence: str) -> None:
 
 def main() -> int:
     """The entry point of the script `seal`."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(exits.TERMINATED))  # `finally` ends what a command started
     return execute(typer.main.get_command(app), sys.argv[1:], "seal")
