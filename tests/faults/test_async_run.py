@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import signal
+import time
 from collections import Counter
 from uuid import uuid4
 
@@ -94,8 +95,10 @@ def test_a_stopped_run(run):
     outcome="the episodes under way are rebuilt and the run goes on",
 )
 def test_a_run_goes_on_when_its_service_is_killed(run):
-    launcher = run.start()
-    run.wait_for(launcher, lambda: has_open_episodes(f"http://127.0.0.1:{run.port}"), "an open episode", 0.05)
+    since, launcher = time.time(), run.start()
+    url = f"http://127.0.0.1:{run.port}"
+    # The checks before training open episodes too.
+    run.wait_for(launcher, lambda: run.reached("train", 1, since) and has_open_episodes(url), "an open episode", 0.05)
     run.service(launcher).kill()
     output, _ = launcher.communicate(timeout=START_DEADLINE_S)
     assert launcher.returncode == exits.FINISHED, output

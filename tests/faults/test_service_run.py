@@ -70,7 +70,7 @@ def test_a_run_goes_on_when_its_service_is_killed_in_a_step():
         launcher = subprocess.Popen(
             command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
-        _wait_for_open_episodes(launcher, port)
+        _wait_for_open_episodes(launcher, port, folder)
         os.kill(service_process(launcher.pid, port).pid, signal.SIGKILL)
         output, _ = launcher.communicate(timeout=DEADLINE_S)
         assert launcher.returncode == 0, output
@@ -102,11 +102,14 @@ def _lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _wait_for_open_episodes(launcher: subprocess.Popen, port: int) -> None:
+def _wait_for_open_episodes(launcher: subprocess.Popen, port: int, folder: Path) -> None:
+    # The checks before training open episodes too.
+    stages = folder / "seal_log" / "stages.jsonl"
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         assert launcher.poll() is None, launcher.stdout.read()
-        if has_open_episodes(f"http://127.0.0.1:{port}"):
+        training = stages.exists() and '"train"' in stages.read_text()
+        if training and has_open_episodes(f"http://127.0.0.1:{port}"):
             return
         time.sleep(0.05)
     raise AssertionError("no episode was opened")
