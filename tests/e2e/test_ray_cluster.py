@@ -15,7 +15,7 @@ import pytest
 from seal.launch.devices import inspect_cluster
 from seal.launch.service import probe
 from seal.system.net import free_port
-from tests.support.launches import HOME, has_open_episodes
+from tests.support.launches import HOME, plays_episodes
 
 RAY = str(Path(sys.executable).with_name("ray"))
 DEADLINE_S = 90
@@ -125,7 +125,7 @@ def test_it_spreads_over_nodes_and_services_and_goes_on_without_one(cluster, ser
     )
     launched = run.start()
     second, process = list(services.items())[1]
-    run.wait_for(launched, lambda: run.stage[0] == "train" and has_open_episodes(second), "episodes of step 1")
+    run.wait_for(launched, lambda: run.stage[0] == "train" and plays_episodes(second), "episodes of step 1")
     for each in (process, *psutil.Process(process.pid).children(recursive=True)):
         each.send_signal(signal.SIGKILL)
     said, _ = launched.communicate(timeout=1800)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from seal.system import exits
-from tests.support.launches import HOME, START_DEADLINE_S, Run, has_open_episodes
+from tests.support.launches import HOME, START_DEADLINE_S, Run, plays_episodes
 from tests.support.struck_run import check_intact, strike
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_run_goes_on_when_its_service_is_killed(run):
     since, launcher = time.time(), run.start()
     url = f"http://127.0.0.1:{run.port}"
     # The checks before training open episodes too.
-    run.wait_for(launcher, lambda: run.reached("train", 1, since) and has_open_episodes(url), "an open episode", 0.05)
+    run.wait_for(launcher, lambda: run.reached("train", 1, since) and plays_episodes(url), "an open episode", 0.05)
     run.service(launcher).kill()
     output, _ = launcher.communicate(timeout=START_DEADLINE_S)
     assert launcher.returncode == exits.FINISHED, output

@@ -18,7 +18,7 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
 from seal.system.paths import HOME
-from tests.support.launches import has_open_episodes, service_process
+from tests.support.launches import plays_episodes, service_process
 
 DEADLINE_S = 900
 SMALL = (
@@ -109,7 +109,7 @@ def _wait_for_open_episodes(launcher: subprocess.Popen, port: int, folder: Path)
     while time.monotonic() < deadline:
         assert launcher.poll() is None, launcher.stdout.read()
         training = stages.exists() and '"train"' in stages.read_text()
-        if training and has_open_episodes(f"http://127.0.0.1:{port}"):
+        if training and plays_episodes(f"http://127.0.0.1:{port}"):
             return
         time.sleep(0.05)
     raise AssertionError("no episode was opened")

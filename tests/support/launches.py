@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,13 +30,17 @@ def free_url() -> str:
     return f"http://127.0.0.1:{free_port()}"
 
 
-def has_open_episodes(url: str) -> bool:
-    """Whether a service plays episodes now."""
+def plays_episodes(url: str) -> bool:
+    """Whether a service has answered a message and plays episodes now.
+
+    A create that is not answered yet counts as an open episode, but leaves nothing to rebuild.
+    """
     try:
         figures = requests.get(f"{url}/metrics", timeout=5).text
     except requests.RequestException:
         return False
-    return "env_service_episodes_open" in figures and "env_service_episodes_open 0.0\n" not in figures
+    answered = re.search(r'^env_service_requests_total\{status="200",verb="step"\}', figures, re.MULTILINE)
+    return bool(answered) and "env_service_episodes_open 0.0\n" not in figures
 
 
 def service_process(parent: int, port: int) -> psutil.Process:
