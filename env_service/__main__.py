@@ -15,6 +15,7 @@ from env_service import BENCHMARK
 from env_service.app import create_app
 from env_service.server import BoundedServer
 from env_service.settings import ServerSettings, read_settings, variable
+from seal.system.net import http_url
 
 
 def main(**options: Any) -> int:
@@ -34,6 +35,7 @@ def main(**options: Any) -> int:
         create_app(settings),
         loop="uvloop",
         http="httptools",
+        ws="none",
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -43,7 +45,7 @@ def main(**options: Any) -> int:
     )
     host, port = listener.getsockname()[:2]
     logging.getLogger("env_service").info(
-        "listening on http://%s:%d with %d workers", host, port, settings.worker_count
+        "listening on %s with %d workers", http_url(host, port), settings.worker_count
     )
     BoundedServer(config).run(sockets=[listener])
     return 0

@@ -61,7 +61,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     @app.get("/environments")
     async def environments() -> protocol.EnvironmentsAnswer:
         """Name the environments that requests can ask for."""
-        return protocol.EnvironmentsAnswer(data=sorted({*locations(), *settings.added_environments()}))
+        return protocol.EnvironmentsAnswer(data=sorted({*locations(), *settings.environments}))
 
     @app.get("/metrics", name="metrics", response_class=PlainTextResponse)
     async def metrics_text() -> Response:

@@ -36,8 +36,6 @@ SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
 """Causes that concern the service, not the request: another attempt, or another service, may help."""
 CODES = {protocol.NO_EPISODE: "lost", protocol.EPISODE_BROKEN: "broken", protocol.ENVIRONMENT_FAILED: "failed"}
 """The cause for each code with which the service marks a refusal."""
-EVALUATED = ("valid", "labels", "diagnosis", "evidence", "progress", "turns", "calls", "errors", "stop")
-"""Keys that every evaluation has, beside its turn counts."""
 
 Answer = TypeVar("Answer", bound=BaseModel)
 P = ParamSpec("P")
@@ -178,7 +176,11 @@ class AsyncServiceClient:
             async with self._connected().request(method, url, data=body) as response:
                 content, status = await response.read(), response.status
         except aiohttp.ClientError as error:
-            raise self._unreachable(error) from error
+            raise ServiceError(
+                "unreachable",
+                f"No environment service answers at {self.url}: start one with `seal serve`, or name its address in "
+                f"{URL_VARIABLE} or env_service.env_url ({error}).",
+            ) from error
         except TimeoutError as error:
             raise ServiceError(
                 "timeout",
@@ -193,13 +195,6 @@ class AsyncServiceClient:
         except (ValueError, RecursionError) as error:
             reason = _first(error) if isinstance(error, ValidationError) else error
             raise ServiceError("protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}") from error
-
-    def _unreachable(self, error: Exception) -> ServiceError:
-        return ServiceError(
-            "unreachable",
-            f"No environment service answers at {self.url}: start one with `seal serve`, or name its address in "
-            f"{URL_VARIABLE} or env_service.env_url ({error}).",
-        )
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -272,9 +267,8 @@ class _FullEvaluation(protocol.Success[dict[str, Any]]):
     @field_validator("data")
     @classmethod
     def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:
-        missing = [key for key in EVALUATED if key not in data]
-        if missing or not isinstance(data.get("progress_info"), dict):
-            raise ValueError(f"{', '.join(missing) or 'progress_info'} missing")
+        if missing := answers.Evaluation.__required_keys__ - data.keys():
+            raise ValueError(f"{', '.join(sorted(missing))} missing")
         return data
 
 

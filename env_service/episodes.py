@@ -70,6 +70,7 @@ class Episodes:
         lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
         try:
             path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
+            known = path.exists()
             with replacing(path) as draft:
                 draft.write_bytes(lines)
         except OSError as error:
@@ -78,7 +79,8 @@ class Episodes:
         try:
             return _success((await self._pool.load_task_file(str(path))).body)
         except RequestRefused:
-            path.unlink(missing_ok=True)
+            if not known:
+                path.unlink(missing_ok=True)
             raise
 
     async def create(self, request: protocol.CreateRequest) -> bytes:

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from env_service.client import URL_VARIABLE, ServiceClient, ServiceError
-from seal.system.net import LOOPBACK, free_port
+from seal.system.net import LOOPBACK, free_port, http_url
 from seal.system.text import last_output
 
 START_DEADLINE_S = 120.0
@@ -42,7 +42,7 @@ class LocalService:
         cwd: Path | None = None,
         **variables: str,
     ) -> None:
-        self.url = f"http://{host}:{port or free_port()}"
+        self.url = http_url(host, port or free_port())
         self._log = log
         self._command = command
         self._cwd = cwd or Path.cwd()

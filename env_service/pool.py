@@ -7,6 +7,7 @@ and the requests that were waiting are sent again: clients notice only a delay.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,24 +72,30 @@ class WorkerPool:
     async def load_task_file(self, path: str) -> Answer:
         """Have every worker, and those that replace it, serve a file's tasks; RequestRefused for a bad file."""
         answer = await self.query("load_task_file", {"path": path})
-        for worker in self._workers:
-            worker.task_files += [path] if path not in worker.task_files else []
-            generation = worker.generation
-            try:
-                await worker.request("load_task_file", None, {"path": path})
-            except WorkerGone:
-                await worker.replace(generation)
+        others = [worker for worker in self._workers if path not in worker.task_files]
+        for worker in others:
+            worker.task_files.append(path)
+        try:
+            for worker in others:
+                generation = worker.generation
+                try:
+                    await worker.request("load_task_file", None, {"path": path})
+                except WorkerGone:
+                    await worker.replace(generation)
+        except RequestRefused:
+            for worker in others:  # none of them could be replaced any more once the file is gone
+                worker.task_files.remove(path)
+            raise
         return answer
 
     async def create(self, history: EpisodeHistory) -> Answer:
         """Open an episode on the worker that has the fewest."""
-        worker = min(self._workers, key=lambda worker: worker.episodes)
-        self._placed[history] = worker
-        worker.episodes += 1
+        load = Counter(self._placed.values())
+        self._placed[history] = min(self._workers, key=load.__getitem__)
         try:
             return await self.send("create", history, history.opening())
         except BaseException:
-            self._detach(history)
+            del self._placed[history]
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> Answer:
@@ -107,18 +114,13 @@ class WorkerPool:
 
     async def release(self, history: EpisodeHistory) -> None:
         """Forget the episode."""
-        worker = self._detach(history)
+        worker = self._placed.pop(history)
         if history.generation != worker.generation:
             return
         try:
             await worker.request("release", history, {})
         except WorkerGone:
             _LOG.info("the worker of episode %s ended before its release", history.id)
-
-    def _detach(self, history: EpisodeHistory) -> Worker:
-        worker = self._placed.pop(history)
-        worker.episodes -= 1
-        return worker
 
     async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
         """Send a request about an episode; after a death, rebuild it and send again."""

@@ -2,14 +2,42 @@
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from seal.system.net import is_loopback
 
 _PREFIX = "BFCL_"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return _PREFIX + name.upper()
+
+
+def _listed(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _locations(text: str) -> dict[str, str]:
+    """Environments by name; ValueError for an entry of another shape."""
+    added = {}
+    for entry in _listed(text):
+        name, _, location = entry.partition("=")
+        if not name or location.count(":") != 1:
+            raise ValueError(f"{variable('environments')}: {entry!r} must look like name=package.module:Class.")
+        added[name] = location
+    return added
+
+
+def _task_files(text: str) -> tuple[str, ...]:
+    """Absolute paths; ValueError for a file that is not there."""
+    for name in _listed(text):
+        if not Path(name).is_file():
+            raise ValueError(f"{variable('task_files')}: there is no file {name}; make it with seal tasks synthesise.")
+    return tuple(str(Path(name).resolve()) for name in _listed(text))
 
 
 class ServerSettings(BaseSettings):
@@ -41,26 +69,10 @@ class ServerSettings(BaseSettings):
     """Size limit of one request body, and of an episode's messages together."""
     delay_seconds: float = Field(0.0, ge=0)
     """For benchmarks: the median of the time that the answer to a step is held back (log-normal); 0 for none."""
-    environments: str = ""
+    environments: Annotated[dict[str, str], NoDecode, BeforeValidator(_locations)] = Field({}, validate_default=False)
     """Further environments: name=package.module:Class, separated by commas."""
-    task_files: str = ""
+    task_files: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_task_files)] = Field((), validate_default=False)
     """Files of synthesised tasks to serve beside the benchmark's, separated by commas."""
-
-    @field_validator("environments")
-    @classmethod
-    def _check_environments(cls, text: str) -> str:
-        _locations(text)
-        return text
-
-    @field_validator("task_files")
-    @classmethod
-    def _check_task_files(cls, text: str) -> str:
-        for name in _listed(text):
-            if not Path(name).is_file():
-                raise ValueError(
-                    f"{variable('task_files')}: there is no file {name}; make it with seal tasks synthesise."
-                )
-        return text
 
     @model_validator(mode="after")
     def _require_token(self) -> Self:
@@ -75,14 +87,6 @@ class ServerSettings(BaseSettings):
         """Worker processes to start."""
         return self.workers or min(8, os.cpu_count() or 1)
 
-    def added_environments(self) -> dict[str, str]:
-        """`environments` as name to location."""
-        return _locations(self.environments)
-
-    def task_file_paths(self) -> tuple[str, ...]:
-        """`task_files` as absolute paths."""
-        return tuple(str(Path(name).resolve()) for name in _listed(self.task_files))
-
 
 def read_settings(**options: Any) -> ServerSettings:
     """The given settings, the others from the environment; ValueError names the variable at fault."""
@@ -94,23 +98,3 @@ def read_settings(**options: Any) -> ServerSettings:
         raise ValueError(str(first["ctx"]["error"]))
     name, requirement = variable(str(first["loc"][0])), first["msg"].removeprefix("Input should ")
     raise ValueError(f"{name} must {requirement}, got {first['input']!r}.")
-
-
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return _PREFIX + name.upper()
-
-
-def _listed(text: str) -> list[str]:
-    return [entry.strip() for entry in text.split(",") if entry.strip()]
-
-
-def _locations(text: str) -> dict[str, str]:
-    """Environments by name; ValueError for an entry of another shape."""
-    added = {}
-    for entry in _listed(text):
-        name, _, location = entry.partition("=")
-        if not name or location.count(":") != 1:
-            raise ValueError(f"{variable('environments')}: {entry!r} must look like name=package.module:Class.")
-        added[name] = location
-    return added

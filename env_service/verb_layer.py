@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service.episodes import Episodes
@@ -24,7 +25,6 @@ from env_service.settings import ServerSettings, variable
 from seal.system.net import is_loopback
 
 Model = TypeVar("Model", bound=BaseModel)
-_ALLOW_POST = (b"allow", b"POST")
 
 
 class VerbLayer:
@@ -49,16 +49,17 @@ class VerbLayer:
             scope = {**scope, "path": path}
         verb = path.removeprefix("/")
         if path != "/healthz" and (refusal := self._refuse(scope["headers"])):
-            await _send(send, *refusal)
+            answer = _response(*refusal)
         elif verb not in VERBS:
-            await self._app(scope, receive, send)
+            answer = self._app
         elif scope["method"] != "POST":
-            await _send(send, 405, _problem(f"{path} takes POST."), _ALLOW_POST)
+            answer = _response(405, _problem(f"{path} takes POST."), {"allow": "POST"})
         else:
             began = time.perf_counter()
             status, body = await self._answer(verb, receive)
             self._metrics.observe(verb, status, time.perf_counter() - began)
-            await _send(send, status, body)
+            answer = _response(status, body)
+        await answer(scope, receive, send)
 
     def _refuse(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
         """Status and problem of a request without the token; without a token, of a web page's or a foreign name's."""
@@ -114,7 +115,5 @@ def _problem(detail: str, code: str | None = None) -> bytes:
     return orjson.dumps({"detail": detail.encode("utf-8", "replace").decode(), **({"code": code} if code else {})})
 
 
-async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    all_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": all_headers})
-    await send({"type": "http.response.body", "body": body})
+def _response(status: int, body: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, headers, media_type="application/json")

@@ -23,7 +23,6 @@ import orjson
 from env_service.channel import Activity, ActivityPage
 from env_service.connection import Connection
 from env_service.encoding import encode
-from env_service.environments import registry
 from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings
 from env_service.worker_main import OUT_OF_MEMORY
@@ -70,23 +69,21 @@ class Answer(NamedTuple):
 class Worker:
     """One slot of the pool and the process that currently fills it.
 
-    generation: how many processes filled the slot before this one. episodes: how many
-    are open on it. restarts: how many processes were replaced. task_files: what each
-    process loads when it starts.
+    generation: how many processes filled the slot before this one. restarts: how many
+    processes were replaced. task_files: what each process loads when it starts.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
-        self._environments = {**registry.added(), **settings.added_environments()}
-        self.task_files = list(settings.task_file_paths())
+        self._environments = settings.environments
+        self.task_files = list(settings.task_files)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
         self._activity: ActivityPage | None = None
         self._overdue = False
         self._starting = asyncio.Lock()
         self.generation = -1
-        self.episodes = 0
         self.restarts = 0
 
     async def start(self) -> None:

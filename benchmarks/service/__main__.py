@@ -33,13 +33,13 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import verify
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.host import EpisodeGuard, Host
 from seal import labels
 from seal.diagnosis.rules import diagnose
 from seal.system.paths import HOME
+from shelf.testbed.synthesis.verify import passes
 
 MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20
@@ -140,10 +140,10 @@ def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
                 if calls:
                     episode.step("\n".join(render(*call) for call in calls), truncated=False)
                 episode.step("Done.", truncated=False)
-            evidence, calls = episode.evidence(), [[turn] for turn in turns]
+            evidence = episode.evidence()
             played = [turn.calls for turn in evidence[: len(turns)]]
             began = time.process_time()
-            valid = verify(task, calls).valid
+            valid = passes(task, turns)
             judged = time.process_time()
             labelled = diagnose(evidence, "paper")
             diagnosed = time.process_time()

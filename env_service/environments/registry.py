@@ -31,11 +31,6 @@ def register(name: str, location: str) -> None:
     _LOADED.pop(name, None)
 
 
-def added() -> Mapping[str, str]:
-    """What :func:`register` has added, name to location."""
-    return dict(_ADDED)
-
-
 @cache
 def _installed() -> Mapping[str, str]:
     return {point.name: point.value for point in entry_points(group=GROUP)}

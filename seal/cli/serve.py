@@ -11,7 +11,7 @@ app = typer.Typer(add_completion=False)
 
 def _option(name: str) -> typer.models.OptionInfo:
     field = ServerSettings.model_fields[name]
-    default = f", default {field.default}" if field.default != "" else ""
+    default = f", default {field.default}" if field.default not in ("", {}, ()) else ""
     return typer.Option(help=f"{field.description} ({variable(name)}{default})", show_default=False)
 
 

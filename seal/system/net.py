@@ -17,6 +17,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def http_url(host: str, port: int) -> str:
+    """The address of a server; an IPv6 host gets its brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def is_free(url: str) -> bool:
     """Return whether nothing accepts connections at an HTTP address."""
     parts = urlsplit(url)

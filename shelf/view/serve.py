@@ -10,7 +10,7 @@ import uvicorn
 from rich.console import Console
 
 from env_service.server import BoundedServer
-from seal.system.net import is_loopback
+from seal.system.net import http_url, is_loopback
 from shelf.view.app import make_app
 from shelf.view.query import parse_key
 from shelf.view.runs import ViewedRun
@@ -29,11 +29,14 @@ def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> Non
     token = os.environ.get(TOKEN) or (None if is_loopback(host) else secrets.token_urlsafe(24))
     with _listening(host, port) as listener:
         config = uvicorn.Config(
-            make_app(runs, host, token), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S
+            make_app(runs, host, token),
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
         )
         console = Console(soft_wrap=True, highlight=False)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "") + page
+        address = f"{http_url(host, listener.getsockname()[1])}/" + (f"?token={quote(token)}" if token else "") + page
         console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
         BoundedServer(config).run(sockets=[listener])
 

@@ -189,6 +189,15 @@ def test_bad_requests_get_a_sentence_and_a_4xx(client: Client, verb: str, body: 
     assert client.post("release", {"instance_id": "nobody"})[0] == 200
 
 
+@pytest.mark.parametrize("params", [{"taxonomy": "mine"}, {"taxonomy": ["paper"]}, {"stop": "mine"}])
+def test_a_refused_evaluation_leaves_its_episode(client: Client, params: dict[str, Any]) -> None:
+    client.ok("create", {"task_id": TASK, "instance_id": "kept"})
+    status, answer = client.post("evaluate", {"instance_id": "kept", "params": params})
+    assert (status, next(iter(params)) in answer["detail"]) == (400, True), answer
+    assert client.ok("evaluate", {"instance_id": "kept"})["valid"] is False
+    client.ok("release", {"instance_id": "kept"})
+
+
 def answer_of(method: str, port: int, path: str) -> http.client.HTTPResponse:
     """The answer to a request without a body; its content is read."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

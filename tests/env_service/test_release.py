@@ -9,7 +9,7 @@ from seal.interface.cues import Omega
 
 
 def omega_of_release(params: dict) -> Omega | None:
-    return read_settings(params, format_names(), BfclSettings).interface
+    return read_settings(params, format_names()[0], BfclSettings).interface
 
 
 @pytest.mark.parametrize(

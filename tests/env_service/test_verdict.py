@@ -15,8 +15,8 @@ from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
-from env_service.environments.bfcl.verifier import verify
 from env_service.environments.registry import get_environment
+from shelf.testbed.synthesis.verify import passes
 
 
 def test_every_reference_passes_over_http_as_it_does_officially(service: int) -> None:
@@ -152,12 +152,9 @@ def test_a_cut_message_is_read_as_far_as_it_goes_in_evaluation_and_ends_an_episo
     assert (full["valid"], full["stop"]) == (False, "length")
 
 
-def test_verify_judges_calls_like_a_played_episode() -> None:
+def test_a_run_that_stops_after_turns_that_pass_is_not_valid() -> None:
     for task, _, _ in perturbed(seed=5, count=40):
-        assert verify(task, [[turn] for turn in reference_calls(task)]).valid
-    task = load_tasks()["multi_turn_base_0"]
-    cut = verify(task, [[turn] for turn in reference_calls(task)[:-1]])
-    assert not cut.valid and all(comparison.passed for comparison in cut.comparisons)
+        assert passes(task, reference_calls(task)) and not passes(task, reference_calls(task)[:-1])
 
 
 def test_a_variant_of_a_task_is_judged_by_its_own_configuration_and_reference() -> None:
@@ -165,6 +162,6 @@ def test_a_variant_of_a_task_is_judged_by_its_own_configuration_and_reference() 
     files = json.loads(json.dumps(task.initial_config["GorillaFileSystem"]).replace("final_report.pdf", "summary.pdf"))
     reference = (tuple(call.replace("final_report.pdf", "summary.pdf") for call in task.reference[0]),)
     variant = replace(task, initial_config={**task.initial_config, "GorillaFileSystem": files}, reference=reference)
-    own, others = ([[list(turn)] for turn in reference_calls(each)] for each in (variant, task))
-    assert verify(variant, own).valid and not verify(variant, others).valid
-    assert verify(task, others).valid and not verify(task, own).valid
+    own, others = reference_calls(variant), reference_calls(task)
+    assert passes(variant, own) and not passes(variant, others)
+    assert passes(task, others) and not passes(task, own)

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import bfcl_eval
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
 from env_service.environments.base import TaskFacts
@@ -47,7 +47,7 @@ class Task(Turns):
     users holds one message per user turn, None when the turn reveals withheld tools
     instead. withheld maps the revealing turn to the tools that it reveals.
     reference holds the call strings of each turn; it is empty when nothing should be
-    called. excluded is the data file's `excluded_function`, which the package
+    called. The data file's `excluded_function` is left out, which the package
     never reads: those tools stay visible and callable, as in its own prompts.
     hidden holds tools that no turn shows; the benchmark's own tasks hide none. In a prefix, tools
     that a later turn of the whole task reveals stay hidden.
@@ -59,7 +59,6 @@ class Task(Turns):
     users: tuple[str | None, ...]
     initial_config: Mapping[str, Any]
     involved_classes: tuple[str, ...]
-    excluded: frozenset[str]
     withheld: Mapping[int, tuple[str, ...]]
     reference: tuple[tuple[str, ...], ...]
     hidden: frozenset[str] = frozenset()
@@ -75,12 +74,8 @@ class Task(Turns):
         return TaskFacts(self.id, self.category, side_of(self.id), str(self.scenario), len(self.users))
 
 
-def data_folder() -> Path:
-    """Return the folder of the package's data files."""
-    spec = find_spec("bfcl_eval")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("bfcl_eval is not installed: run env_service/environments/bfcl/setup.sh first.")
-    return Path(spec.submodule_search_locations[0]) / "data"
+DATA = Path(bfcl_eval.__file__).parent / "data"
+"""The folder of the package's data files."""
 
 
 def package_version() -> str:
@@ -90,10 +85,9 @@ def package_version() -> str:
 
 def _sources() -> list[Path]:
     """Every data file that the tasks are made of, in a fixed order."""
-    folder = data_folder()
-    prompts = [folder / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
-    answers = [folder / "possible_answer" / path.name for path in prompts]
-    tools = [folder / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
+    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    answers = [DATA / "possible_answer" / path.name for path in prompts]
+    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
     return prompts + answers + tools
 
 
@@ -114,7 +108,7 @@ def data_hash() -> str:
 @cache
 def documents(class_name: str) -> tuple[Document, ...]:
     """Return the function documents of one simulator class, in the package's order."""
-    path = data_folder() / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
+    path = DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
     return tuple(_lines(path))
 
 
@@ -126,7 +120,6 @@ def _task(category: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) ->
         users=tuple(turn[0]["content"] if turn else None for turn in entry["question"]),
         initial_config=MappingProxyType(entry["initial_config"]),
         involved_classes=tuple(entry["involved_classes"]),
-        excluded=frozenset(entry.get("excluded_function", ())),
         withheld=MappingProxyType(
             {int(turn): tuple(names) for turn, names in entry.get("missed_function", {}).items()}
         ),
@@ -137,11 +130,11 @@ def _task(category: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) ->
 @cache
 def load_tasks() -> Mapping[str, Task]:
     """Return all tasks by id, category after category in the package's order."""
-    folder, tasks = data_folder(), {}
+    tasks = {}
     for category in CATEGORIES:
         name = f"BFCL_v4_multi_turn_{category}.json"
-        answers = {answer["id"]: answer for answer in _lines(folder / "possible_answer" / name)}
-        for entry in _lines(folder / name):
+        answers = {answer["id"]: answer for answer in _lines(DATA / "possible_answer" / name)}
+        for entry in _lines(DATA / name):
             tasks[entry["id"]] = _task(category, entry, answers[entry["id"]])
     return MappingProxyType(tasks)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
 from env_service.environments.bfcl import clock, splits
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
-from env_service.environments.bfcl.formats import FORMATS, Format, format_names, get_format
+from env_service.environments.bfcl.formats import Format, format_names, get_format
 from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.task_file import read_task_file
@@ -79,9 +79,6 @@ class BfclEnvironment(ToolEnvironment):
         scene = self.scene(task_id, params)
         episode = ToolEpisode(scene, guard)
         return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
-
-    def modes(self) -> Collection[str]:
-        return FORMATS
 
     def form(self, name: str) -> Format:
         return get_format(name)

@@ -7,35 +7,33 @@ package's files, which /version and every result carry too.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from env_service.environments.bfcl.catalog import available_tools, data_hash, load_tasks, package_version
+from seal.system.files import write_json, write_jsonl
 
 
 def write(folder: Path) -> Path:
     """Write multi_turn_processed.jsonl and multi_turn_processed.source.json; return the path of the former."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "multi_turn_processed.jsonl"
-    draft = path.with_suffix(".draft")
-    with draft.open("w", encoding="utf-8") as file:
-        for task in load_tasks().values():
-            row = {
-                "id": task.id,
-                "category": task.category,
-                "scenario": task.scenario,
-                "users": task.users,
-                "involved_classes": task.involved_classes,
-                "tools": [tool["name"] for tool in available_tools(task, 0)],
-                "withheld": {str(turn): names for turn, names in task.withheld.items()},
-                "initial_config": dict(task.initial_config),
-                "reference": task.reference,
-            }
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    source = {"bfcl_eval": package_version(), "data_hash": data_hash(), "tasks": len(load_tasks())}
-    (folder / "multi_turn_processed.source.json").write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    path, tasks = folder / "multi_turn_processed.jsonl", load_tasks()
+    rows = (
+        {
+            "id": task.id,
+            "category": task.category,
+            "scenario": task.scenario,
+            "users": task.users,
+            "involved_classes": task.involved_classes,
+            "tools": [tool["name"] for tool in available_tools(task, 0)],
+            "withheld": {str(turn): names for turn, names in task.withheld.items()},
+            "initial_config": dict(task.initial_config),
+            "reference": task.reference,
+        }
+        for task in tasks.values()
+    )
+    write_jsonl(rows, path)
+    source = {"bfcl_eval": package_version(), "data_hash": data_hash(), "tasks": len(tasks)}
+    write_json(source, folder / "multi_turn_processed.source.json")
     return path
 
 

@@ -17,11 +17,11 @@ from env_service.environments.bfcl.formats import Format
 from env_service.environments.bfcl.report import with_release_figures
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.tools import WRITES, Toolbox, argument_violations
-from env_service.environments.bfcl.verifier import Played, compare, reference, shared_verdict, shares_state
+from env_service.environments.bfcl.verifier import compare, reference, shared_verdict, shares_state
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import History, Scene
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource
-from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
+from seal.diagnosis.evidence import Stop, TurnEvidence, Violation
 
 
 class BfclScene(Scene):
@@ -32,8 +32,10 @@ class BfclScene(Scene):
 
     def __init__(self, environment: TaskSource, task: Task, settings: BfclSettings) -> None:
         super().__init__(environment, task, settings)
-        self._official = settings.official and settings.on_parse_error(task.category) == "end_turn"
-        self._enforces_availability = settings.enforces_availability
+        training, enforced = settings.interface is not None, settings.enforce_available_tools
+        evaluated = not training and settings.split != "train"
+        self._official = evaluated and settings.on_parse_error(task.category) == "end_turn"
+        self._enforces_availability = training if enforced is None else enforced
 
     def info(self) -> Mapping[str, Any]:
         return {
@@ -88,13 +90,7 @@ class BfclScene(Scene):
         return compare(reference(self._task)[turn], world.instances, bool(history[turn]), results)
 
     def verdict(self, history: History, passed: bool) -> bool:
-        played = [[_played(call) for call in calls] for calls in history]
-        return shared_verdict(self._task, played) if shares_state(self._task, played) else passed
+        return shared_verdict(self._task, history) if shares_state(self._task, history) else passed
 
     def assessment(self, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:
         return with_release_figures(self.task_id, super().assessment(turns, taxonomy, valid, ended))
-
-
-def _played(call: CallEvidence) -> Played:
-    not_run = call.error in ("unavailable", "deadline")
-    return Played(call.name, call.arguments, call.result if not_run else None)

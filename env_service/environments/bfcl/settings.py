@@ -45,21 +45,6 @@ class BfclSettings(Settings):
     tool_feedback_evolution: Block = None
     """The release's feedback; labels, failure_tags or active_labels list the labels whose guidelines are on."""
 
-    @property
-    def training(self) -> bool:
-        """True when a learning interface travels with the episode, an empty one included."""
-        return self.interface is not None
-
-    @property
-    def official(self) -> bool:
-        """True when the episode must treat every message as the official pipeline does."""
-        return not self.training and self.split != "train"
-
-    @property
-    def enforces_availability(self) -> bool:
-        """Whether calls of tools that are not visible are refused: by default in training only."""
-        return self.training if self.enforce_available_tools is None else self.enforce_available_tools
-
     def on_parse_error(self, category: str) -> ParseErrors:
         """What an unreadable call does in a task of this category."""
         return "end_episode" if self.terminate_on_parse_error else super().on_parse_error(category)

@@ -53,17 +53,12 @@ RELEASED_ORDER: tuple[int, ...] = TRAIN_SCENARIOS + _EVAL_FIRST + _EVAL_LAST
 _TRAIN = frozenset(TRAIN_SCENARIOS)
 
 
-def side_of_scenario(scenario: int) -> Side:
-    """Return the side of the default split that holds every variant of a scenario."""
-    return "train" if scenario in _TRAIN else "eval"
-
-
 def side_of(task: str) -> Side:
     """Return the side of the default split that holds a task; synthesised tasks of the level train are for training."""
     category, scenario = parse_task_id(task)
     if category in MADE_CATEGORIES:
         return "train" if category.startswith("synth_train_") else "eval"
-    return side_of_scenario(scenario)
+    return "train" if scenario in _TRAIN else "eval"
 
 
 def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:

@@ -4,8 +4,6 @@ The hash covers everything that an episode depends on. Where a task comes from a
 what it practises is beside it and may be added later without a new id.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +15,7 @@ from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.tools import parse_reference
 from seal.diagnosis.categories import Category, Level, parse_task_id
-from seal.system.files import replacing
+from seal.system.files import json_hash, write_jsonl
 from seal.system.jsonl import BadLine, read_records
 
 FORMAT = 1
@@ -92,8 +90,7 @@ class MadeTask(BaseModel):
     def content_id(self) -> str:
         """The id that the content gives: level, category and the first 12 digits of its sha256."""
         content = self.model_dump(mode="json", include=set(_HASHED))
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return f"synth_{self.level}_{self.category}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return f"synth_{self.level}_{self.category}_{json_hash(content)[:12]}"
 
     def named(self) -> Self:
         """The same task with the id of its content."""
@@ -110,25 +107,15 @@ class MadeTask(BaseModel):
             users=self.users,
             initial_config=MappingProxyType(self.config),
             involved_classes=self.classes,
-            excluded=frozenset(),
             withheld=MappingProxyType(self.withheld),
             reference=self.reference,
             hidden=frozenset(self.hidden),
         )
 
-    def line(self) -> str:
-        """The task as one line of a file, without its end."""
-        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False)
 
-
-def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> int:
-    """Write a file in one move; the number of tasks."""
-    count = 0
-    with replacing(path) as draft, draft.open("w", encoding="utf-8") as file:
-        for task in tasks:
-            file.write(task.line() + "\n")
-            count += 1
-    return count
+def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> None:
+    """Write a file in one move."""
+    write_jsonl((task.model_dump(mode="json") for task in tasks), path)
 
 
 def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:

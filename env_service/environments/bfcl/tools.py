@@ -124,14 +124,6 @@ def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
     return violations(marshal.loads(arguments), _documents()[tool])
 
 
-def tweet_defaults() -> dict[str, list[str]]:
-    """Return new lists in place of the defaults of `post_tweet`.
-
-    The package's own are two objects per process, which `mention` appends to.
-    """
-    return {"tags": [], "mentions": []}
-
-
 class Toolbox:
     """The clean, isolated simulators of one task."""
 
@@ -139,10 +131,10 @@ class Toolbox:
         """Load the task's initial state.
 
         label only distinguishes what the package's renaming writes into strings. defaults
-        holds the lists that `post_tweet` puts into a tweet when they are left out (see
-        :func:`tweet_defaults`); new ones when None.
+        holds the lists that `post_tweet` puts into a tweet when they are left out; new ones when None.
         """
-        self._tweet_defaults = tweet_defaults() if defaults is None else defaults
+        # The package's own are two objects per process, which `mention` appends to.
+        self.tweet_defaults = {"tags": [], "mentions": []} if defaults is None else defaults
         self.instances: dict[str, Any] = {name: _load(name, task) for name in task.involved_classes}
         self._methods: dict[str, Callable[..., Any]] = {}
         self._instance_names: dict[str, str] = {}
@@ -163,7 +155,7 @@ class Toolbox:
         except _SourceError as error:
             return _failed(str(error), "signature")
         if name.strip() == "post_tweet":
-            values = {**self._tweet_defaults, **values}
+            values = {**self.tweet_defaults, **values}
         try:
             _signature(method.__name__).bind(**values)
             error_class: CallError = "execution"

@@ -19,11 +19,11 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import CREDIT_CARD_EXTENSION
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import response_checker, state_checker
 
-from env_service.environments.base import Call
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.tools import Toolbox, parse_reference, tweet_defaults
+from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.environments.kit.tasks import Check
+from seal.diagnosis.evidence import CallEvidence
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,6 @@ class ReferenceTurn:
     instances: Mapping[str, Any]
     error: str | None
     tools: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The official verdict of a whole task and the comparison of every turn that took place."""
-
-    valid: bool
-    comparisons: tuple[Check, ...]
 
 
 class _Key:
@@ -128,16 +120,10 @@ def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bo
         return False
 
 
-@dataclass(frozen=True)
-class Played:
-    """One call as it went; text is its result when the call must not run again (refused, or over a limit)."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    text: str | None = None
+_NOT_RUN = ("unavailable", "deadline")
 
 
-def shares_state(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
+def shares_state(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
     """Return True when the official checker's two simulators may alias state in this run.
 
     In the inflated travel scenario the extension's cards are the module's own
@@ -150,41 +136,20 @@ def shares_state(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
     return cards or any(call.name.strip() == "mention" for calls in turns for call in calls)
 
 
-def shared_verdict(task: Task, turns: Sequence[Sequence[Played]]) -> bool:
+def shared_verdict(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
     """Return the official verdict of a complete run that `shares_state`."""
-    defaults = tweet_defaults()
-    model, expected = Toolbox(task, defaults=defaults), Toolbox(task, label="ground_truth", defaults=defaults)
+    model = Toolbox(task)
+    expected = Toolbox(task, label="ground_truth", defaults=model.tweet_defaults)
     if task.long_context and "TravelAPI" in task.involved_classes:
         cards, expected_cards = (box.instances["TravelAPI"].credit_card_list for box in (model, expected))
         own = task.initial_config.get("TravelAPI", {}).get("credit_card_list", {})
         expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
     results: list[str] = []
     for calls, reference_calls in zip(turns, task.reference, strict=True):
-        results += [model.call(c.name, c.arguments).text if c.text is None else c.text for c in calls]
+        # A call that was refused, or went over a limit, must not run again.
+        results += [c.result if c.error in _NOT_RUN else model.call(c.name, c.arguments).text for c in calls]
         texts = tuple(expected.call(*parse_reference(call)).text for call in reference_calls)
         comparison = compare(ReferenceTurn(texts, expected.instances, None), model.instances, bool(calls), results)
         if reference_calls and not comparison.passed:
             return False
     return True
-
-
-def verify(task: Task, calls_by_turn: Sequence[Sequence[Sequence[Call]]]) -> Verdict:
-    """Judge calls given as turns of messages of (name, arguments).
-
-    Fewer turns than the task has mean that the run was cut, which is never valid;
-    more raise ValueError.
-    """
-    if len(calls_by_turn) > len(task.reference):
-        raise ValueError(f"{task.id} has {len(task.reference)} turns, got calls for {len(calls_by_turn)}.")
-    turns = [[call for message in messages for call in message] for messages in calls_by_turn]
-    toolbox, results, comparisons = Toolbox(task), [], []
-    for calls, expected in zip(turns, reference(task), strict=False):
-        results += [toolbox.call(*call).text for call in calls]
-        comparisons.append(compare(expected, toolbox.instances, bool(calls), results))
-    complete = len(turns) == len(task.reference)
-    played = [[Played(*call) for call in calls] for calls in turns]
-    if complete and shares_state(task, played):
-        return Verdict(shared_verdict(task, played), tuple(comparisons))
-    # Like the official runner, and unlike the package's unused irrelevance check, a call may be made where none is due.
-    passed = all(check.passed for check, calls in zip(comparisons, task.reference, strict=False) if calls)
-    return Verdict(complete and passed, tuple(comparisons))

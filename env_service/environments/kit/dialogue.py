@@ -20,6 +20,7 @@ from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.tasks import Check, Outcome
 from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
+from seal.diagnosis.rules import rules
 from seal.interface.feedback import observe_feedback
 from seal.interface.guard import InterfaceLeak, LeakGuard
 from seal.interface.observation import observe_reveal, observe_start
@@ -124,14 +125,18 @@ class ToolEpisode:
         """Return verdict, figures and labels; 1.0 or 0.0 when sparse.
 
         params["stop"] (length or step_limit) says that the caller ends the episode here, so that the turn
-        that it cuts is diagnosed too; Refusal for another word.
+        that it cuts is diagnosed too; Refusal for another word, or an unknown taxonomy.
         """
         cut = params.get("stop")
         if cut not in (None, "length", "step_limit"):
             raise Refusal(f"params.stop is {cut!r}: it is length, step_limit or left out.")
         if params.get("sparse"):
             return float(self._valid)
-        taxonomy = params.get("taxonomy") or self._scene.settings.taxonomy
+        taxonomy = str(params.get("taxonomy") or self._scene.settings.taxonomy)
+        try:
+            rules(taxonomy)
+        except ValueError as error:
+            raise Refusal(f"params.taxonomy: {error}") from error
         return self._scene.assessment(self.evidence(cut), taxonomy, self._valid, self._ended)
 
     def describe(self) -> str:

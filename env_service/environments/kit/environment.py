@@ -68,7 +68,7 @@ class ToolEnvironment(TaskSource):
 
     def task_scene(self, task: ToolTask, params: Mapping[str, Any]) -> Scene:
         """The same for a task that the environment need not know."""
-        settings = read_settings(params, self.modes(), self.settings_type)
+        settings = read_settings(params, self.formats[0], self.settings_type)
         return self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
 
     def documents(self, task_id: str) -> Sequence[Document]:

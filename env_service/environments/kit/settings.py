@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -58,28 +58,22 @@ class Settings(BaseModel):
     def on_parse_error(self, category: str) -> ParseErrors:
         """What an unreadable call does in a task of this category."""
         cues = self.interface.for_category(category) if self.interface is not None else ()
-        return self.parse_errors or ("feedback" if _gives_feedback(cues) else "end_turn")
+        feedback = any(catalogue()[cue].kind == "feedback" for cue in cues)
+        return self.parse_errors or ("feedback" if feedback else "end_turn")
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-def read_settings(params: Mapping[str, Any], formats: Collection[str], model: type[AnySettings]) -> AnySettings:
-    """Check `params`; ValueError says which key is wrong and why. formats: those of the environment, default first."""
+def read_settings(params: Mapping[str, Any], default: str, model: type[AnySettings]) -> AnySettings:
+    """Check `params`; ValueError says which key is wrong and why. default: the format if they name none."""
     try:
-        settings = model.model_validate({"tool_prompt_mode": next(iter(formats)), **params})
+        settings = model.model_validate({"tool_prompt_mode": default, **params})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise ValueError(f"params.{where} is unknown; choose from {', '.join(model.model_fields)}.") from None
         raise ValueError(f"params.{where}: {first['msg']}.") from None
-    if settings.tool_prompt_mode not in formats:
-        known = ", ".join(formats)
-        raise ValueError(f"tool_prompt_mode {settings.tool_prompt_mode!r} is unknown here; choose one of {known}.")
     rules(settings.taxonomy)
     return settings
-
-
-def _gives_feedback(cues: Collection[str]) -> bool:
-    return any(catalogue()[cue].kind == "feedback" for cue in cues)

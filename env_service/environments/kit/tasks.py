@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -147,10 +147,6 @@ class TaskSource(ABC):
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
         """Splits beside the default one: each with the task ids of its sides."""
         return {}
-
-    def modes(self) -> Collection[str]:
-        """The formats that a request can name, the default first."""
-        return self.formats
 
     def form(self, name: str) -> Format:
         """A prompt and parser format; ValueError for an unknown one."""

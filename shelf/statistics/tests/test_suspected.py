@@ -6,8 +6,8 @@ import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import verify
 from shelf.statistics.suspected import DEFAULT_PATH, load_suspected
+from shelf.testbed.synthesis.verify import passes
 
 ITEMS = json.loads(DEFAULT_PATH.read_text())["items"]
 
@@ -21,20 +21,17 @@ def replaced(value, old, new):
 @pytest.mark.parametrize("item", [item for item in ITEMS if "wanted" in item], ids=lambda item: item["task_id"])
 def test_what_was_shown_fails_and_what_is_wanted_passes(item):
     task = load_tasks()[item["task_id"]]
-    wanted = [[[parse_reference(call)] for call in turn] for turn in task.reference]
+    wanted = [[parse_reference(call) for call in turn] for turn in task.reference]
     shown = [
         [
-            [
-                (name, {key: replaced(value, item["wanted"], item["shown"]) for key, value in arguments.items()})
-                for name, arguments in message
-            ]
-            for message in turn
+            (name, {key: replaced(value, item["wanted"], item["shown"]) for key, value in arguments.items()})
+            for name, arguments in turn
         ]
         for turn in wanted
     ]
     assert [turn for turn in range(len(wanted)) if shown[turn] != wanted[turn]] == [item["turn"]]
-    assert verify(task, wanted).valid
-    assert not verify(task, shown).valid
+    assert passes(task, wanted)
+    assert not passes(task, shown)
 
 
 def test_the_unsolvable_item_needs_a_withheld_tool_before_it_is_revealed():

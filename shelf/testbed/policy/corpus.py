@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, load_tasks
-from env_service.environments.bfcl.splits import TRAIN_SCENARIOS, side_of_scenario
+from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from env_service.environments.bfcl.tools import simulator_class
 from shelf.testbed.policy.dialogue import Transcript, parsed
 from shelf.testbed.policy.lessons import LessonSettings, few_tools, lesson
@@ -38,7 +38,7 @@ class CorpusSettings:
     first_turn_share: float = 0.4
 
     def __post_init__(self) -> None:
-        held_out = [number for number in self.scenarios if side_of_scenario(number) != "train"]
+        held_out = [number for number in self.scenarios if number not in TRAIN_SCENARIOS]
         if held_out:
             raise ValueError(f"Scenarios {held_out} belong to the evaluation side: leave them out of the corpus.")
         if not 0 <= self.first_turn_share <= 1:

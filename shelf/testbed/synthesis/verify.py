@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import verify
+from seal.diagnosis.evidence import CallEvidence
 
 Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 """Calls by turn, as (name, arguments)."""
@@ -33,5 +34,13 @@ def problem_of(task: Task) -> str | None:
 
 def passes(task: Task, turns: Calls) -> bool:
     """Whether the official verifier passes these calls; too few turns never pass."""
-    # Two tools change the list that they receive: each call gets its own copy.
-    return verify(task, [[[(name, copy.deepcopy(arguments)) for name, arguments in made]] for made in turns]).valid
+    scene = BfclEnvironment().task_scene(task, {})
+    world, history, passed = scene.world(), [], True
+    for turn, calls in enumerate(turns):
+        # Two tools change the list that they receive: each call gets its own copy.
+        results = [world.call(name, copy.deepcopy(arguments)).text for name, arguments in calls]
+        made = zip(calls, results, strict=True)
+        history.append([CallEvidence(*call, available=True, result=result) for call, result in made])
+        if task.reference[turn]:  # as in the official runner a call may be made where none is due
+            passed = passed and scene.check(world, turn, history).passed
+    return len(history) == scene.turns and scene.verdict(history, passed)

@@ -1,6 +1,5 @@
 """Kept tasks: the verifier needs every call, the same seed gives the same bytes, ids are the content's."""
 
-import copy
 import random
 from collections import Counter
 
@@ -12,19 +11,14 @@ from env_service.environments.bfcl.catalog import CLASSES, available_tools, load
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import MadeTask, Provenance, write_task_file
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.bfcl.verifier import verify
 from seal.diagnosis.categories import parse_task_id
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.operations import OPERATIONS
 from shelf.testbed.synthesis.phrases import phrasebook
 from shelf.testbed.synthesis.sampler import CATEGORY_KINDS, SamplerSettings
-from shelf.testbed.synthesis.verify import problem_of
+from shelf.testbed.synthesis.verify import passes, problem_of
 from tests.support.references import play_reference
-
-
-def passes(task, turns) -> bool:
-    return verify(task, [[[(name, copy.deepcopy(arguments)) for name, arguments in calls]] for calls in turns]).valid
 
 
 def test_every_kept_task_passes_and_fails_without_any_one_call(tasks):
