@@ -69,16 +69,6 @@ def create_app(settings: ServerSettings) -> FastAPI:
         return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     for name, verb in protocol.VERBS.items():  # for the OpenAPI document: the layer answers before the router
-        handle = getattr(episodes, name)
-        app.add_api_route(
-            f"/{name}",
-            handle,
-            methods=["POST"],
-            operation_id=name,
-            summary=handle.__doc__,
-            description=verb.request.__doc__,
-            response_model=verb.answer,
-            response_description=verb.answer.__doc__ or "",
-            responses={status: {"model": protocol.Problem, "description": "What is wrong."} for status in REFUSALS},
-        )
+        problems = {status: {"model": protocol.Problem} for status in REFUSALS}
+        app.post(f"/{name}", response_model=verb.answer, responses=problems)(getattr(episodes, name))
     return app

@@ -112,6 +112,12 @@ def documents(class_name: str) -> tuple[Document, ...]:
     return tuple(_lines(path))
 
 
+@cache
+def tool_documents() -> Mapping[str, Document]:
+    """Return the documents of all tools by name; names are unique over the eight classes."""
+    return {document["name"]: document for name in CLASSES for document in documents(name)}
+
+
 def _task(category: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Task:
     return Task(
         id=entry["id"],

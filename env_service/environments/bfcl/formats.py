@@ -14,7 +14,7 @@ from typing import Any
 from bfcl_eval.constants import default_prompts as package
 
 from env_service.environments.base import Call
-from env_service.environments.bfcl.catalog import CLASSES, Document, documents
+from env_service.environments.bfcl.catalog import Document, tool_documents
 from env_service.environments.bfcl.python_calls import looks_like_calls, read_calls, write_call
 from env_service.environments.kit import formats
 from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blocks
@@ -93,7 +93,7 @@ class QwenFormat(Format):
         """
         body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
         advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."
-        parsed = read_blocks(body, tool_names(), _qwen_call, _LINES, "Tool call {} is not {}.", advice)
+        parsed = read_blocks(body, tool_documents().keys(), _qwen_call, _LINES, "Tool call {} is not {}.", advice)
         given_up = any(" is not a call: " in refusal for refusal in parsed.refusals)
         return replace(parsed, calls=()) if given_up else parsed
 
@@ -141,8 +141,7 @@ def _with_hint(document: Document) -> Document:
 @cache
 def _lines() -> Mapping[str, str]:
     """Every tool's document as one line of the system text, by the tool's name."""
-    shown = (_with_hint(document) for name in CLASSES for document in documents(name))
-    return {document["name"]: f"\n{json.dumps(document)}" for document in shown}
+    return {name: f"\n{json.dumps(_with_hint(document))}" for name, document in tool_documents().items()}
 
 
 # --- compact ----------------------------------------------------------------------------
@@ -158,7 +157,7 @@ class CompactFormat(Format, formats.Compact):
         return "New tools: " + " ".join(tool["name"] for tool in tools)
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        return read_blocks(text, tool_names())
+        return read_blocks(text, tool_documents().keys())
 
 
 class CompactArgumentsFormat(CompactFormat):
@@ -228,7 +227,7 @@ class LlamaFormat(PlainFormat):
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
             meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
             reason = _ADDRESS.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
-            refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text, tool_names())
+            refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text, tool_documents().keys())
             return Parsed((), refusals, text.strip())
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -282,7 +281,7 @@ class ToolaceFormat(PlainFormat):
             return Parsed(tuple(read_calls(text)), (), "")
         except ValueError as error:
             unreadable = (f"The calls cannot be read: {error}.",)
-            refusals = unreadable if looks_like_calls(text) else stray_call(text, tool_names())
+            refusals = unreadable if looks_like_calls(text) else stray_call(text, tool_documents().keys())
             return Parsed((), refusals, text.strip())
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
@@ -325,7 +324,7 @@ class EnvTuningFormat(Format):
         _, body = blocks(text, "<think>", "</think>")
         return read_blocks(
             body,
-            tool_names(),
+            tool_documents().keys(),
             read_calls,
             unreadable="Tool call block {} cannot be read: {}.",
             advice="Write calls between <tool_call> and </tool_call>.",
@@ -350,9 +349,3 @@ def format_names() -> tuple[str, ...]:
 def get_format(name: str) -> Format:
     """Return the mode of that name; ValueError lists the known ones."""
     return formats.get_format(name, FORMATS)
-
-
-@cache
-def tool_names() -> frozenset[str]:
-    """Return the names of all documented tools."""
-    return frozenset(document["name"] for name in CLASSES for document in documents(name))

@@ -28,7 +28,7 @@ from typing import Any
 import mpmath
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
-from env_service.environments.bfcl.catalog import CLASSES, Document, Task, documents
+from env_service.environments.bfcl.catalog import CLASSES, Task, documents, tool_documents
 from env_service.environments.kit.tasks import Outcome
 from seal.diagnosis.evidence import CallError, Violation
 from seal.diagnosis.schema import violations
@@ -71,13 +71,8 @@ def simulator_class(class_name: str) -> type:
 
 @cache
 def _owners() -> Mapping[str, str]:
-    """Tool name -> simulator class; names are unique over the eight classes."""
+    """Tool name -> simulator class."""
     return {document["name"]: name for name in CLASSES for document in documents(name)}
-
-
-@cache
-def _documents() -> Mapping[str, Document]:
-    return {document["name"]: document for name in CLASSES for document in documents(name)}
 
 
 @cache
@@ -121,7 +116,7 @@ def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violat
 @lru_cache(maxsize=4096)
 def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
     # Rollouts of one task repeat each other's calls, and a check costs as much as a call.
-    return violations(marshal.loads(arguments), _documents()[tool])
+    return violations(marshal.loads(arguments), tool_documents()[tool])
 
 
 class Toolbox:
