@@ -4,7 +4,6 @@ import time
 from itertools import islice
 
 import pytest
-from typer.testing import CliRunner
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
@@ -13,10 +12,9 @@ from env_service.environments.kit.blame import blame
 from seal import labels
 from seal.diagnosis.evidence import CallEvidence
 from seal.diagnosis.rules import diagnose, rules
-from shelf.authoring.bfcl_faults import SILENT, WANTED, Fault, faults, reference_turns, writers
-from shelf.authoring.confusion import Confusion, Judged
-from shelf.authoring.validation import play, validate
-from shelf.lab.cli.diagnose import REQUIRED, app
+from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, Fault, faults, reference_turns, writers
+from shelf.authoring.tests.confusion import Confusion, Judged
+from shelf.authoring.tests.validation import play, validate
 
 TASKS = list(load_tasks().values())
 QUIRKS = {"multi_turn_miss_func_49"}
@@ -27,6 +25,8 @@ def agreement(tasks):
     judged = list(validate(tasks))
     matrix = Confusion.of(judged)
     shares = {label: (matrix.precision(label), matrix.recall(label)) for label in matrix.labels()}
+    for label, pair in shares.items():
+        print(f"{label}: {sum(turn.expected == label for turn in judged)} faults, precision and recall {pair}")
     return judged, shares
 
 
@@ -41,7 +41,7 @@ def test_a_sample_of_faults_gets_the_labels_of_the_definitions():
 def test_every_label_reaches_the_required_precision_and_recall_over_all_references():
     judged, shares = agreement(TASKS)
     assert len(judged) > 13_000
-    assert {label: pair for label, pair in shares.items() if min(pair) < REQUIRED} == {}
+    assert {label: pair for label, pair in shares.items() if min(pair) < 0.97} == {}
 
 
 def one_own_turn(tasks):
@@ -122,9 +122,5 @@ def test_the_matrix_counts_pairs():
     assert matrix.labels(("state_mismatch",)) == ("state_mismatch", "pass")
 
 
-def test_the_command_prints_the_matrix():
-    found = CliRunner().invoke(app, ["validate", "--every", "100"])
-    assert found.exit_code in (0, 1)
-    assert "invalid_tool_call" in found.output and "disagreements" in found.output
-    again = list(islice(validate(TASKS[::100]), 20))
-    assert again == list(islice(validate(TASKS[::100]), 20)), "a seed fixes the faults"
+def test_a_seed_fixes_the_faults():
+    assert list(islice(validate(TASKS[::100]), 20)) == list(islice(validate(TASKS[::100]), 20))

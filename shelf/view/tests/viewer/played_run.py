@@ -23,7 +23,7 @@ from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
-from shelf.authoring.bfcl_faults import Fault, faults
+from shelf.authoring.tests.bfcl_faults import Fault, faults
 
 ROLLOUTS = 8
 

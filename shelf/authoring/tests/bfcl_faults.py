@@ -24,7 +24,7 @@ from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.python_calls import write_call
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from seal import labels
-from shelf.authoring import bfcl_official as official
+from shelf.authoring.tests import bfcl_official as official
 
 Turns = list[list[Call]]
 
