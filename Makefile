@@ -98,7 +98,7 @@ notebook: .venv-docs/ready
 # Pictures of the viewer on experiments/quickstart, or on RUN=FOLDER; needs Chromium.
 RUN ?= experiments/quickstart
 screenshots: setup
-	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/screenshots.py $(RUN)
+	PYTHONPATH=$(CURDIR) $(PYTHON) -m shelf.view.tests.screenshots $(RUN)
 
 lock-docs:
 	$(PYTHON) -m uv pip compile requirements-docs.in --quiet --output-file requirements-docs.txt --python-version 3.11 \

@@ -43,6 +43,8 @@ from shelf.testbed.synthesis.verify import passes
 
 MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20
+WARM = 2000
+"""Episodes of a soak before its memory is first read."""
 Run = tuple[str, list[str]]
 
 
@@ -213,12 +215,13 @@ def main() -> None:
 def _soak(episodes: int, runs: list[Run], prompt_mode: str, workers: int, console: Console) -> None:
     with running_service(workers) as (port, pid):
         source = itertools.cycle(runs)
-        uvloop.run(replay(port, itertools.islice(source, 2000), 32, prompt_mode))
+        first = min(WARM, episodes // 2)
+        uvloop.run(replay(port, itertools.islice(source, first), 32, prompt_mode))
         early = own_mb(pid)
-        uvloop.run(replay(port, itertools.islice(source, episodes - 2000), 32, prompt_mode))
+        uvloop.run(replay(port, itertools.islice(source, episodes - first), 32, prompt_mode))
         late = own_mb(pid)
-        growth = f"{late / early - 1:+.1%}"
-        console.print(f"{episodes} episodes: own memory {early:.0f} MB after 2000, {late:.0f} MB at the end ({growth})")
+        growth = f"{early:.0f} MB after {first}, {late:.0f} MB at the end ({late / early - 1:+.1%})"
+        console.print(f"{episodes} episodes: own memory {growth}")
 
 
 if __name__ == "__main__":

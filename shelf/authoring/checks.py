@@ -46,7 +46,6 @@ class Subject:
 
     @cached_property
     def references(self) -> tuple[Run, ...]:
-        """The reference of each task."""
         return tuple(scripted.reference_run(self.environment, task, self.mode) for task in self.tasks)
 
     @cached_property
@@ -68,7 +67,6 @@ class Subject:
 
     @cached_property
     def answers(self) -> list[list[Any]]:
-        """The answers to every run."""
         return [self.played(run) for run in self.runs]
 
 

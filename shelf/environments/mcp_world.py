@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -27,7 +27,7 @@ _LOOP = BlockingPortalProvider()
 """The event loop of all servers of this process, in a thread that lives while one of them does."""
 
 
-class McpWorld:
+class McpWorld(ABC):
     """A subclass adds `check`, which may ask the server's reading tools with `call`.
 
     The server must be deterministic: replays start it anew. It inherits the memory limit of the worker

@@ -25,7 +25,6 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The run's name."""
         return self.run.path.resolve().name
 
     @property

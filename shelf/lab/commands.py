@@ -17,7 +17,7 @@ COMMANDS = {
     "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify", extra="lab"),
     "diagnose": Entry(
         RESULTS,
-        "Label the turns of other programs' rollouts; validate the labels.",
+        "Label the turns of other programs' rollouts.",
         "shelf.lab.cli.diagnose",
         extra="lab",
     ),

@@ -129,6 +129,8 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
         run = RunFolder(named.parents[2] if in_run else named.parent.parent)
         if not named.stem.isdigit():
             raise ValueError(f"{named} is not a log: name a run, or one <step>.jsonl.")
+        if named.parent.name == "withdrawal" and named.parent.parent.name == "seal_log":
+            raise ValueError(f"{named} is of a withdrawal, which cannot be judged again: name a validation.")
         files, training = [(int(named.stem), named)], in_run
     else:
         run = RunFolder(named)

@@ -117,7 +117,8 @@ def compare_runs(
             averages = [row for row in less if row.is_average]
             tables.append(comparison_table(averages, f"the same without {len(suspected)} suspected items"))
             records += [comparison_record(row, "without") for row in less]
-        unpaired = rows[-1].unpaired
+        scored = ({line.task for line in side.lines if line.infra is None} for side in (first, other))
+        unpaired = len(set.symmetric_difference(*scored))
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
     return RunStatistics(

@@ -42,6 +42,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{100 * value:.{digits}f}"
 
 
+def p_value(value: float) -> str:
+    """A p-value as text: ``<.001``, ``.031``, ``1``."""
+    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") if value < 1 else "1"
+
+
 def with_interval(estimate: Estimate | None) -> str:
     """A rate in percent with its interval: ``14.0 [8.5, 22.1]``."""
     return "-" if estimate is None else f"{percent(estimate.rate)} [{percent(estimate.low)}, {percent(estimate.high)}]"
@@ -107,8 +112,8 @@ def comparison_table(rows: Sequence[Comparison], title: str) -> Table:
             percent(passed.mean_b),
             with_difference(passed),
             "-" if passed.gained is None else f"{passed.gained}/{passed.lost}",
-            "-" if passed.p_mcnemar is None else _p(passed.p_mcnemar),
-            _p(passed.p_bootstrap),
+            "-" if passed.p_mcnemar is None else p_value(passed.p_mcnemar),
+            p_value(passed.p_bootstrap),
             with_difference(row.turn_rate),
             style="bold" if row.is_average else None,
         )
@@ -146,7 +151,3 @@ def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
     ]
     # As objects: pandas would turn whole numbers of a column with gaps into floats.
     return pd.DataFrame(flat, dtype=object).to_csv(index=False)
-
-
-def _p(value: float) -> str:
-    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") if value < 1 else "1"

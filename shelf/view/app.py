@@ -190,8 +190,8 @@ def show_group(run: Run, step: int, source: str, task: str, log: Log = "train") 
 
 
 @api.get("/trajectory")
-def show_trajectory(run: Run, key: str, tokens: bool = False) -> Response:
-    return _json(run.ask(trajectory, run.run.folder, key, tokens))
+def show_trajectory(run: Run, key: str) -> Response:
+    return _json(run.ask(trajectory, run.run.folder, key))
 
 
 @api.get("/replay")

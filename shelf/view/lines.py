@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from seal.records.trajectory import TrajectoryRecord, read_line
 
-_LARGE = ("input", "output", "evidence", "sampled")
+_LARGE = ("input", "output", "evidence")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TurnRow:
 
 @dataclass(frozen=True)
 class IndexedLine:
-    """A usable line: its record without dialogue, evidence and tokens, and its turns."""
+    """A usable line: its record without dialogue and evidence, and its turns."""
 
     record: TrajectoryRecord
     turns: tuple[TurnRow, ...]

@@ -31,13 +31,13 @@ def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[
     return value, row
 
 
-def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens: bool = False) -> dict[str, Any]:
-    """All that the log holds of a trajectory; its tokens only if asked for. ValueError as for `raw_line`."""
+def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str, Any]:
+    """All that the log holds of a trajectory. ValueError as for `raw_line`."""
     value, row = raw_line(db, folder, key)
-    sampled = value.pop("sampled", None) or []
     messages = placed(_messages(value), value.get("evidence"))
-    value.pop("input", None), value.pop("output", None)
-    shown: dict[str, Any] = {
+    for name in ("input", "output", "sampled"):  # logs of earlier versions hold each sampled token
+        value.pop(name, None)
+    return {
         "key": key,
         "file": f"{'seal_log/trajectories' if row['log'] == 'train' else 'validation_log'}/{row['file_name']}",
         "line": row["line"],
@@ -45,16 +45,12 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str, with_tokens:
         "record": value,
         "figures": {name: row[name] for name in ("step", "source", "category", "score", "w", "advantage", "turns")},
         "messages": messages,
-        "tokens_logged": bool(sampled),
         "siblings": [
             {name: sibling[name] for name in ("key", "sample", "score", "labels", "infra")}
             for sibling in group(db, row["log"], row["step"], row["source"], row["task"])
         ],
         "neighbours": _neighbours(db, row),
     }
-    if with_tokens:
-        shown["tokens"] = sampled
-    return shown
 
 
 def rollout(db: sqlite3.Connection, folder: RunFolder, line: TrajectoryRecord) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 
 from env_service.environments.bfcl.catalog import DATA, Task
-from shelf.authoring.bfcl_official import check
+from shelf.authoring.tests.bfcl_official import check
 
 HANDLERS: dict[str, BaseHandler] = {
     "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),

@@ -90,5 +90,5 @@ def test_the_results_of_a_run_are_read_without_the_repository(
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
     assert (run / "report.png").is_file() and "w/o susp." in said[1]
-    refused = refusal(installed, "diagnose", "validate")
+    refused = refusal(installed, "diagnose", "rollouts", "x.json", "--out", str(tmp_path / "out"))
     assert refused == f"seal diagnose: bfcl_eval is not installed: pip install --no-deps {BENCHMARK}.\n"

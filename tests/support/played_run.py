@@ -43,7 +43,6 @@ from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
 from shelf.lab.certificate.advantages import group_advantages
-from shelf.view.tasks import task_files
 
 ENVIRONMENT = BfclEnvironment()
 
@@ -118,7 +117,7 @@ class Player:
         self.budgets = Budgets.of(self.config)
         self.mode = self.config["env_service"]["prompt_mode"]
         self.made = {}
-        for file in task_files(self.config):
+        for file in self.settings.data.task_files():
             ENVIRONMENT.load_task_file(file)
             self.made |= {made.id: made.task for made in read_task_file(file)}
 

@@ -4,7 +4,6 @@ import time
 from itertools import islice
 
 import pytest
-from typer.testing import CliRunner
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
@@ -13,10 +12,10 @@ from env_service.environments.kit.blame import blame
 from seal import labels
 from seal.diagnosis.evidence import CallEvidence
 from seal.diagnosis.rules import diagnose, rules
-from shelf.authoring.bfcl_faults import SILENT, WANTED, Fault, faults, reference_turns, writers
-from shelf.authoring.confusion import Confusion, Judged
-from shelf.authoring.validation import play, validate
-from shelf.lab.cli.diagnose import REQUIRED, app
+from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, Fault, faults, writers
+from shelf.authoring.tests.confusion import Confusion, Judged
+from shelf.authoring.tests.validation import play, validate
+from shelf.testbed.policy.dialogue import parsed
 
 TASKS = list(load_tasks().values())
 QUIRKS = {"multi_turn_miss_func_49"}
@@ -27,6 +26,8 @@ def agreement(tasks):
     judged = list(validate(tasks))
     matrix = Confusion.of(judged)
     shares = {label: (matrix.precision(label), matrix.recall(label)) for label in matrix.labels()}
+    for label, pair in shares.items():
+        print(f"{label}: {sum(turn.expected == label for turn in judged)} faults, precision and recall {pair}")
     return judged, shares
 
 
@@ -41,7 +42,7 @@ def test_a_sample_of_faults_gets_the_labels_of_the_definitions():
 def test_every_label_reaches_the_required_precision_and_recall_over_all_references():
     judged, shares = agreement(TASKS)
     assert len(judged) > 13_000
-    assert {label: pair for label, pair in shares.items() if min(pair) < REQUIRED} == {}
+    assert {label: pair for label, pair in shares.items() if min(pair) < 0.97} == {}
 
 
 def one_own_turn(tasks):
@@ -70,7 +71,7 @@ def test_with_one_fault_exactly_one_turn_is_to_blame_in_every_task():
 
 def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later():
     task = load_tasks()["multi_turn_base_0"]
-    turns = reference_turns(task)
+    turns = parsed(task.reference)
     turns[0].append(("cd", {"folder": ".."}))
     found = play(task, Fault("another folder", 0, turns))
     assert [label.label for label in diagnose(found)] == ["pass"] + ["recovery_failure"] * 3
@@ -87,7 +88,7 @@ def evidence_of(turns):
 
 def test_a_failure_that_cannot_be_replayed_in_time_is_its_turn_s_own():
     task = load_tasks()["multi_turn_base_0"]
-    scene, turns, failed = scene_of(task), reference_turns(task), [False, True, True, True]
+    scene, turns, failed = scene_of(task), parsed(task.reference), [False, True, True, True]
     turns[0].append(("cd", {"folder": ".."}))
     assert blame(scene, evidence_of(turns), failed) == ("own", "inherited", "inherited", "inherited")
     # A turn that made the reference's calls inherited its failure, whatever a replay would tell of the others.
@@ -110,7 +111,7 @@ def test_slow_calls_are_replayed_no_longer_than_allowed():
 
 def test_the_tools_that_write_are_those_that_were_seen_to_write():
     assert writers() <= WRITES
-    used = {name for task in TASKS for turn in reference_turns(task) for name, _ in turn}
+    used = {name for task in TASKS for turn in parsed(task.reference) for name, _ in turn}
     assert used & WRITES == writers()
 
 
@@ -122,9 +123,5 @@ def test_the_matrix_counts_pairs():
     assert matrix.labels(("state_mismatch",)) == ("state_mismatch", "pass")
 
 
-def test_the_command_prints_the_matrix():
-    found = CliRunner().invoke(app, ["validate", "--every", "100"])
-    assert found.exit_code in (0, 1)
-    assert "invalid_tool_call" in found.output and "disagreements" in found.output
-    again = list(islice(validate(TASKS[::100]), 20))
-    assert again == list(islice(validate(TASKS[::100]), 20)), "a seed fixes the faults"
+def test_a_seed_fixes_the_faults():
+    assert list(islice(validate(TASKS[::100]), 20)) == list(islice(validate(TASKS[::100]), 20))

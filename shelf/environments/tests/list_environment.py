@@ -40,7 +40,7 @@ class ListEnvironment(ToolEnvironment):
 
     @cached_property
     def _documents(self) -> Sequence[Document]:
-        return McpWorld(started()).documents()
+        return ListWorld([], []).documents()
 
     def tools(self, task: ToolTask) -> Sequence[Document]:
         return self._documents

@@ -43,10 +43,20 @@ def test_calls_reach_the_server_whose_faults_are_told_apart():
         assert time.monotonic() < deadline
 
 
+class OtherWorld(McpWorld):
+    def check(self, turn, calls):
+        raise NotImplementedError
+
+
+def test_a_world_without_a_check_cannot_be_made():
+    with pytest.raises(TypeError, match="check"):
+        McpWorld(StdioServerParameters(command="false"))
+
+
 def test_a_server_that_does_not_start_is_one_sentence():
     for command in ("no-such-server", "false"):
         with pytest.raises(RuntimeError, match=f"^The MCP server {command} does not start: [^\n]+$"):
-            McpWorld(StdioServerParameters(command=command))
+            OtherWorld(StdioServerParameters(command=command))
 
 
 @pytest.mark.slow

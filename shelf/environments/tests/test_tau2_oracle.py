@@ -15,7 +15,7 @@ except PackageNotFoundError:
 import tau2_oracle as oracle
 
 from env_service.environments.registry import get_environment
-from shelf.authoring.confusion import Confusion
+from shelf.authoring.tests.confusion import Confusion
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,6 @@ from shelf.lab.certificate.launches import Launch, lacking, launch_of_step
 from shelf.lab.certificate.version import require_trained_by_own, version
 from shelf.lab.paths import movable
 from shelf.statistics.suspected import load_suspected
-from shelf.view.tasks import task_files
 
 AGAIN = "train it again with this version to certify it"
 
@@ -160,7 +159,7 @@ def _made_tasks(launches: Sequence[Launch]) -> Iterator[tuple[str, Any]]:
     """The synthesised tasks that the launches trained or validated on."""
     wanted = {task for each in launches for _, task in each.sides("training") | each.sides("validation")}
     wanted = {task for task in wanted if task.startswith("synth_")}
-    files = sorted({file for each in launches for file in task_files(each.config)})
+    files = sorted({file for each in launches for file in each.settings.data.task_files()})
     gone = [file for file in files if not (HOME / file).is_file()]
     for file in files:
         if not wanted or file in gone:

@@ -46,7 +46,6 @@ class Launch:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The configuration."""
         return self.facts["config"]
 
     @property

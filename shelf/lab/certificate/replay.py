@@ -54,7 +54,6 @@ class Stage:
 
     @property
     def kind(self) -> str:
-        """The kind of its records."""
         return "training" if self.training else "validation"
 
     @property

@@ -32,7 +32,6 @@ class Block(NamedTuple):
 
     @property
     def first(self) -> Record:
-        """Its first record."""
         return self.lines[0] if self.lines else self.closing
 
 

@@ -1,28 +1,21 @@
-"""`seal diagnose`: label the turns of rollouts of other programs, and validate the labels on injected faults."""
+"""`seal diagnose`: label the turns of rollouts of other programs."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 from seal.cli.commands import option, refusing
 
-if TYPE_CHECKING:
-    from shelf.authoring.confusion import Confusion, Judged
-
-REQUIRED = 0.97
-"""The precision and recall that every label must reach."""
-
 FILES = "Files, or folders of .json and .jsonl files: BFCL results, OpenAI chats, ATIF, verifiers, NeMo Gym."
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Label the turns of rollouts of other programs.")
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.callback()  # with it, typer keeps the name of a single command
+def diagnose() -> None:
+    """Label the turns of rollouts of other programs."""
 
 
 @app.command()
@@ -58,46 +51,3 @@ def rollouts(
         for sentence in (*sentences(found), *(f"Left out: {line}" for line in bad)):
             console().print(sentence, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(int(bool(bad) or any(each.record.infra for each in found)))
-
-
-@app.command()
-def validate(
-    every: Annotated[int, typer.Option(min=1, help="Take only every N-th of the 800 tasks.", metavar="N")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the draws of faults.")] = 0,
-) -> None:
-    """Inject single faults into the reference runs and compare each label with the one that it must be.
-
-    Exits with 0 if every label has a precision and a recall of at least .97, 1 otherwise.
-
-    Takes about two minutes of one core for all tasks.
-    """
-    from env_service.environments.bfcl.catalog import load_tasks
-    from seal.diagnosis.rules import rules
-    from shelf.authoring.confusion import Confusion
-    from shelf.authoring.validation import validate as judge
-
-    tasks, shown = list(load_tasks().values())[::every], Console(stderr=True)
-    shown.print(f"playing {len(tasks)} tasks with up to 18 faults")
-    judged = list(judge(track(tasks, "tasks", console=shown, transient=True), seed))
-    matrix = Confusion.of(judged)
-    labels = matrix.labels([rule.label for rule in rules("paper")])
-    _show_matrix(matrix, labels, judged, Console(width=180))
-    low = [label for label in labels if min(matrix.precision(label), matrix.recall(label)) < REQUIRED]
-    raise typer.Exit(int(bool(low)))
-
-
-def _show_matrix(matrix: Confusion, labels: Sequence[str], judged: Sequence[Judged], console: Console) -> None:
-    columns = [str(number) for number in range(1, len(labels) + 1)]
-    table = Table("", "must be", *columns, "faults", "precision", "recall")
-    for number, label in zip(columns, labels, strict=True):
-        counts = [matrix.counts[label, found] for found in labels]
-        shares = (f"{matrix.precision(label):.3f}", f"{matrix.recall(label):.3f}")
-        table.add_row(number, label, *(str(count or ".") for count in counts), str(sum(counts)), *shares)
-    console.print(table)
-    kinds = {turn.kind: 0 for turn in judged}
-    for turn in judged:
-        kinds[turn.kind] += turn.expected != turn.found
-    console.print(f"{len(judged)} faults of {len(kinds)} kinds, {sum(kinds.values())} disagreements")
-    for kind, count in kinds.items():
-        if count:
-            console.print(f"  {kind}: {count}", markup=False)

@@ -114,8 +114,9 @@ def status(file: File) -> None:
 
     with refusing("seal experiment status"):
         experiment = Experiment.read(file)
-        collect_finished(experiment)
-        console().print(*status_parts(experiment), sep="\n", highlight=False)
+        shown = console()
+        collect_finished(experiment, shown.print)
+        shown.print(*status_parts(experiment), sep="\n", highlight=False)
 
 
 @app.command()
@@ -137,9 +138,9 @@ def report(
 
     with refusing("seal experiment report"):
         experiment = Experiment.read(file)
-        collect_finished(experiment)
+        shown = console()
+        collect_finished(experiment, shown.print)
         found = analyse(experiment)
         page, picture = write_report(found, out)
-        shown = console()
         shown.print(Markdown(page.read_text(encoding="utf-8")))
         shown.print(f"wrote {page} and {picture}", highlight=False, soft_wrap=True)

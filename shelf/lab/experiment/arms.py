@@ -36,7 +36,6 @@ class ComposedArm:
 
     @property
     def settings(self) -> SealSettings:
-        """Its settings of SEAL."""
         return SealSettings.of(self.config)
 
     @property

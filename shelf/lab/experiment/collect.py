@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,16 +84,20 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     return result
 
 
-def certify(experiment: Experiment, cell: Cell) -> str | None:
-    """Write the certificate of a run if the experiment certifies; the reason if the run cannot be certified."""
+def certify(experiment: Experiment, cell: Cell, tell: Callable[[str], None]) -> bool:
+    """Write the certificate of a run if the experiment certifies.
+
+    False, and the reason is told, if the run cannot be certified: what a certificate is made of must then stay.
+    """
     if not experiment.certifies:
-        return None
+        return True
     try:
         digest = write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
     except ValueError as error:
-        return str(error)
+        tell(f"[yellow]warning:[/yellow] {cell} has no certificate, so its files stay: {error}")
+        return False
     experiment.note_digest(cell, digest)
-    return None
+    return True
 
 
 def drop(folder: RunFolder, keep: Keep) -> None:
@@ -114,8 +118,8 @@ def drop(folder: RunFolder, keep: Keep) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def collect_finished(experiment: Experiment) -> None:
-    """Take in every run that is whole and has no result yet, and drop what is not kept of those that have one.
+def collect_finished(experiment: Experiment, tell: Callable[[str], None], drops: bool = False) -> None:
+    """Take in every run that is whole and has no result yet; drops: remove what is not kept of those that have one.
 
     A run that a launcher works on is left alone, and so is everything in a published folder.
     """
@@ -129,10 +133,12 @@ def collect_finished(experiment: Experiment) -> None:
         if not finished and (arm is None or not is_whole(folder, arm)):
             continue
         with held(folder.path) as free:
-            if free and not finished:
-                certify(experiment, cell)
+            if not free:
+                continue
+            certified = (finished and experiment.certificate(cell).is_file()) or certify(experiment, cell, tell)
+            if not finished:
                 collect(experiment, cell, arm)
-            if free:
+            if drops and certified:
                 drop(folder, experiment.design.keep)
     write_results(experiment)
 

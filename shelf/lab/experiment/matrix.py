@@ -63,7 +63,6 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        """The folder of the experiment."""
         return self.source if self.source.is_dir() else HOME / self.design.folder / self.design.name
 
     @property
@@ -107,7 +106,6 @@ class Experiment:
 
     @property
     def certifies(self) -> bool:
-        """Whether every run that ends is certified."""
         return self.certify or self.design.keep.certificate
 
     def certificate(self, cell: Cell) -> Path:

@@ -30,10 +30,10 @@ class Registration:
         path = folder / FILE
         if not path.is_file():
             return None
-        (line,) = tuple(read_jsonl(path)) or (BadLine(path, 1, "is empty"),)
-        if isinstance(line, BadLine) or line.value.get("format") != FORMAT:
+        lines = tuple(read_jsonl(path))
+        if len(lines) != 1 or isinstance(lines[0], BadLine) or lines[0].value.get("format") != FORMAT:
             raise LaunchError(f"{path} cannot be read: restore it, or remove {path.parent} to start over.")
-        return cls(**{name: value for name, value in line.value.items() if name != "format"})
+        return cls(**{name: value for name, value in lines[0].value.items() if name != "format"})
 
     @classmethod
     def ensure(cls, folder: Path, text: str) -> Self:

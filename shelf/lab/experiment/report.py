@@ -15,6 +15,7 @@ from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.picture import draw
 from shelf.lab.experiment.records import RunResult
 from shelf.lab.experiment.registration import Registration
+from shelf.statistics.tables import p_value, percent
 
 ABOUT_EFFECTS = (
     "Differences in percentage points, paired by seed and task; intervals and p-values count seeds and scenarios as "
@@ -149,12 +150,12 @@ def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Se
             f"{effect.contrast.arm} - {effect.contrast.against}",
             str(len(effect.seeds)),
             str(effect.difference.scenarios),
-            _percent(effect.arm),
-            _percent(effect.against),
+            percent(effect.arm),
+            percent(effect.against),
             _interval(effect.difference, _signed),
-            _p(effect.difference.p),
-            _p(effect.p_holm),
-            _percent(effect.detectable),
+            p_value(effect.difference.p),
+            p_value(effect.p_holm),
+            percent(effect.detectable),
         )
         for effect in effects
     )
@@ -178,7 +179,7 @@ def _arms(analysis: Analysis) -> Section:
     for arm in design.arms:
         runs = list(analysis.runs[arm].values())
         level = found.get(arm)
-        mean = _interval(level.mean, _percent) if level else "-"
+        mean = _interval(level.mean, percent) if level else "-"
         steps = [step for run in runs for step in run.steps]
         rewards = [step.reward for run in runs for step in run.steps[-max(1, len(run.steps) // 4) :]]
         rows.append(
@@ -252,16 +253,8 @@ def _interval(mean: CrossedMean, form: Callable[[float], str]) -> str:
     return f"{form(mean.value)} [{form(mean.low)}, {form(mean.high)}]"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
 def _signed(value: float) -> str:
     return f"{100 * value:+.1f}"
-
-
-def _p(value: float) -> str:
-    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") if value < 1 else "1"
 
 
 def _mean(values: Sequence[float | None], digits: int = 2) -> str:

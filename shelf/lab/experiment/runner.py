@@ -98,7 +98,7 @@ def run_experiment(
         registered = Registration.ensure(experiment.folder, experiment.text)
         if changes := registered.changes(experiment.text):
             tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {', '.join(changes)}")
-        collect_finished(experiment)
+        collect_finished(experiment, tell, drops=True)
         _Runs(experiment, arms, job, tell, session, descriptor).run()
     return session
 
@@ -222,12 +222,12 @@ class _Runs:
         try:
             if not is_whole(folder, arm):
                 raise ValueError(f"its logs end before step {arm.steps}")
-            if refused := certify(self.experiment, cell):
-                self.tell(f"[yellow]warning:[/yellow] {cell} has no certificate: {refused}")
+            certified = certify(self.experiment, cell, self.tell)
             result = collect(self.experiment, cell, arm)
         except (ValueError, OSError) as error:
             return f"its logs cannot be used: {error}"
-        drop(folder, self.experiment.design.keep)
+        if certified:
+            drop(folder, self.experiment.design.keep)
         write_results(self.experiment)
         self.tell(f"{cell}: finished in {result.minutes:.1f} min; {len(self.pending)} to start")
         return ""

@@ -107,6 +107,16 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
 
 
+def test_tasks_on_one_side_are_counted_over_all_prefixes(tmp_path, capsys):
+    def side(name: str, whole: int, first: int) -> str:
+        lines = [line(task, 1.0) for task in TASKS[:whole]]
+        lines += [line(task, 1.0, data_source="base@1") for task in TASKS[:first]]
+        return str(write(tmp_path / name, 0, lines))
+
+    assert command(app, ["--compare", side("a", 10, 10), side("b", 7, 8)]) == 0
+    assert "5 tasks are on one side only" in capsys.readouterr().out
+
+
 def test_the_public_release_is_read(tmp_path):
     lines = [
         {

@@ -63,7 +63,6 @@ class Evaluation:
 
     @property
     def environment(self) -> str:
-        """The environment of the tasks."""
         return self.rows[0].environment
 
     def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:

@@ -18,12 +18,11 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord, read_line
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
+from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.episode import STEP
 
 PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode of the official handler."""
-OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
-"""A model that the official tool knows and reads in that mode; the name of the exported folder."""
 
 
 PREFIXES = "rollouts of prefixes (the official tool plays whole tasks)"

@@ -34,7 +34,6 @@ class Entry(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The item's id."""
         return self.value["id"]
 
 

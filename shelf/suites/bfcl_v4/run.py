@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seal.system.files import file_sha256, json_hash, write_json
+from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl_v4.categories import (
     CATEGORIES,
     MEMORY,
@@ -24,9 +25,6 @@ from shelf.suites.endpoint import Served, without_proxy
 from shelf.suites.records import ItemRecord
 from shelf.suites.runner import Job, Plan, Suite
 from shelf.suites.tool import Deadlines, Program, Tool, finish
-
-HANDLER = "Qwen/Qwen3-8B-FC"
-"""The tool's name for models that write calls as Qwen does: our prompt mode bfcl_qwen_fc."""
 
 TOKENIZER_FILES = ("config.json", "tokenizer_config.json")
 SCORING = Deadlines(total_s=3600.0)
@@ -55,7 +53,7 @@ class BfclV4(Suite):
         plan: Plan,
         categories: Sequence[str] = CATEGORIES,
         tokenizer: Path | None = None,
-        handler: str = HANDLER,
+        handler: str = OFFICIAL_MODEL,
         temperature: float = 0.001,
     ):
         super().__init__(plan, categories)

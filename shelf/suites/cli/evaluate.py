@@ -12,6 +12,7 @@ from rich.console import Console
 from seal.cli.commands import ListCommand, option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
+from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bar import Bar
 from shelf.suites.cli import shared
 from shelf.suites.cli.evaluate_suites import app as suites
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from shelf.suites.bfcl.journal import Journal
 
 SERVICE = EnvServiceSettings()
-OFFICIAL_MODEL = "Qwen/Qwen3-8B-FC"
 TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
 
 app = typer.Typer(

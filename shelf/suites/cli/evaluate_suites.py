@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from seal.cli.commands import ListCommand, option, refusing
+from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.cli import shared
 
 if TYPE_CHECKING:
     from shelf.suites.report import Report
     from shelf.suites.runner import Plan, Suite
 
-HANDLER = "Qwen/Qwen3-8B-FC"
 FOLDERS = "Folders of results to compare with the first; commas join the seeds of one side."
 
 Tokenizer = Annotated[Path | None, shared.of_model("Folder of the model's tokenizer (default: --checkpoint).")]
@@ -37,7 +37,7 @@ def bfcl_v4(
     checkpoint: shared.Checkpoint = None,
     serve_args: shared.ServeArgs = "",
     tokenizer: Tokenizer = None,
-    handler: Handler = HANDLER,
+    handler: Handler = OFFICIAL_MODEL,
     categories: Annotated[list[str] | None, shared.of_tasks("Only these categories or groups (default: all).")] = None,
     limit: shared.Limit = None,
     temperature: Annotated[float, shared.of_how("The tool's default is 0.001.")] = 0.001,

@@ -20,7 +20,8 @@ from seal.records.validation import read_log
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.statistics.summary import summarise
-from shelf.suites.bfcl.export import OFFICIAL_MODEL, result_file
+from shelf.suites import OFFICIAL_MODEL
+from shelf.suites.bfcl.export import result_file
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.tool import ROOT

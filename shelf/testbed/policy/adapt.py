@@ -5,21 +5,21 @@ rollouts that pass beside rollouts that fail. Held-out tasks are not touched.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean
 from typing import NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.base import Environment
 from seal.interface.cues import EVERYWHERE, Omega
 from shelf.authoring.runs import dialogue, play, reference_run
+from shelf.testbed.policy.chat import plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
 from shelf.testbed.policy.lessons import drawn_cues
-from shelf.testbed.policy.tokenizer import DialogueEncoder, Encoded
+from shelf.testbed.policy.tokenizer import DialogueEncoder
 from shelf.testbed.policy.warm_start import LESSONS, Step, WarmStartSettings, warm_start
 
 PROBED, EVERY = 12, 4
@@ -71,11 +71,11 @@ def adapt(
     if not groups:
         raise ValueError(f"No training task of {environment.name} fits {model.config.max_position_embeddings} tokens.")
     probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
-    result = Adapted(len(groups), 0, probability(model, probed))
+    result = Adapted(len(groups), 0, plays(model, probed).sampled)
 
     def judged(step: Step) -> bool:
         nonlocal result
-        passes = probability(model, probed) if step.step % EVERY == 0 else result.passes
+        passes = plays(model, probed).sampled if step.step % EVERY == 0 else result.passes
         result = Adapted(len(groups), step.tokens, passes)
         on_step(step, passes)
         return passes >= settings.passes
@@ -86,17 +86,6 @@ def adapt(
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return result
-
-
-@torch.no_grad()
-def probability(model: PreTrainedModel, dialogues: Sequence[Encoded]) -> float:
-    """The mean probability that the policy says everything that the assistant says in a dialogue, at temperature 1."""
-    said = []
-    for ids, spoken, _ in dialogues:
-        tokens = torch.tensor([ids])
-        logps = model(tokens[:, :-1]).logits[0].float().log_softmax(-1).gather(1, tokens[0, 1:, None])[:, 0]
-        said.append(logps[torch.tensor(spoken[1:])].sum().exp().item())
-    return mean(said)
 
 
 def _lesson(environment: Environment, task: str, omega: Omega | None) -> list[dict[str, str]]:

@@ -57,6 +57,8 @@ class SealSpec:
         episodes = [_Episode(self.service, task, self._params, trainer.processing_class) for task in prompts]
         limit = self._max_tokens or trainer.model.config.max_position_embeddings
         try:
+            for each in episodes:
+                each.open()
             while active := [each for each in episodes if each.goes_on(limit - trainer.max_completion_length)]:
                 # TRL's own generation: a bare `model.generate` here would run under gradient checkpointing,
                 # which silently writes broken text.
@@ -88,9 +90,12 @@ class _Episode:
 
     def __init__(self, service: ServiceClient, task: str, params: dict[str, Any], tokenizer: Any) -> None:
         self._service, self._name = service, uuid.uuid4().hex
-        self._tokenizer = tokenizer
+        self._task, self._params, self._tokenizer = task, params, tokenizer
         self._ended = False
-        self.tokens = Tokens(tokenizer, service.create(task, self._name, params)["state"])
+
+    def open(self) -> None:
+        """Create it, and take its first messages in."""
+        self.tokens = Tokens(self._tokenizer, self._service.create(self._task, self._name, self._params)["state"])
 
     def goes_on(self, limit: int) -> bool:
         """Whether there is another message to ask for."""
@@ -105,9 +110,8 @@ class _Episode:
             self.tokens.answered(answer["state"])
 
     def evaluate(self) -> dict[str, Any]:
-        """The service's report."""
         return self._service.evaluate(self._name, None if self._ended else "length")
 
     def close(self) -> None:
-        """Release it."""
+        """Release it, if it was opened."""
         self._service.release(self._name)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -101,6 +102,19 @@ def test_a_cut_message_gets_its_end_as_context_and_a_template_that_forgets_is_re
     forgetful.said(ids, None)
     with pytest.raises(ValueError, match="rewrites earlier messages"):
         forgetful.answered([{"role": "user", "content": "c"}])
+
+
+def test_episodes_are_released_if_a_later_one_cannot_be_opened(monkeypatch):
+    spec, names = SealSpec("train", tasks=[*TASKS, "no_such_task"], base_url=URL), []
+    create = spec.service.create
+    monkeypatch.setattr(spec.service, "create", lambda task, name, more: names.append(name) or create(task, name, more))
+    trainer = SimpleNamespace(
+        processing_class=AutoTokenizer.from_pretrained(POLICY),
+        model=SimpleNamespace(config=SimpleNamespace(max_position_embeddings=4096)),
+    )
+    with pytest.raises(ServiceError):
+        spec.rollout_func(spec.train_dataset["prompt"], trainer)
+    assert len(names) == 5 and not any(map(spec.service.release, names))
 
 
 def test_a_dead_service_ends_the_training(tmp_path: Path):

@@ -170,6 +170,10 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
     files = sorted((tmp_path / "atif").iterdir())
     written = json.loads(files[0].read_text())
     assert len(files) == len(own) and written["schema_version"] == "ATIF-v1.7" and written["extra"]["seal"]["verified"]
+    shown = [tool["function"]["parameters"] for tool in written["agent"]["tool_definitions"]]
+    arguments = [argument for parameters in shown for argument in parameters["properties"].values()]
+    assert arguments and all(argument["description"] for argument in arguments)
+    assert {parameters["type"] for parameters in shown} == {"object"}
     again = read(tmp_path, tmp_path / "atif")
 
     def figures(records):

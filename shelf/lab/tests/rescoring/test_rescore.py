@@ -116,6 +116,7 @@ def test_a_task_that_is_gone_is_left_out_and_said(copy, tmp_path, capsys):
         ("none", (), "holds no <step>.jsonl"),
         ("", ("--step", "7"), "has no step 7: it has 0, 2"),
         ("seal_log/steps.jsonl", (), "is not a log"),
+        ("seal_log/withdrawal/2.jsonl", (), "is of a withdrawal"),
         ("validation_log/2.jsonl", (), "rollouts of format 1"),
         ("", ("--training", "--step", "1"), "launches.jsonl is missing"),
     ],
@@ -125,8 +126,8 @@ def test_what_cannot_be_judged_again_is_one_sentence(copy, capsys, log, options,
     path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
     if "launches" in said:
         (copy / "seal_log" / "launches.jsonl").unlink()
-    if not log and "weight" in said:
-        options = (*options, "--step", "0")
+    if "withdrawal" in said:
+        shutil.copytree(copy / "validation_log", copy / "seal_log" / "withdrawal")
     assert seal_rescore(copy / log, *options) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1

@@ -10,7 +10,8 @@ from env_service.environments import registry
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.authoring.scaffold import write_package
-from shelf.testbed.policy.adapt import AdaptSettings, _lesson, adapt, probability
+from shelf.testbed.policy.adapt import AdaptSettings, _lesson, adapt
+from shelf.testbed.policy.chat import plays
 from shelf.testbed.policy.tokenizer import DialogueEncoder
 
 QUICKSTART = HOME / "data" / "quickstart_policy"
@@ -32,7 +33,7 @@ def likelihood(folder, environment, side: str) -> float:
     encoder = DialogueEncoder(AutoTokenizer.from_pretrained(folder))
     tasks = environment.task_ids(side)[:8]
     dialogues = [encoder.encode(_lesson(environment, task, None)) for task in tasks]
-    return probability(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), dialogues)
+    return plays(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), dialogues).sampled
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
-from shelf.authoring.bfcl_faults import Fault, faults
+from shelf.authoring.tests.bfcl_faults import Fault, faults
 
 ROLLOUTS = 8
 
@@ -117,20 +117,13 @@ def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, sp
         score=float(evaluation["valid"]), stop="message_length" if cut else "completed", tokens=40, seconds=1.5,
         omega_version=omega["version"] if omega else None, prompt_mode=fault.mode,
         messages=tuple({"role": each["role"], "content": each["content"]} for each in messages),
-        sampled=tuple(_tokens(each["content"]) for each in messages if each["role"] == "assistant"),
     )  # fmt: skip
-
-
-def _tokens(text: str) -> tuple[tuple[str, float], ...]:
-    """Two tokens of a message: a sure one and an unsure one."""
-    return (text[:12], -0.25), (text[12:], -1.5)
 
 
 def validated(rng: random.Random) -> list[TrajectoryRecord]:
     """One rollout per task, without an interface."""
     return [
-        replace(play(task, replace(rng.choice(list(faults(task, 0))), mode="compact"), 0, None, "eval"), sampled=())
-        for task in tasks()[:12]
+        play(task, replace(rng.choice(list(faults(task, 0))), mode="compact"), 0, None, "eval") for task in tasks()[:12]
     ]
 
 

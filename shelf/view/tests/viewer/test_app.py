@@ -126,13 +126,12 @@ def test_a_text_is_found_where_the_dialogue_holds_it(viewed, logged):
 
 
 def test_a_trajectory_is_what_its_line_holds(viewed, logged):
-    shown = viewed.ask(trajectory, viewed.run.folder, "train:2:5", True)
+    shown = viewed.ask(trajectory, viewed.run.folder, "train:2:5")
     line = logged[24 + 4]
     assert [(each["role"], each["content"]) for each in shown["messages"]] == [
         (m["role"], m["content"]) for m in line.messages
     ]
     assert shown["figures"]["w"] == line.w and shown["record"]["labels"] == list(line.labels)
-    assert [[list(token) for token in message] for message in line.sampled] == shown["tokens"]
     assert {each["sample"] for each in shown["siblings"]} == set(range(8))
 
 
@@ -314,7 +313,7 @@ def test_logs_of_earlier_versions_are_shown(tmp_path):
         rows = found.get("/api/trajectories?run=older&log=validation").json()
         assert rows["total"] == 1200
         one = found.get(f"/api/trajectory?run=older&key={rows['rows'][0]['key']}").json()
-        assert one["figures"]["w"] is None and not one["tokens_logged"] and one["messages"] == []
+        assert one["figures"]["w"] is None and one["messages"] == []
         assert found.get("/api/omega?run=older").status_code == 200
 
 

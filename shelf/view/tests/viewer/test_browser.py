@@ -184,10 +184,6 @@ def test_the_whole_trajectory_is_on_its_page(page, address, played):
         assert " ".join(message["content"][:200].split()) in " ".join(shown.split())
     for found in line["diagnosis"]:
         assert found["reason"] in shown and found["rule"] in shown
-    page.click(".toolbar button")
-    page.wait("document.querySelectorAll('.tokens span').length > 0")
-    doubts = page.run("[...document.querySelectorAll('.tokens span')].map((each) => each.title)")
-    assert "log-prob -0.250, probability 0.779" in doubts
     command = page.run("[...document.querySelectorAll('.toolbar button')].map((each) => each.title)")
     assert f"seal view {played} --replay train:4:5" in command
 
@@ -281,7 +277,7 @@ def hostile(run: Path) -> Path:
     path = run / "seal_log/trajectories/3.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
-        for name in ("output", "evidence", "infra_message", "sampled", "stop"):
+        for name in ("output", "evidence", "infra_message", "stop"):
             line[name] = spoiled(line[name])
         for turn in line["diagnosis"]:
             turn["reason"] = spoiled(turn["reason"])

@@ -5,18 +5,18 @@ import { Name } from "../ui.jsx";
 
 const LONG = 900;
 
-export function Message({ message, action, plain, tokens, answer }) {
+export function Message({ message, action, plain, answer }) {
   const calls = action?.calls ?? [];
   const refusals = action?.refusals ?? [];
   // A message that is nothing but calls is shown as them; what was written is one click away.
-  const parsed = calls.length > 0 && !tokens && !refusals.length;
+  const parsed = calls.length > 0 && !refusals.length;
   const own = typeof plain === "number" ? message.content.slice(0, plain) : message.content;
   const added = typeof plain === "number" ? message.content.slice(plain) : "";
   return (
     <article class={`message ${message.speaker}`}>
       <h3>{message.speaker}</h3>
       <div class="said">
-        {tokens ? <Tokens tokens={tokens} /> : !parsed && <Text own={own} added={added} folded={message.speaker === "system"} />}
+        {!parsed && <Text own={own} added={added} folded={message.speaker === "system"} />}
         {action?.truncated && <p class="flaw">A length limit cut this message.</p>}
         {refusals.map((refusal) => <p class="flaw">The parser refused: {refusal}</p>)}
         {calls.map((each) => <Call call={each} heard={answer} />)}
@@ -55,16 +55,6 @@ function Call({ call: each, heard }) {
         {each.error && <li class="flaw">{ERRORS[each.error] ?? each.error}</li>}
         {unheard && <li class="result"><details><summary>the whole result, {each.result.length.toLocaleString("en")} characters</summary><code>{each.result}</code></details></li>}
       </ul>
-    </div>
-  );
-}
-
-function Tokens({ tokens }) {
-  return (
-    <div class="tokens">
-      {tokens.map(([text, logprob]) => (
-        <span title={`log-prob ${logprob.toFixed(3)}, probability ${Math.exp(logprob).toPrecision(3)}`} style={{ "--doubt": `${Math.min(85, Math.round(-logprob * 28))}%` }}>{text.replaceAll("\n", "⏎\n")}</span>
-      ))}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // One trajectory: the dialogue turn by turn, what was called, how the state moved, and why each turn has its label.
-import { useMemo, useState } from "preact/hooks";
-import { exported, get, sampled, url, useApi } from "../api.js";
+import { useMemo } from "preact/hooks";
+import { exported, sampled, url, useApi } from "../api.js";
 import { filtersOf, go, href } from "../route.js";
 import { kind, labelColour, number, seconds, shown, signed, taskName, words } from "../text.js";
 import { Answer, Copy, Figures, Label, Missing, Name, Note, useKeys } from "../ui.jsx";
@@ -26,7 +26,6 @@ function Shown({ value, run, params, replay }) {
   const { record, figures } = value;
   const labels = record.labels ?? [];
   const list = useList(run, params);
-  const [tokens, setTokens] = useState(null);
   const open = (key) => key && go("trajectory", { ...params, key });
   const sibling = (by) => {
     const at = value.siblings.findIndex((each) => each.key === value.key);
@@ -42,13 +41,6 @@ function Shown({ value, run, params, replay }) {
   });
   const siblings = exported ? value.siblings.filter((each) => sampled(run.name).keys.includes(each.key)) : value.siblings;
   const turns = useMemo(() => byTurn(value), [value]);
-  const showTokens = async () => {
-    try {
-      setTokens((await get(url("trajectory", { run: run.name, key: value.key, tokens: true }))).tokens);
-    } catch (error) {
-      setTokens(error.message);
-    }
-  };
   const command = `seal view ${quote(run.path)} --replay ${value.key}`;
   return (
     <>
@@ -91,14 +83,11 @@ function Shown({ value, run, params, replay }) {
         {!exported && value.neighbours.earlier && <a class="button" href={href("trajectory", { run: run.name, key: value.neighbours.earlier })}>Same task, earlier step</a>}
         {!exported && value.neighbours.later && <a class="button" href={href("trajectory", { run: run.name, key: value.neighbours.later })}>Same task, later step</a>}
         <span class="actions">
-          {value.tokens_logged && !exported && <button type="button" class="button" aria-pressed={Array.isArray(tokens)} onClick={() => (tokens ? setTokens(null) : showTokens())}>{tokens ? "Hide tokens" : "Tokens"}</button>}
           <Copy text={command}>Copy replay command</Copy>
           <Copy text={location.href}>Copy link</Copy>
           <Copy text={`${run.path}/${value.file}:${value.line}`}>Copy place in log</Copy>
         </span>
       </div>
-      {Array.isArray(tokens) && <p class="foot spaced">The darker a token, the less probable it was. Point at one for its natural log-prob under the rollout engine.</p>}
-      {typeof tokens === "string" && <Note tone="bad">{tokens}</Note>}
       {replay.value?.why && <Note>{replay.value.why} States and cue marks are therefore not shown: the logs do not hold them.</Note>}
       {replay.error && <Note>{exported ? "This trajectory was not replayed for the export." : replay.error}</Note>}
       {replay.value?.other_data && <Note tone="bad">The run used other benchmark data than is installed here: the replayed states may differ from the run's.</Note>}
@@ -114,7 +103,7 @@ function Shown({ value, run, params, replay }) {
         </nav>}
         <div class="turns">
           {turns.map((turn) => (
-            <Turn key={turn.number} turn={turn} label={labels[turn.number]} diagnosis={(record.diagnosis ?? []).find((each) => each.turn === turn.number)} replay={replay.value} waiting={!replay.value && !replay.error} tokens={Array.isArray(tokens) ? tokens : null} />
+            <Turn key={turn.number} turn={turn} label={labels[turn.number]} diagnosis={(record.diagnosis ?? []).find((each) => each.turn === turn.number)} replay={replay.value} waiting={!replay.value && !replay.error} />
           ))}
           {!turns.length && <Missing>The log holds no message of this trajectory.</Missing>}
         </div>
@@ -133,8 +122,7 @@ function Unrecorded({ value }) {
 
 function byTurn(value) {
   const evidence = value.record.evidence ?? [];
-  let policy = 0;
-  const messages = value.messages.map((message, at) => ({ ...message, at, order: message.role === "assistant" ? policy++ : null }));
+  const messages = value.messages.map((message, at) => ({ ...message, at }));
   const size = Math.max(evidence.length, 1 + Math.max(-1, ...messages.map((message) => message.turn ?? 0)));
   return Array.from({ length: messages.length || evidence.length ? size : 0 }, (_, number_) => ({
     number: number_,
@@ -143,7 +131,7 @@ function byTurn(value) {
   }));
 }
 
-function Turn({ turn, label, diagnosis, replay, waiting, tokens }) {
+function Turn({ turn, label, diagnosis, replay, waiting }) {
   const { evidence } = turn;
   const played = replay?.turns?.find((each) => each.turn === turn.number);
   const actions = evidence?.actions ?? [];
@@ -165,7 +153,7 @@ function Turn({ turn, label, diagnosis, replay, waiting, tokens }) {
       <Evidence evidence={evidence} />
       <div class="messages">
         {turn.messages.map((message) => (
-          <Message key={message.at} message={message} action={message.action === null ? null : actions[message.action]} plain={replay?.plain?.[message.at]} tokens={message.order === null ? null : tokens?.[message.order]} answer={heard} />
+          <Message key={message.at} message={message} action={message.action === null ? null : actions[message.action]} plain={replay?.plain?.[message.at]} answer={heard} />
         ))}
       </div>
       <State played={played} waiting={waiting} />

@@ -8,8 +8,8 @@ from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import open_episode
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import Diagnosis, diagnose
-from shelf.authoring.bfcl_faults import STEP_LIMIT, Fault, expected, faults
-from shelf.authoring.confusion import Judged
+from shelf.authoring.tests.bfcl_faults import STEP_LIMIT, Fault, expected, faults
+from shelf.authoring.tests.confusion import Judged
 
 
 def play(task: Task, fault: Fault) -> tuple[TurnEvidence, ...]:

@@ -22,9 +22,10 @@ from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.python_calls import write_call
-from env_service.environments.bfcl.tools import Toolbox, parse_reference
+from env_service.environments.bfcl.tools import Toolbox
 from seal import labels
-from shelf.authoring import bfcl_official as official
+from shelf.authoring.tests import bfcl_official as official
+from shelf.testbed.policy.dialogue import parsed
 
 Turns = list[list[Call]]
 
@@ -103,17 +104,12 @@ class _Site:
         return self.put(kind, [*self.calls[: self.at], call, *self.calls[self.at + 1 :]], **how)
 
 
-def reference_turns(task: Task) -> Turns:
-    """Return the reference as (name, arguments) by turn."""
-    return [[parse_reference(call) for call in calls] for calls in task.reference]
-
-
 @cache
 def _known() -> dict[str, list[Call]]:
     """Every call of the references by tool, each once."""
     known: dict[str, dict[str, Call]] = {}
     for task in load_tasks().values():
-        for call in (call for turn in reference_turns(task) for call in turn):
+        for call in (call for turn in parsed(task.reference) for call in turn):
             known.setdefault(call[0], {})[json.dumps(call, sort_keys=True, default=str)] = call
     return {name: list(calls.values()) for name, calls in known.items()}
 
@@ -315,7 +311,7 @@ def faults(task: Task, seed: int = 0) -> Iterator[Fault]:
     for kinds, places in ((WANTED, wanted), (SILENT, silent)):
         for inject in kinds:
             tries = rng.sample(places, min(5, len(places)))  # not every call has room for every fault
-            made = (inject(_Site(task, t, c, rng, reference_turns(task))) for t, c in tries)
+            made = (inject(_Site(task, t, c, rng, parsed(task.reference))) for t, c in tries)
             yield from [fault for fault in made if fault is not None][:1]
 
 
@@ -348,7 +344,7 @@ def writers() -> frozenset[str]:
     found = set()
     for task in (task for task in load_tasks().values() if task.category == "base"):
         toolbox = Toolbox(task)
-        for name, arguments in (call for turn in reference_turns(task) for call in turn):
+        for name, arguments in (call for turn in parsed(task.reference) for call in turn):
             before = None if name in found else copy.deepcopy(toolbox.instances)
             toolbox.call(name, arguments)
             if before is not None and not state_checker(toolbox.instances, before)["valid"]:
