@@ -39,7 +39,6 @@ class Durable(PPOTrainer):
         self._folder = Path(config.trainer.default_local_dir)
         self._checkpoints = Checkpoints(self._folder, settings.checkpoints)
         self._saved_step = 0
-        self._validation_folder = config.trainer.validation_data_dir
         config.trainer.default_local_dir = str(self._folder / SAVING)  # whence a whole checkpoint is moved
         config.trainer.validation_data_dir = None  # SEAL writes a validation itself, with all that a record holds
         super().__init__(config)
@@ -169,9 +168,8 @@ class Durable(PPOTrainer):
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)
-        if self._validation_folder:
-            self._log.validation(Path(self._validation_folder), self.global_steps, records)
-            self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
+        self._log.validation(self.global_steps, records)
+        self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
         kept = [record.infra is None and record.withdrawn is None for record in everything]
         sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
         infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}

@@ -58,7 +58,7 @@ def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain
             log.withdrawal(step, withdrawn(loop, step))
         if step in (0, steps):
             log.stage("validate", step=step, of=5)
-            log.validation(folder / "validation_log", step, validated(rng))
+            log.validation(step, validated(rng))
     return folder
 
 
