@@ -16,9 +16,9 @@ import pytest
 from seal.cli.main import execute, load
 from seal.diagnosis.categories import parse_task_id
 from seal.launch.service import Service
-from seal.records.validation import read_log
 from seal.system.net import free_port
 from seal.system.paths import HOME
+from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites.bfcl.export import OFFICIAL_MODEL, result_file
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
