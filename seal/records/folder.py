@@ -20,6 +20,7 @@ class RunFolder:
         self.training_rows = self.path / "data" / "train.parquet"
         self.picture = self.path / "report.png"
         self.lock = self.path / "launcher.lock"
+        self.stop = self.path / "stop"
         self.train_log = self.path / "train.log"
         self.checkpoints = self.path / "checkpoints"
 

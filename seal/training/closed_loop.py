@@ -14,13 +14,12 @@ from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import counted_labels, relabelled
 from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import evolve, initial_omega
-from seal.records.lift import Lift
-from seal.records.step import Range, StepRecord, StepReport
+from seal.records.step import Lift, Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import initial_rho, update_rho, weights
 from seal.settings import SealSettings
 from seal.teacher import Lessons, Rollout, figures, sees_omega
-from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread, numbered
+from seal.training.group import Group, by_prompt
 
 
 class ClosedLoop:
@@ -87,6 +86,7 @@ class ClosedLoop:
                 self._lessons = self._lessons.after(step, prompts, evolving.min_count)
             taxonomy, retired = settings.diagnosis.taxonomy, self._lessons.retired
             self._omega, events = evolve(shown, self._profile, evolving, step, taxonomy, retired)
+        rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
         record = StepRecord.of(
             step,
             records,
@@ -95,11 +95,11 @@ class ClosedLoop:
             rho=self._rho,
             w=Range.of(w),
             push=_push(rows, w, row_advantages),
-            lift=Lift.of(by_prompt(groups, records).values()),
+            lift=Lift.of(rollouts),
             teaching=figures(prompts),
-            groups_with_spread=groups_with_spread(groups, records),
+            groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
             trajectories_dropped=len(records) - len(counted),
-            groups_dropped=groups_dropped(groups),
+            groups_dropped=len({group.uid for group in groups}) - len(rollouts),
             staleness=Range.of([step - 1 - row.weights[0] for row in rows if row.weights]),
             events=tuple(events),
         )
@@ -148,8 +148,9 @@ def weighed(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], advantages: Sequence[float], w: Sequence[float]
 ) -> list[TrajectoryRecord]:
     """A step's records as they are logged: with the number of their prompt in the step, A_j and w_j."""
-    rows = zip(records, numbered(groups), advantages, w, strict=True)
-    return [replace(record, group=group, advantage=a, w=factor) for record, group, a, factor in rows]
+    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(group.uid for group in groups))}
+    rows = zip(records, groups, advantages, w, strict=True)
+    return [replace(record, group=numbers[group.uid], advantage=a, w=factor) for record, group, a, factor in rows]
 
 
 def _push(rows: Sequence[TrajectoryRecord], w: Sequence[float], advantages: Sequence[float]) -> dict[str, float]:

@@ -18,13 +18,14 @@ from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
+from seal.records.folder import RunFolder
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
 from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, last_step, load_state
 from seal.training.checkpoints import save_state as write_state
 from seal.training.log import RunLog
-from seal.training.stop import StopRequest, StopRequested, check_infrastructure
+from seal.training.stop import StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class Durable(PPOTrainer):
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
         self._log = RunLog(Path(settings.run_dir))
-        self._stop = StopRequest(Path(settings.run_dir))
+        self._stop = RunFolder(settings.run_dir).stop
         self._folder = Path(config.trainer.default_local_dir)
         self._checkpoints = Checkpoints(self._folder, settings.checkpoints)
         self._saved_step = 0
@@ -135,7 +136,7 @@ class Durable(PPOTrainer):
         raise StopRequested(f"Stopped on request; step {self.global_steps} is saved.")
 
     def on_step_begin(self):
-        if self._stop.made:
+        if self._stop.exists():
             self.global_steps -= 1
             self._save_and_stop()
         self._log.stage("train", step=self.global_steps, of=self.total_training_steps)
@@ -145,7 +146,7 @@ class Durable(PPOTrainer):
         super().on_sample_end()
 
     def on_step_end(self):
-        if self._stop.made:
+        if self._stop.exists():
             # A run that ends needs no weight sync; the next hook ends it.
             if self._saved_step != self.global_steps:
                 self._save_checkpoint()
@@ -156,7 +157,7 @@ class Durable(PPOTrainer):
     # --------------------------------------------------------------- validation
 
     def on_validate_begin(self):
-        if self._stop.made:
+        if self._stop.exists():
             self._save_and_stop()
         self._log.stage("validate", step=self.global_steps, of=len(self.val_dataset))
 
