@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from seal.diagnosis.categories import environment_of
 from seal.diagnosis.profile import Cell, Profile, Tally
@@ -61,10 +60,6 @@ class Event:
     on: bool
     category: str
     figures: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return {**asdict(self), "figures": dict(self.figures)}
 
 
 def evolve(

@@ -38,13 +38,9 @@ class ClosedLoop:
         self._omega = initial_omega(settings.interface.evolve, taxonomy)
         self._lessons = Lessons(settings.diagnosis.window)
 
-    @property
-    def _sends_omega(self) -> bool:
-        return self._settings.enabled and self._settings.interface.enabled
-
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
-        return self._omega.to_json() if self._sends_omega else None
+        return self._omega.to_json() if self._settings.shows_omega else None
 
     def step(
         self,
@@ -80,7 +76,7 @@ class ClosedLoop:
 
         prompts = self._prompts(groups, records, transfers or {}) if settings.teaches else []
         shown, events = self._omega, ()
-        if settings.enabled and settings.closed_loop and settings.interface.enabled:
+        if settings.shows_omega and settings.closed_loop:
             evolving = settings.interface.evolve
             if settings.teaches:
                 self._lessons = self._lessons.after(step, prompts, evolving.min_count)
@@ -90,7 +86,7 @@ class ClosedLoop:
         record = StepRecord.of(
             step,
             records,
-            shown if self._sends_omega else None,
+            shown if settings.shows_omega else None,
             label_counts=count_labels(labels),
             rho=self._rho,
             w=Range.of(w),

@@ -72,7 +72,7 @@ def validate(
     Takes about two minutes of one core for all tasks.
     """
     from env_service.environments.bfcl.catalog import load_tasks
-    from seal.diagnosis.rules import rules
+    from seal.diagnosis.rules import taxonomy_of
     from shelf.authoring.confusion import Confusion
     from shelf.authoring.validation import validate as judge
 
@@ -80,7 +80,7 @@ def validate(
     shown.print(f"playing {len(tasks)} tasks with up to 18 faults")
     judged = list(judge(track(tasks, "tasks", console=shown, transient=True), seed))
     matrix = Confusion.of(judged)
-    labels = matrix.labels([rule.label for rule in rules("paper")])
+    labels = matrix.labels([rule.label for rule in taxonomy_of("paper").rules])
     _show_matrix(matrix, labels, judged, Console(width=180))
     low = [label for label in labels if min(matrix.precision(label), matrix.recall(label)) < REQUIRED]
     raise typer.Exit(int(bool(low)))

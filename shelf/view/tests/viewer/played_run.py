@@ -6,7 +6,7 @@ import json
 import math
 import random
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, sp
         cut = truncated
         if answer["is_terminated"]:
             break
-    evaluation = json.loads(json.dumps(episode.evaluate({}), default=lambda value: value.to_json()))
+    evaluation = json.loads(json.dumps(episode.evaluate({}), default=asdict))
     return TrajectoryRecord.of(
         evaluation,
         task_id=task.id, data_source=task.category, category=task.category, split=split, sample=sample,
