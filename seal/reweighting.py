@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seal import labels as vocabulary
-from seal.diagnosis.profile import Profile
+from seal.diagnosis.profile import Cell, Profile
 from seal.diagnosis.rules import taxonomy_of
 from seal.diagnosis.sources import taxonomy_labels
 from seal.labels import EXCLUDED, PASS
@@ -56,10 +56,8 @@ def update_rho(
     for label in base:
         if label == PASS:
             continue
-        pressure = 0.0
-        if label in seen:
-            cell = seen[label]
-            pressure = shares[label] * (1 - cell.mean) * min(1.0, cell.count / CONFIDENCE)
+        cell = seen.get(label, Cell())
+        pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / CONFIDENCE)
         target = _clip(base[label] * (1 + settings.alpha * pressure), settings)
         updated[label] = (1 - settings.beta) * rho.get(label, base[label]) + settings.beta * target
     return updated

@@ -81,11 +81,7 @@ class Lessons:
 
         min_prompts: how many prompts must say something of a cue in the window before it can retire.
         """
-        lifts: dict[str, tuple[float, ...]] = {}
-        for environment, rollouts in prompts:
-            for cue, lift in _lifts(rollouts).items():
-                name = f"{environment}/{cue}"
-                lifts[name] = (*lifts.get(name, ()), lift)
+        lifts = {name: tuple(found) for name, found in _by_cue(prompts).items()}
         steps = (*((at, found) for at, found in self.steps if step - self.window < at != step), (step, lifts))
         recent: dict[str, list[float]] = {}
         for _, found in steps:
@@ -105,7 +101,7 @@ class Lessons:
         return cls(window, tuple(steps), frozenset(data["retired"]))
 
 
-def figures(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[str, float]]:
+def figures(prompts: Sequence[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[str, float]]:
     """What each cue did in a step, by "environment/cue".
 
     shown, passed, taught: rollouts. prompts, lift: see `Lessons`. transfer: the mean over taught rollouts
@@ -113,7 +109,7 @@ def figures(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[
     """
     found: dict[str, dict[str, float]] = {}
     sums: dict[str, list[float]] = {}
-    lifts: dict[str, list[float]] = {}
+    lifts = _by_cue(prompts)
     for environment, rollouts in prompts:
         for rollout in rollouts:
             for name in (f"{environment}/{cue}" for cue in rollout.cues):
@@ -123,14 +119,21 @@ def figures(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[
                 row["taught"] += rollout.taught
                 if rollout.transfer is not None:
                     sums.setdefault(name, []).append(rollout.transfer)
-        for cue, lift in _lifts(rollouts).items():
-            lifts.setdefault(f"{environment}/{cue}", []).append(lift)
     for name, row in found.items():
         if name in lifts:
             row |= {"prompts": len(lifts[name]), "lift": statistics.fmean(lifts[name])}
         if name in sums:
             row["transfer"] = statistics.fmean(sums[name])
     return dict(sorted(found.items()))
+
+
+def _by_cue(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, list[float]]:
+    """The paired lifts of each "environment/cue", by prompt."""
+    lifts: dict[str, list[float]] = {}
+    for environment, rollouts in prompts:
+        for cue, lift in _lifts(rollouts).items():
+            lifts.setdefault(f"{environment}/{cue}", []).append(lift)
+    return lifts
 
 
 def _lifts(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -25,13 +25,13 @@ from benchmarks.memory import NoAnswer, Peak, PeakMemory, query
 from seal.launch.recipe import read_recipe
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
-from seal.records.validation import read_log
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from seal.system.processes import stop_tree
 from shelf.operate.fit import GIB, gpu_named
 from shelf.operate.plan import RunPlan, model_of
 from shelf.operate.selfcheck import built_for
+from shelf.statistics.log import read_log
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 PAGE = HOME / "benchmarks" / "gpu.md"

@@ -2,22 +2,26 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
+from unittest.mock import patch
 
 import torch
 from tensordict import TensorDict
 from torch.distributed import ProcessGroup
 from verl.utils import tensordict_utils as tu
 from verl.utils.torch_functional import logprobs_from_logits
+from verl.workers import engine_workers
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
-from seal.backends import packed_attention
-from seal.backends.patches import gloo_process_group, replaced
+from seal.backends import packed_attention  # noqa: F401
 from seal.backends.shared_prompts import SHARE_PROMPTS, micro_batches, rows_of, shared
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
 
-gloo_process_group()
-packed_attention.register()
+# torch refuses verl's own choice on a CPU, `cpu:gloo,cpu:gloo`, as a duplicate device.
+engine_workers.initialize_global_process_group_ray = partial(
+    engine_workers.initialize_global_process_group_ray, backend="cpu:gloo"
+)
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
@@ -32,11 +36,11 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     """
 
     def _build_fsdp_module(self, module):
-        with replaced(transformer_impl, "CPUOffloadPolicy", lambda **_: None):
+        with patch.object(transformer_impl, "CPUOffloadPolicy", lambda **_: None):
             return super()._build_fsdp_module(module)
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Callable, forward_only=False):
-        by_prompt = replaced(transformer_impl, "prepare_micro_batches", _by_prompt)
+        by_prompt = patch.object(transformer_impl, "prepare_micro_batches", _by_prompt)
         with by_prompt if _shares_prompts(data) else nullcontext():
             if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
                 return super().forward_backward_batch(data, loss_function, forward_only)

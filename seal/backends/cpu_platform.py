@@ -35,9 +35,6 @@ class CPUDeviceModule:
 
     __hash__ = object.__hash__
 
-    def current_device(self):
-        return "cpu"
-
     def memory_allocated(self, *_):
         return psutil.Process().memory_info().rss
 

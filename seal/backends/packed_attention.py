@@ -54,6 +54,4 @@ def packed_attention(
     return torch.cat(outputs, dim=2).transpose(1, 2), None
 
 
-def register() -> None:
-    """Make the implementation known to transformers in this process."""
-    AttentionInterface.register(NAME, packed_attention)
+AttentionInterface.register(NAME, packed_attention)

@@ -32,10 +32,3 @@ def require_weights(worker: Any, sent: Mapping[str, tuple[int, str, int]]) -> No
     for name, weight in worker.model_runner.model.named_parameters():
         if name in sent and (own := Digest.of(weight)) != (expected := Digest(*sent[name])) and own[:2] == expected[:2]:
             raise RuntimeError(f"The weight sync failed: the engine's {name} is not the trainer's.")
-
-
-def register() -> None:
-    """Let verl's workers call `require_weights` in every worker of vLLM."""
-    from vllm.v1.worker.worker_base import WorkerBase
-
-    setattr(WorkerBase, METHOD, require_weights)

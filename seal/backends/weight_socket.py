@@ -9,7 +9,7 @@ import os
 import uuid
 
 VARIABLE = "SEAL_WEIGHT_SOCKET"
-"""Holds the run's part of the name; all its processes inherit it."""
+"""Holds the run's part of the name; all its processes inherit it, and vLLM's workers take it (`vllm_plugin`)."""
 
 
 def claim() -> None:
@@ -22,9 +22,3 @@ def register() -> None:
     from verl.workers.rollout import base
 
     base._ROLLOUT_REGISTRY["vllm", "async"] = "seal.backends.weight_sender.WeightSender"
-
-
-def listen() -> None:
-    """Make vLLM's worker in this process receive weights over this run's socket."""
-    if own := os.environ.get(VARIABLE):
-        os.environ["VERL_RAY_JOB_ID"] = own

@@ -17,18 +17,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Constraint:
-    """kind is values, range, multiple, format or unit; text is how a cue states it.
+    """``text`` is how a cue states it.
 
     ``schema`` holds the JSON-schema keywords that judge it; empty when it is only shown.
     """
 
-    kind: str
     text: str
     schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _values(values: list[str]) -> Constraint:
-    return Constraint("values", "one of " + ", ".join(values), {"enum": values})
+    return Constraint("one of " + ", ".join(values), {"enum": values})
 
 
 def _listed(match: re.Match[str]) -> Constraint:
@@ -44,15 +43,15 @@ def _explained(match: re.Match[str]) -> Constraint:
 
 
 def _range(match: re.Match[str]) -> Constraint:
-    return Constraint("range", f"{match[1]} to {match[2]}", {"minimum": int(match[1]), "maximum": int(match[2])})
+    return Constraint(f"{match[1]} to {match[2]}", {"minimum": int(match[1]), "maximum": int(match[2])})
 
 
 def _multiple(match: re.Match[str]) -> Constraint:
-    return Constraint("multiple", f"a multiple of {match[1]}", {"multipleOf": int(match[1])})
+    return Constraint(f"a multiple of {match[1]}", {"multipleOf": int(match[1])})
 
 
-def _shown(kind: str, text: str) -> Callable[[re.Match[str]], Constraint]:
-    return lambda match: Constraint(kind, match.expand(text))
+def _shown(text: str) -> Callable[[re.Match[str]], Constraint]:
+    return lambda match: Constraint(match.expand(text))
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
@@ -62,19 +61,19 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
     (r"'\w+' for \w+(?:, '\w+' for \w+)+", _explained),
     (r"(?:from|between) (\d+)(?: \([^)]*\))? (?:to|and) (\d+)", _range),
     (r"multiple of (\d+)", _multiple),
-    (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _shown("format", r"format \1")),
-    (r"in the format of (street, city, state)", _shown("format", r"format \1")),
-    (r"3 letter code", _shown("format", "3-letter airport code")),
-    (r"[Tt]he zipcode of", _shown("format", "a zipcode")),
-    (r"should start with (\S)", _shown("format", r"starts with \1")),
+    (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _shown(r"format \1")),
+    (r"in the format of (street, city, state)", _shown(r"format \1")),
+    (r"3 letter code", _shown("3-letter airport code")),
+    (r"[Tt]he zipcode of", _shown("a zipcode")),
+    (r"should start with (\S)", _shown(r"starts with \1")),
     (
         r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path",
-        _shown("format", "a bare name, no path"),
+        _shown("a bare name, no path"),
     ),
-    (r"only change one folder level", _shown("format", "one folder level at a time")),
-    (r"\bin (gallons|meters|miles|m/h|USD)\b", _shown("unit", r"in \1")),
-    (r"amount of (gallon|liter)\b", _shown("unit", r"in \1s")),
-    (r"in degree\. Default to be (celsius)", _shown("unit", r"in degrees, \1 by default")),
+    (r"only change one folder level", _shown("one folder level at a time")),
+    (r"\bin (gallons|meters|miles|m/h|USD)\b", _shown(r"in \1")),
+    (r"amount of (gallon|liter)\b", _shown(r"in \1s")),
+    (r"in degree\. Default to be (celsius)", _shown(r"in degrees, \1 by default")),
 )
 
 
@@ -83,7 +82,7 @@ def constraints(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
     prose = _of_prose(node.get("description", ""))
     if not node.get("enum"):
         return prose
-    return (_values(list(map(str, node["enum"]))), *(found for found in prose if found.kind != "values"))
+    return (_values(list(map(str, node["enum"]))), *(found for found in prose if "enum" not in found.schema))
 
 
 @lru_cache(maxsize=4096)
@@ -93,6 +92,6 @@ def _of_prose(description: str) -> tuple[Constraint, ...]:
         match = re.search(pattern, description)
         if match:
             constraint = read(match)
-            if constraint.kind != "values" or not any(other.kind == "values" for other in found):
+            if "enum" not in constraint.schema or not any("enum" in other.schema for other in found):
                 found.append(constraint)
     return tuple(found)

@@ -7,7 +7,7 @@ the verifier; Psi reads nothing else (paper, section 3.2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
@@ -124,10 +124,6 @@ class TurnEvidence:
     def calls(self) -> tuple[CallEvidence, ...]:
         """All parsed calls of the turn, in order."""
         return tuple(call for action in self.actions for call in action.calls)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary."""
-        return asdict(self)
 
 
 class TurnCounts(TypedDict):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -25,8 +25,6 @@ from seal.diagnosis.evidence import Blame, TurnEvidence
 EXTENSIONS = "seal.extensions"
 """The entry points of packages that add a taxonomy: each is a `Taxonomy` under the name that recipes choose."""
 
-Test = Callable[[TurnEvidence], str | None]
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -34,7 +32,7 @@ class Rule:
 
     name: str
     label: str
-    test: Test
+    test: Callable[[TurnEvidence], str | None]
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,6 @@ class Diagnosis:
     rule: str
     reason: str
     blame: Blame | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary."""
-        return {**asdict(self), "signals": list(self.signals)}
 
 
 # --- what a turn was -----------------------------------------------------------------
@@ -289,11 +283,6 @@ def extension_file(name: str) -> Path | None:
     return None if name in _BUILT_IN else Path(str(import_module(_installed()[name].module).__file__))
 
 
-def rules(taxonomy: str) -> tuple[Rule, ...]:
-    """Return the rules of a taxonomy in order of priority; ValueError when it is unknown."""
-    return taxonomy_of(taxonomy).rules
-
-
 def with_rule(rule: Rule, before: str | None = None, taxonomy: str = "paper") -> tuple[Rule, ...]:
     """The rules of a taxonomy and another one, ahead of the first of the label ``before`` (default: last).
 
@@ -301,7 +290,7 @@ def with_rule(rule: Rule, before: str | None = None, taxonomy: str = "paper") ->
     Raises ValueError for an unknown label or taxonomy and for a name that is taken.
     """
     labels.get(rule.label)
-    current = rules(taxonomy)
+    current = taxonomy_of(taxonomy).rules
     if any(other.name == rule.name for other in current):
         raise ValueError(f"taxonomy {taxonomy!r} already has a rule named {rule.name!r}")
     order = [other.label for other in current]
@@ -332,6 +321,6 @@ def diagnose(
     turn, as the release did. off: labels that the environment cannot ground; their rules
     do not fire. Raises ValueError for an unknown taxonomy.
     """
-    order = tuple(rule for rule in rules(taxonomy) if rule.label not in off)
+    order = tuple(rule for rule in taxonomy_of(taxonomy).rules if rule.label not in off)
     every = taxonomy == "release"
     return tuple(_diagnose(turn, order) for turn in turns if every or took_place(turn))

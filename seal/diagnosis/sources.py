@@ -13,7 +13,7 @@ from typing import Any
 
 from seal import labels as vocabulary
 from seal.diagnosis.profile import Tally
-from seal.diagnosis.rules import rules
+from seal.diagnosis.rules import taxonomy_of
 from seal.labels import EXCLUDED
 from seal.settings.diagnosis import Blame, DiagnosisSettings
 
@@ -69,7 +69,7 @@ def relabelled(
 
 def taxonomy_labels(taxonomy: str) -> tuple[str, ...]:
     """Labels that a taxonomy gives and that count, in its order; ValueError when it is unknown."""
-    return tuple(dict.fromkeys(rule.label for rule in rules(taxonomy) if rule.label not in EXCLUDED))
+    return tuple(dict.fromkeys(rule.label for rule in taxonomy_of(taxonomy).rules if rule.label not in EXCLUDED))
 
 
 def exchanged_names(taxonomy: str, seed: int) -> Mapping[str, str]:

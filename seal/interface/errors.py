@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from seal.interface.wording import wording
 
 
-@dataclass(frozen=True)
-class _Class:
-    name: str
-    pattern: re.Pattern[str]
-    tools: frozenset[str]
-
-
 @cache
-def _classes() -> tuple[_Class, ...]:
+def _classes() -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
+    """Name, pattern and tools (none: every tool) of each class."""
     return tuple(
-        _Class(name, re.compile("|".join(entry["patterns"])), frozenset(entry.get("tools", ())))
+        (name, re.compile("|".join(entry["patterns"])), frozenset(entry.get("tools", ())))
         for name, entry in wording()["errors"].items()
         if "patterns" in entry
     )
@@ -47,8 +40,8 @@ def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _match(tool: str, text: str) -> str | None:
-    fitting = (each for each in _classes() if not each.tools or tool in each.tools)
-    return next((each.name for each in fitting if each.pattern.search(text)), None)
+    fitting = (name for name, pattern, tools in _classes() if (not tools or tool in tools) and pattern.search(text))
+    return next(fitting, None)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from seal.diagnosis.categories import environment_of
 from seal.diagnosis.profile import Cell, Profile, Tally
@@ -62,10 +61,6 @@ class Event:
     category: str
     figures: Mapping[str, float]
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return {**asdict(self), "figures": dict(self.figures)}
-
 
 def evolve(
     omega: Omega,
@@ -87,7 +82,7 @@ def evolve(
     events: list[Event] = []
     for scope, categories in _scopes(tally).items():
         figures = _figures(tally, categories)
-        before = frozenset(omega.for_category(scope))
+        before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of BFCL
         after = before
         if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
             on = {catalogue()[name].label for name in before - permanent}

@@ -25,7 +25,6 @@ from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
-from seal.training.stop import StopRequest
 
 POLL_S = 0.5
 ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
@@ -160,14 +159,14 @@ class Interrupt:
         """128 and the number of the first signal, as shells count."""
         return 128 + (self.signum or signal.SIGINT)
 
-    def forward(self, request: StopRequest, grace_s: float, can_save: bool, tell: Callable[[str], None]) -> None:
+    def forward(self, request: Path, grace_s: float, can_save: bool, tell: Callable[[str], None]) -> None:
         """Pass a pending signal on to the trainer; KeyboardInterrupt if it has nothing to save or takes too long."""
         if self.signum is None:
             return
         if self._deadline is None:
             if not can_save:
                 raise KeyboardInterrupt
-            request.make()
+            request.touch()
             self._deadline = time.monotonic() + grace_s
             tell(f"stopping: the trainer saves a checkpoint, within {grace_s:.0f} s; Ctrl-C again to stop at once")
         elif time.monotonic() > self._deadline:
@@ -194,8 +193,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     log = folder.train_log
     log.unlink(missing_ok=True)
     before = _size(folder.stages)
-    request = StopRequest(folder.path)
-    request.withdraw()
+    folder.stop.unlink(missing_ok=True)
     settings, environment = recipe.settings, recipe.settings.process_env
     if uses_existing_cluster(recipe.config):
         cluster = inspect_cluster(recipe.config.ray_kwargs.ray_init.address)
@@ -205,7 +203,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
 
     def running() -> bool:
         training = _size(folder.stages) > before
-        interrupt.forward(request, settings.stop_grace_s, training, partial(tell, console))
+        interrupt.forward(folder.stop, settings.stop_grace_s, training, partial(tell, console))
         if notice := service.ensure_running():
             tell(console, f"[yellow]warning:[/yellow] {notice}")
         return trainer.poll() is None
@@ -215,7 +213,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
     finally:
         stop_tree(trainer, grace_s=20)
-        request.withdraw()
+        folder.stop.unlink(missing_ok=True)
     if trainer.returncode == exits.STOPPED:
         tell(console, failure_reason(log))
         raise KeyboardInterrupt

@@ -17,7 +17,9 @@ from seal.launch.model import check_model, is_local
 from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
+from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
+from seal.system.paths import HOME
 from seal.teacher import whole_part
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
@@ -153,6 +155,15 @@ def _checkpoints(recipe: Recipe) -> None:
             )
 
 
+def _validations(recipe: Recipe) -> None:
+    folder = RunFolder(recipe.run_dir).validations
+    if HOME / str(recipe.config.trainer.validation_data_dir) != folder:
+        raise LaunchError(
+            f"trainer.validation_data_dir={recipe.config.trainer.validation_data_dir} would part validations from the "
+            f"run: leave it at {folder}, and move the whole run with seal.run_dir."
+        )
+
+
 def _loggers(recipe: Recipe) -> None:
     names = recipe.config.trainer.logger
     for name in [names] if isinstance(names, str) else names:
@@ -175,6 +186,7 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "tasks": _tasks,
     "service address": lambda recipe: service_urls(recipe.config),
     "checkpoints": _checkpoints,
+    "validations": _validations,
     "loggers": _loggers,
     "model": check_model,
 }

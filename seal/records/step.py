@@ -1,7 +1,9 @@
 """One training step, as it is logged, shown and read again."""
 
+import math
+import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +14,6 @@ from pydantic.dataclasses import dataclass as validated
 from seal.interface.cues import Omega
 from seal.interface.evolve import Event
 from seal.records.format import FORMAT, require_format
-from seal.records.lift import Lift
 from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
 from seal.system.jsonl import BadLine, read_records
 
@@ -46,6 +47,33 @@ class SentOmega:
     """The hash of its cues and wording."""
     cues: tuple[str, ...]
     """The active cues."""
+
+
+@dataclass(frozen=True)
+class Lift:
+    """The mean reward of rollouts that saw Omega less that of those that did not, averaged over prompts.
+
+    prompts: how many have rollouts of both kinds. mean: in units of the reward. standard_error: over prompts,
+    None for a single one.
+    """
+
+    prompts: int
+    mean: float
+    standard_error: float | None
+
+    @classmethod
+    def of(cls, prompts: Iterable[Sequence[TrajectoryRecord]]) -> Self | None:
+        """The lift over some prompts, each with its usable rollouts; None if no prompt has both kinds."""
+        differences = []
+        for rollouts in prompts:
+            with_omega = [each.score for each in rollouts if each.omega_version is not None]
+            without = [each.score for each in rollouts if each.omega_version is None]
+            if with_omega and without:
+                differences.append(statistics.fmean(with_omega) - statistics.fmean(without))
+        if not differences:
+            return None
+        error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else None
+        return cls(len(differences), statistics.fmean(differences), error)
 
 
 def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None]:

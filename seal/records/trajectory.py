@@ -9,13 +9,10 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
-from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
-from seal.labels import CORRECT_ABSTENTION, EXCLUDED, PASS
-from seal.records.format import FORMAT, require_format
-from seal.records.source import parse_data_source, scenario_of
-
-MET = frozenset({PASS, CORRECT_ABSTENTION})
-"""The labels of turns that met the verifier."""
+from seal.diagnosis.categories import environment_of
+from seal.labels import EXCLUDED
+from seal.records.format import FORMAT
+from seal.records.source import parse_data_source
 
 PASS_SCORE = 1.0 - 1e-9
 """The score from which a task counts as passed."""
@@ -190,14 +187,6 @@ class TrajectoryRecord:
         return sum(self.prompt_tokens + start for _, start, _ in self.spans) if self.prompt_tokens else None
 
     @property
-    def scenario(self) -> int:
-        """The scenario of the task; its variants in the four categories share it.
-
-        A task of another environment is a scenario of its own.
-        """
-        return scenario_of(self.category, self.task_id)
-
-    @property
     def environment(self) -> str:
         """The environment that played the task."""
         return environment_of(self.category)
@@ -235,42 +224,6 @@ class TrajectoryRecord:
         return cls(**_known(value))
 
 
-def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[TrajectoryRecord, bool]:
-    """The record of a log's line, and whether the line numbers its sample.
-
-    Reads lines of this version, of earlier ones (no format; `turns` counted the
-    turns that were reached) and of the public release (input, output, score,
-    step, reward, task_id, data_source). file_step: the step of a line without
-    one. Raises ValueError with one sentence for a line that cannot be used.
-    """
-    # An empty text stands for nothing, except that a trajectory of a withdrawal went without no cue.
-    value = {key: found for key, found in value.items() if found not in (None, "") or (key, found) == ("withdrawn", "")}
-    require_format(value)
-    task = value.get("task_id")
-    if not isinstance(task, str):
-        raise ValueError("has no task_id; the log must name the task of each line")
-    category = str(value.get("category", ""))
-    if environment_of(category) == BENCHMARK:
-        category, _ = parse_task_id(task)
-    if "score" not in value and "infra" not in value:
-        raise ValueError("has neither a score nor a cause (infra) for having none")
-    if value.setdefault("step", file_step) is None:
-        raise ValueError("has no step and the file's name gives none (<step>.jsonl)")
-    known = {"split": "", "sample": 0, "score": 0.0} | _known(value)
-    known |= {"category": category, "data_source": _source(value.get("data_source"), category)}
-    if "format" not in value and isinstance(value.get("evidence"), list):
-        # The evidence also holds the turns that were never reached: an episode that ends early must not raise the rate.
-        known |= {"turns": len(value["evidence"]), "turns_passed": count_met(value.get("labels", ()))}
-    if not {"turns", "turns_passed"} <= set(known):
-        known |= {"turns": 0, "turns_passed": 0}
-    return TrajectoryRecord(**known), "sample" in value
-
-
-def count_met(labels: Iterable[str]) -> int:
-    """How many of the turns met the verifier, abstentions included."""
-    return sum(label in MET for label in labels)
-
-
 def count_labels(rows: Iterable[Sequence[str]]) -> Counter[str]:
     """Turns by label; failures of the checker are left out."""
     return Counter(label for row in rows for label in row if label not in EXCLUDED)
@@ -298,17 +251,6 @@ def _known(value: Mapping[str, Any]) -> dict[str, Any]:
         said = value.get(name, ())
         messages += [{"role": role, "content": said}] if isinstance(said, str) else said
     return known | {"messages": messages}
-
-
-def _source(named: Any, category: str) -> str:
-    """The line's data source; one that names no category (the release's) means whole tasks."""
-    try:
-        found, _ = parse_data_source(str(named))
-    except ValueError:
-        return category
-    if found != category:
-        raise ValueError(f"data_source {named!r} contradicts the task id's category {category!r}")
-    return str(named)
 
 
 _FIELDS = frozenset(each.name for each in fields(TrajectoryRecord))

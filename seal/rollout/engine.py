@@ -28,10 +28,6 @@ from seal.system.text import last_line
 Result = TypeVar("Result")
 
 
-class EngineFault(SpeakerFault):
-    """The engine returned no complete message; cause: engine, engine_timeout, engine_cancelled or engine_aborted."""
-
-
 class EngineSpeaker(Speaker):
     """The growing token stream of one trajectory.
 
@@ -176,14 +172,14 @@ async def generate(
 ) -> TokenOutput:
     """Sample message number `message` of a trajectory.
 
-    Raises EngineFault when the engine fails, hangs beyond timeout_s, or cancels or
-    aborts the request.
+    Raises SpeakerFault (engine, engine_timeout, engine_cancelled, engine_aborted) when the engine
+    fails, hangs beyond timeout_s, or cancels or aborts the request.
     """
     try:
         async with asyncio.timeout(timeout_s):
             output = await engine.generate(request_id=request_id, prompt_ids=prompt_ids, sampling_params=params)
     except TimeoutError as error:
-        raise EngineFault(
+        raise SpeakerFault(
             "engine_timeout",
             f"the trajectory waited for the rollout engine: message {message}, after {len(prompt_ids)} tokens, did "
             f"not come within seal.rollout.generation_timeout_s={timeout_s:g}",
@@ -191,13 +187,13 @@ async def generate(
     except (asyncio.CancelledError, TaskCancelledError) as error:
         if asyncio.current_task().cancelling():
             raise  # this trajectory itself is being cancelled
-        raise EngineFault("engine_cancelled", f"the request for message {message} was cancelled") from error
+        raise SpeakerFault("engine_cancelled", f"the request for message {message} was cancelled") from error
     except RayError as error:
-        raise EngineFault(
+        raise SpeakerFault(
             "engine", f"the rollout engine failed at message {message}: {last_line(str(error))}"
         ) from error
     if output.stop_reason in ("abort", "aborted") or not output.token_ids:
-        raise EngineFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
+        raise SpeakerFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
     return output
 
 

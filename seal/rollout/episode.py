@@ -11,7 +11,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from env_service.answers import Message
@@ -44,16 +43,6 @@ class Observation(NamedTuple):
     turn: int
 
 
-@dataclass(frozen=True)
-class Action:
-    """An assistant message that was sent, and the answer."""
-
-    step_id: str
-    content: str
-    truncated: bool
-    observed: Observation
-
-
 class Episode:
     """The verbs of one episode, each of which survives restarts of its service; ServiceError if it cannot.
 
@@ -75,7 +64,7 @@ class Episode:
         self._params = params
         self._fields = ({"env_type": environment} if environment else {}) | others
         self._start: tuple[list[dict[str, str]], dict[str, Any]] | None = None
-        self._actions: list[Action] = []
+        self._actions: list[tuple[str, bool, Observation]] = []  # each message, whether it was cut, and the answer
         self._openings: list[Instance] = []
         self._at: Instance | None = None
 
@@ -90,10 +79,11 @@ class Episode:
         _require_wording(self._params.get("omega"), self._start[1])
         return self._start
 
-    async def step(self, step_id: str, content: str, truncated: bool) -> Observation:
+    async def step(self, content: str, truncated: bool) -> Observation:
         """Send one assistant message and record it for a rebuild."""
-        observation = await self._through(lambda *at: _step(at, step_id, content, truncated))
-        self._actions.append(Action(step_id, content, truncated, observation))
+        number = len(self._actions) + 1
+        observation = await self._through(lambda *at: _step(at, number, content, truncated))
+        self._actions.append((content, truncated, observation))
         return observation
 
     async def evaluate(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,9 +129,9 @@ class Episode:
         if "day" in info:  # but a rebuild may take place after midnight
             info["day"] = self._start[1]["day"]
         self._compare("its opening", self._start, (messages, info), client)
-        for number, action in enumerate(self._actions, start=1):
-            observation = await _step(instance, action.step_id, action.content, action.truncated)
-            self._compare(f"message {number}", action.observed, observation, client)
+        for number, (content, truncated, observed) in enumerate(self._actions, start=1):
+            observation = await _step(instance, number, content, truncated)
+            self._compare(f"message {number}", observed, observation, client)
         self._at = instance
         return instance
 
@@ -158,9 +148,9 @@ async def _only_open(client: AsyncServiceClient, instance_id: str) -> None:
     del client, instance_id
 
 
-async def _step(instance: Instance, step_id: str, content: str, truncated: bool) -> Observation:
+async def _step(instance: Instance, number: int, content: str, truncated: bool) -> Observation:
     client, instance_id = instance
-    step = await client.step(instance_id, content, truncated, step_id)
+    step = await client.step(instance_id, content, truncated, step_id=str(number))
     return Observation(tuple(_messages(step["state"])), step["is_terminated"], step["info"].get("turn", 0))
 
 

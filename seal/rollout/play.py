@@ -127,10 +127,9 @@ async def _interact(dialogue: Dialogue, episode: Episode, speaker: Speaker) -> N
             return
         dialogue.waiting_for, received = ENVIRONMENT, dialogue.seconds()
         dialogue.turns.append(dialogue.turn)
-        number = len(dialogue.turns)
-        observation = await episode.step(str(number), said.text, said.truncated)
+        observation = await episode.step(said.text, said.truncated)
         if said.truncated:
-            dialogue.truncated.append(number - 1)
+            dialogue.truncated.append(len(dialogue.turns) - 1)
         dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}, *observation.messages]
         dialogue.turn = observation.turn
         dialogue.times.append((asked, received, dialogue.seconds()))

@@ -86,9 +86,14 @@ class SealSettings(Settings):
         return {name: str(item) if isinstance(item, int | float) else item for name, item in value.items()}
 
     @property
+    def shows_omega(self) -> bool:
+        """Whether training prompts carry Omega."""
+        return self.enabled and self.interface.enabled
+
+    @property
     def teaches(self) -> bool:
         """Whether rollouts with cues teach the plain prompt (`seal.interface.teacher`)."""
-        return self.enabled and self.interface.enabled and self.interface.teacher != "off"
+        return self.shows_omega and self.interface.teacher != "off"
 
     def checks_logprobs(self, step: int) -> bool:
         """Whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals.

@@ -93,7 +93,7 @@ class StepBatch:
         own and so leaves its group's baseline. One that does not train gets empty
         masks, so that it has no part in the policy loss, the KL term or the token mean.
         """
-        apart = [key for key, group in zip(self.keys, self.groups, strict=True) if group.apart]
+        apart = [key for key, record in zip(self.keys, self.records, strict=True) if not record.usable]
         if apart:
             self._put(apart, tu.list_of_dict_to_tensordict([{"uid": f"{key}-apart"} for key in apart]))
         silent = [key for key, group in zip(self.keys, self.groups, strict=True) if not group.trains]

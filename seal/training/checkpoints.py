@@ -49,6 +49,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or read; the message names the file and the fix."""
 
 
+class OtherVersion(CheckpointError):
+    """A whole checkpoint whose state another version of SEAL wrote."""
+
+
 class Best(NamedTuple):
     """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
 
@@ -172,7 +176,10 @@ def whole_steps(folder: Path) -> list[int]:
 
 
 def verify(checkpoint: Path) -> None:
-    """Read a checkpoint completely; CheckpointError names the first file that is missing, cut short or corrupt."""
+    """Read a checkpoint completely; CheckpointError names the first file that is missing, cut short or corrupt.
+
+    OtherVersion: none is, but the state is of another version.
+    """
     damage = _missing(checkpoint) or _corrupt(checkpoint)
     if damage is None:
         return
@@ -214,7 +221,7 @@ def load_state(folder: Path) -> dict[str, Any]:
     if not intact:
         raise CheckpointError(f"{path} is damaged: resume from an earlier global_step folder.")
     if version != STATE_VERSION:
-        raise CheckpointError(
+        raise OtherVersion(
             f"{path} has version {version} and this SEAL reads version {STATE_VERSION}: resume with the SEAL that "
             "wrote it (launcher_record has its commit)."
         )
@@ -262,6 +269,8 @@ def _corrupt(checkpoint: Path) -> str | None:
     """Name the first file that fails its checksum; torch's files are zip archives with checksums of their own."""
     try:
         load_state(checkpoint)
+    except OtherVersion:
+        raise  # another checkpoint of the run would not help
     except CheckpointError:
         return f"{checkpoint / STATE_FILE} is damaged"
     archives = [checkpoint / name for name in _listed(checkpoint) or {} if name.endswith(".pt")]

@@ -14,13 +14,12 @@ from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.sources import counted_labels, relabelled
 from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import evolve, initial_omega
-from seal.records.lift import Lift
-from seal.records.step import Range, StepRecord, StepReport
+from seal.records.step import Lift, Range, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.reweighting import initial_rho, update_rho, weights
 from seal.settings import SealSettings
 from seal.teacher import Lessons, Rollout, figures, sees_omega
-from seal.training.group import Group, by_prompt, groups_dropped, groups_with_spread, numbered
+from seal.training.group import Group, by_prompt
 
 
 class ClosedLoop:
@@ -39,13 +38,9 @@ class ClosedLoop:
         self._omega = initial_omega(settings.interface.evolve, taxonomy)
         self._lessons = Lessons(settings.diagnosis.window)
 
-    @property
-    def _sends_omega(self) -> bool:
-        return self._settings.enabled and self._settings.interface.enabled
-
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
-        return self._omega.to_json() if self._sends_omega else None
+        return self._omega.to_json() if self._settings.shows_omega else None
 
     def step(
         self,
@@ -81,25 +76,26 @@ class ClosedLoop:
 
         prompts = self._prompts(groups, records, transfers or {}) if settings.teaches else []
         shown, events = self._omega, ()
-        if settings.enabled and settings.closed_loop and settings.interface.enabled:
+        if settings.shows_omega and settings.closed_loop:
             evolving = settings.interface.evolve
             if settings.teaches:
                 self._lessons = self._lessons.after(step, prompts, evolving.min_count)
             taxonomy, retired = settings.diagnosis.taxonomy, self._lessons.retired
             self._omega, events = evolve(shown, self._profile, evolving, step, taxonomy, retired)
+        rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
         record = StepRecord.of(
             step,
             records,
-            shown if self._sends_omega else None,
+            shown if settings.shows_omega else None,
             label_counts=count_labels(labels),
             rho=self._rho,
             w=Range.of(w),
             push=_push(rows, w, row_advantages),
-            lift=Lift.of(by_prompt(groups, records).values()),
+            lift=Lift.of(rollouts),
             teaching=figures(prompts),
-            groups_with_spread=groups_with_spread(groups, records),
+            groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
             trajectories_dropped=len(records) - len(counted),
-            groups_dropped=groups_dropped(groups),
+            groups_dropped=len({group.uid for group in groups}) - len(rollouts),
             staleness=Range.of([step - 1 - row.weights[0] for row in rows if row.weights]),
             events=tuple(events),
         )
@@ -148,8 +144,9 @@ def weighed(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], advantages: Sequence[float], w: Sequence[float]
 ) -> list[TrajectoryRecord]:
     """A step's records as they are logged: with the number of their prompt in the step, A_j and w_j."""
-    rows = zip(records, numbered(groups), advantages, w, strict=True)
-    return [replace(record, group=group, advantage=a, w=factor) for record, group, a, factor in rows]
+    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(group.uid for group in groups))}
+    rows = zip(records, groups, advantages, w, strict=True)
+    return [replace(record, group=numbers[group.uid], advantage=a, w=factor) for record, group, a, factor in rows]
 
 
 def _push(rows: Sequence[TrajectoryRecord], w: Sequence[float], advantages: Sequence[float]) -> dict[str, float]:

@@ -18,13 +18,14 @@ from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
+from seal.records.folder import RunFolder
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
 from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, last_step, load_state
 from seal.training.checkpoints import save_state as write_state
 from seal.training.log import RunLog
-from seal.training.stop import StopRequest, StopRequested, check_infrastructure
+from seal.training.stop import StopRequested, check_infrastructure
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +36,10 @@ class Durable(PPOTrainer):
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
         self._log = RunLog(Path(settings.run_dir))
-        self._stop = StopRequest(Path(settings.run_dir))
+        self._stop = RunFolder(settings.run_dir).stop
         self._folder = Path(config.trainer.default_local_dir)
         self._checkpoints = Checkpoints(self._folder, settings.checkpoints)
         self._saved_step = 0
-        self._validation_folder = config.trainer.validation_data_dir
         config.trainer.default_local_dir = str(self._folder / SAVING)  # whence a whole checkpoint is moved
         config.trainer.validation_data_dir = None  # SEAL writes a validation itself, with all that a record holds
         super().__init__(config)
@@ -136,7 +136,7 @@ class Durable(PPOTrainer):
         raise StopRequested(f"Stopped on request; step {self.global_steps} is saved.")
 
     def on_step_begin(self):
-        if self._stop.made:
+        if self._stop.exists():
             self.global_steps -= 1
             self._save_and_stop()
         self._log.stage("train", step=self.global_steps, of=self.total_training_steps)
@@ -146,7 +146,7 @@ class Durable(PPOTrainer):
         super().on_sample_end()
 
     def on_step_end(self):
-        if self._stop.made:
+        if self._stop.exists():
             # A run that ends needs no weight sync; the next hook ends it.
             if self._saved_step != self.global_steps:
                 self._save_checkpoint()
@@ -157,7 +157,7 @@ class Durable(PPOTrainer):
     # --------------------------------------------------------------- validation
 
     def on_validate_begin(self):
-        if self._stop.made:
+        if self._stop.exists():
             self._save_and_stop()
         self._log.stage("validate", step=self.global_steps, of=len(self.val_dataset))
 
@@ -169,9 +169,8 @@ class Durable(PPOTrainer):
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)
-        if self._validation_folder:
-            self._log.validation(Path(self._validation_folder), self.global_steps, records)
-            self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
+        self._log.validation(self.global_steps, records)
+        self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
         kept = [record.infra is None and record.withdrawn is None for record in everything]
         sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
         infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}

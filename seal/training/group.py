@@ -14,13 +14,11 @@ MIN_GROUP = 2
 class Group:
     """One trajectory's standing in its group.
 
-    uid: the prompt. apart: infrastructure lost this trajectory, or a budget cut it
-    and the recipe excludes it. counts: it is usable and its group has at least
-    MIN_GROUP usable trajectories. trains: it counts and is not silent.
+    uid: the prompt. counts: it is usable and its group has at least MIN_GROUP usable
+    trajectories. trains: it counts and is not silent.
     """
 
     uid: str
-    apart: bool
     counts: bool
     trains: bool
 
@@ -33,31 +31,14 @@ def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> lis
     groups = []
     for uid, record in zip(uids, records, strict=True):
         counts = record.usable and usable[uid] >= MIN_GROUP
-        groups.append(Group(uid, not record.usable, counts, counts and not record.silent))
+        groups.append(Group(uid, counts, counts and not record.silent))
     return groups
 
 
-def numbered(groups: Sequence[Group]) -> list[int]:
-    """The number of each trajectory's group, counted from 0 in the order of their first trajectories."""
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(group.uid, len(numbers)) for group in groups]
-
-
-def groups_with_spread(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> int:
-    """Count the groups whose trajectories differ in reward: only they give a gradient."""
-    prompts = by_prompt(groups, records).values()
-    return sum(len({record.score for record in rollouts}) > 1 for rollouts in prompts)
-
-
-def by_prompt(groups: Sequence[Group], records: Sequence[TrajectoryRecord]) -> dict[str, list[TrajectoryRecord]]:
-    """The trajectories that count, by the uid of their prompt."""
-    found: dict[str, list[TrajectoryRecord]] = defaultdict(list)
-    for group, record in zip(groups, records, strict=True):
+def by_prompt(groups: Sequence[Group]) -> dict[str, list[int]]:
+    """The places of the trajectories that count, by the uid of their prompt."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, group in enumerate(groups):
         if group.counts:
-            found[group.uid].append(record)
+            found[group.uid].append(place)
     return found
-
-
-def groups_dropped(groups: Sequence[Group]) -> int:
-    """Count the groups without a trajectory that counts."""
-    return len({group.uid for group in groups}) - len({group.uid for group in groups if group.counts})

@@ -52,9 +52,9 @@ class RunLog:
         """Write the training trajectories of a step in one move."""
         _write(self._folder.trajectories, step, records)
 
-    def validation(self, folder: Path, step: int, records: Sequence[TrajectoryRecord]) -> None:
+    def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write a validation in one move, in the order of tasks and samples."""
-        _write(folder, step, sorted(records, key=_place_in_log))
+        _write(self._folder.validations, step, sorted(records, key=_place_in_log))
 
     def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write what a validation played for the withdrawal of cues, if it did."""

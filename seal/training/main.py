@@ -5,7 +5,6 @@ and calls verl's own entry point. The last log line says how the run ended; the
 exit code (seal.system.exits) says what kind of ending that was.
 """
 
-import argparse
 import logging
 import os
 import sys
@@ -41,13 +40,10 @@ def check_registrations() -> None:
         raise RuntimeError(f"VLLM_PLUGINS={chosen} leaves out SEAL's plugin: add {plugin.name} to it.")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main() -> int:
     """Run training; returns the process's exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", help="resolved recipe, as the launcher writes it")
-    arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    config = OmegaConf.load(arguments.config)
+    config = OmegaConf.load(sys.argv[1])
 
     check_registrations()
     from ray.exceptions import RayTaskError

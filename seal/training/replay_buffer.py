@@ -4,7 +4,6 @@ The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tensordict import TensorDict
@@ -12,8 +11,9 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
+from seal.records.folder import RunFolder
 from seal.rollout.row import OMEGA
-from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
+from seal.training.stop import InfrastructureFailure, StopRequested
 
 POLL_INTERVAL_S = 0.05
 """How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
@@ -32,7 +32,7 @@ class WholeGroups(ReplayBuffer):
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
         super().__init__(sampler_kwargs=sampler_kwargs, poll_interval=POLL_INTERVAL_S, **arguments)
-        self._stop = StopRequest(Path(sampler_kwargs["run_dir"]))
+        self._stop = RunFolder(sampler_kwargs["run_dir"]).stop
         self._samples = int(sampler_kwargs["samples"])
         self._order: dict[str, int] = {}
         self._sent = 0
@@ -61,11 +61,11 @@ class WholeGroups(ReplayBuffer):
                 )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             for key in batch.keys:
-                self._order.pop(_prompt_of(key), None)
+                self._order.pop(key.rsplit("_", 2)[0], None)
         return batch, metrics
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        if self._stop.made:
+        if self._stop.exists():
             raise StopRequested("Stopped on request while rollouts were under way.")
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
@@ -94,10 +94,6 @@ class SEALReplayBuffer(WholeGroups):
 
 class SEALAsyncReplayBuffer(WholeGroups, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
-
-
-def _prompt_of(key: str) -> str:
-    return key.rsplit("_", 2)[0]
 
 
 class PromptSender:

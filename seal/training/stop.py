@@ -1,41 +1,18 @@
 """What ends a run before its last step: a request, or too many failures of the infrastructure.
 
-The file `experiments/<name>/stop` asks the trainer to save and end. The launcher
+The file `experiments/<name>/stop` (`RunFolder.stop`) asks the trainer to save and end. The launcher
 writes it on Ctrl-C and SIGTERM. The trainer checks for it between the stages of a
 step and while it waits for rollouts.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from seal.records.trajectory import FATAL, TrajectoryRecord
-
-STOP_FILE = "stop"
 
 
 class StopRequested(RuntimeError):
     """The trainer was asked to stop; the message says what is saved."""
-
-
-class StopRequest:
-    """The request to stop a run, as a file in its folder."""
-
-    def __init__(self, run_dir: Path):
-        self._path = run_dir / STOP_FILE
-
-    def make(self) -> None:
-        """Ask the trainer to stop."""
-        self._path.touch()
-
-    def withdraw(self) -> None:
-        """Withdraw an earlier request."""
-        self._path.unlink(missing_ok=True)
-
-    @property
-    def made(self) -> bool:
-        """Whether a stop is requested."""
-        return self._path.exists()
 
 
 class InfrastructureFailure(RuntimeError):

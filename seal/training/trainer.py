@@ -119,7 +119,7 @@ def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
         },
     }
     settings = SealSettings.of(config)
-    if settings.data.withdrawal is not None and settings.enabled and settings.interface.enabled:
+    if settings.data.withdrawal is not None and settings.shows_omega:
         files = config.data.val_files
         values["data.val_files"] = [files, str(withdrawal_file(files))]
     for key, value in values.items():

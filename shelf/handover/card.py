@@ -9,11 +9,11 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_fr
 from seal import __version__
 from seal.interface.cues import Omega
 from seal.records.source import WHOLE
-from seal.records.validation import read_validation_dir
 from seal.system.paths import HOME
 from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.heldout import not_held_out
+from shelf.statistics.log import read_validation_dir, validated
 from shelf.statistics.summary import Summary, informative, summarise_step, suspected_tasks
 from shelf.statistics.suspected import load_suspected
 from shelf.statistics.tables import percent, with_difference, with_interval
@@ -85,7 +85,7 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
 
 def figures_of(source: Source) -> Figures | None:
     """The figures of a run up to the exported step; None if it had not validated."""
-    if not source.run.validated:
+    if not validated(source.run):
         return None
     log = read_validation_dir(source.run.path)
     steps = [step for step in log.steps if step <= source.step]

@@ -45,7 +45,7 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
 def omega_of(source: Source) -> Omega | None:
     """Omega as the checkpoint has it, for the step after it; None if the run showed none or recorded no launch."""
     settings = source.launch.settings if source.launch else None
-    if settings is None or not (settings.enabled and settings.interface.enabled):
+    if settings is None or not settings.shows_omega:
         return None
     return Omega.from_json(source.state["loop"]["omega"])
 

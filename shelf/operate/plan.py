@@ -40,7 +40,7 @@ class RunPlan:
     def of(cls, recipe: Recipe) -> Self:
         """LaunchError if the step does not divide, or if a first prompt does not fit its budget."""
         step, settings = step_plan(recipe.config), recipe.settings
-        cues = settings.enabled and settings.interface.enabled
+        cues = settings.shows_omega
         tasks = tuple(lengths(recipe, recipe.rows.train, cues))
         longest = max(task.prompt for task in tasks)
         if longest > step.prompt:

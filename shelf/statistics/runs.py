@@ -15,10 +15,10 @@ from seal.data.parquet import read_rows
 from seal.diagnosis.categories import parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
-from seal.records.validation import Log, read_validation_dir
 from seal.system.jsonl import BadLine, read_jsonl
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.heldout import not_held_out
+from shelf.statistics.log import Log, read_validation_dir
 from shelf.statistics.summary import Task, missing_tasks, summarise, suspected_tasks
 from shelf.statistics.suspected import SuspectedItem
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from env_service.environments.bfcl.splits import side_of
-from seal.records.validation import read_log
 from seal.system.files import file_sha256
+from shelf.statistics.log import read_log
 
 
 def find_band(log: Path | str, low: float = 0.0, high: float = 1.0) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Omega over the steps of a run, as JSON values."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
@@ -15,7 +16,7 @@ def omega(folder: RunFolder, steps: Sequence[StepRecord]) -> dict[str, Any]:
     known = catalogue()
     active = cue_steps(steps)
     events: dict[str, list[dict[str, Any]]] = {}
-    for event in (event.to_json() for step in steps for event in step.events):
+    for event in (asdict(event) for step in steps for event in step.events):
         scope = "" if event["category"] == EVERYWHERE else f"{event['category']}/"
         events.setdefault(f"{scope}{event['cue']}", []).append(event)
     cues = []

@@ -4,8 +4,8 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from seal.records.source import WHOLE
-from seal.records.trajectory import MET, TrajectoryRecord
-from seal.records.validation import Log
+from seal.records.trajectory import TrajectoryRecord
+from shelf.statistics.log import MET, Log
 from shelf.view.query import Filters, groups
 from shelf.view.report.run import by_task
 

@@ -21,8 +21,8 @@ import orjson
 
 from seal.labels import EXCLUDED
 from seal.records.folder import RunFolder
-from seal.records.trajectory import MET
 from seal.system.jsonl import step_files
+from shelf.statistics.log import MET
 from shelf.view.lines import IndexedLine, index_line
 from shelf.view.watched import stamp_of
 

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.records.trajectory import TrajectoryRecord
+from shelf.statistics.log import read_line
 
 _LARGE = ("input", "output", "evidence")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from seal.interface.cues import catalogue
-from seal.records.folder import RunFolder, planned_steps
+from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
-from seal.records.validation import Log
 from seal.system.lock import Holder
+from shelf.statistics.log import Log, planned_steps
 from shelf.view.index import VALIDATION, kind_of
 from shelf.view.report.run import Change, cue_steps, quarters
 from shelf.view.runs import ViewedRun

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from seal.records.trajectory import MET
+from shelf.statistics.log import MET
 from shelf.view.index import TRAIN, VALIDATION
 
 Log = Literal["train", "validation"]

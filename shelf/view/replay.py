@@ -10,7 +10,8 @@ from typing import Any
 
 from env_service.client import ServiceClient, ServiceError
 from env_service.local_service import local_service
-from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.records.trajectory import TrajectoryRecord
+from shelf.statistics.log import read_line
 
 SERVICE = {"BFCL_WORKERS": "1", "BFCL_ENVIRONMENTS": "bfcl=shelf.view.simulated:SimulatedBenchmark"}
 DEADLINE_S = 60.0

@@ -4,8 +4,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from seal.records.validation import Log
 from seal.system.jsonl import step_files
+from shelf.statistics.log import Log, begun
 from shelf.view import cues, overview
 from shelf.view.examples import first_group, learnt
 from shelf.view.index import TRAIN, Index
@@ -31,7 +31,7 @@ class Viewed:
         self.index = Index(folder)
         self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
-        self._stage = Watched(lambda: [folder.stages], lambda: folder.begun)
+        self._stage = Watched(lambda: [folder.stages], lambda: begun(folder))
         self._lifts = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lifts_now)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 

@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from seal.backends.packed_attention import NAME, packed_attention, register
+from seal.backends.packed_attention import NAME, packed_attention
 
 
 def model(implementation):
-    register()
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=50,

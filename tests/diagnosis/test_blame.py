@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import rules
+from seal.diagnosis.rules import taxonomy_of
 from seal.diagnosis.sources import counted_labels
 from seal.labels import EXCLUDED
 from seal.reweighting import ReweightSettings, initial_rho, weight
 
 LABELS = ("pass", "state_mismatch", "missing_tool_call", "spurious_tool_call", "budget_cut")
-PAPER = [rule.label for rule in rules("paper")]
+PAPER = [rule.label for rule in taxonomy_of("paper").rules]
 BLAMES = (None, "own", "inherited", "own", None)
 DIAGNOSIS = [{"turn": turn, "blame": blame} for turn, blame in enumerate(BLAMES)]
 

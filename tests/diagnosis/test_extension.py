@@ -10,7 +10,7 @@ from seal import labels
 from seal.diagnosis import rules as rules_module
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import diagnose, extension_file, rules
+from seal.diagnosis.rules import diagnose, extension_file, taxonomy_of
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.interface.guard import _fixed_wording
@@ -26,7 +26,7 @@ from tests.support.extension import FOLDER, installed
 CACHES = (rules_module._installed, rules_module.taxonomy_of, catalogue)
 MODE = PromptWording("", compact=True)
 SETTINGS = EvolveSettings()
-BEFORE = (rules("paper"), cues_in_use(SETTINGS), Omega.of(tuple(catalogue())).digest)
+BEFORE = (taxonomy_of("paper").rules, cues_in_use(SETTINGS), Omega.of(tuple(catalogue())).digest)
 
 
 def forget() -> None:
@@ -80,7 +80,7 @@ def test_its_weighting_rule_takes_the_place_of_the_mean(repeated):
 
 def test_other_taxonomies_stay_as_they_are(repeated):
     shipped = [name for name, cue in catalogue().items() if cue.taxonomy != repeated]
-    assert (rules("paper"), cues_in_use(SETTINGS), Omega.of({EVERYWHERE: shipped}).digest) == BEFORE
+    assert (taxonomy_of("paper").rules, cues_in_use(SETTINGS), Omega.of({EVERYWHERE: shipped}).digest) == BEFORE
 
 
 def test_a_recipe_chooses_it(repeated):

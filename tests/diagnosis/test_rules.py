@@ -1,6 +1,7 @@
 """Psi: Table 5, its order, the documented decisions and the release's taxonomy."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,17 @@ from pydantic import TypeAdapter
 from seal import labels
 from seal.diagnosis import rules as rules_module
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence, Violation
-from seal.diagnosis.rules import Diagnosis, Rule, diagnose, rules, with_rule
+from seal.diagnosis.rules import Diagnosis, Rule, diagnose, taxonomy_of, with_rule
 
 HERE = Path(__file__).parent
 CASES = json.loads((HERE / "open_cases.json").read_text(encoding="utf-8"))
 EVIDENCE = TypeAdapter(list[TurnEvidence])
-LABELS = {taxonomy: [rule.label for rule in rules(taxonomy)] for taxonomy in ("paper", "release")}
+LABELS = {taxonomy: [rule.label for rule in taxonomy_of(taxonomy).rules] for taxonomy in ("paper", "release")}
 
 
 def diagnose_turn(turn):
     """The diagnosis of one turn, also of one that did not take place."""
-    return rules_module._diagnose(turn, rules("paper"))
+    return rules_module._diagnose(turn, taxonomy_of("paper").rules)
 
 
 def call(name="ls", available=True, **fields):
@@ -243,9 +244,9 @@ def test_any_evidence_gets_labels_of_the_taxonomy_and_survives_json(episode, tax
     found = diagnose(episode, taxonomy)
     assert all({d.label, *d.signals} <= set(LABELS[taxonomy]) for d in found)
     assert all(d.signals[0] == d.label for d in found if d.signals)
-    written = json.dumps([turn.to_json() for turn in episode])
+    written = json.dumps([asdict(turn) for turn in episode])
     assert diagnose(EVIDENCE.validate_json(written), taxonomy) == found
-    assert TypeAdapter(list[Diagnosis]).validate_json(json.dumps([d.to_json() for d in found])) == list(found)
+    assert TypeAdapter(list[Diagnosis]).validate_json(json.dumps([asdict(d) for d in found])) == list(found)
 
 
 @given(turns)

@@ -16,7 +16,6 @@ from seal.launch.service import require_agreement
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
-from seal.training.stop import StopRequest
 from tests.support.launches import free_url, refused
 from tests.support.stub_server import service_that_answers
 
@@ -127,14 +126,14 @@ def test_a_signal_before_training_ends_the_launch_at_once(interrupt, signum, cod
 
 
 def test_the_first_signal_asks_and_the_second_ctrl_c_does_not_wait(interrupt, tmp_path):
-    request, said = StopRequest(tmp_path), []
+    request, said = tmp_path / "stop", []
     interrupt.deferred = True
     interrupt.forward(request, 60, True, said.append)
-    assert not request.made
+    assert not request.exists()
     signal.raise_signal(signal.SIGTERM)
     interrupt.forward(request, 60, True, said.append)
     interrupt.forward(request, 60, True, said.append)
-    assert request.made and len(said) == 1 and "60 s" in said[0]
+    assert request.exists() and len(said) == 1 and "60 s" in said[0]
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
@@ -150,9 +149,9 @@ def test_the_grace_ends(interrupt, tmp_path):
     said = []
     interrupt.deferred = True
     signal.raise_signal(signal.SIGINT)
-    interrupt.forward(StopRequest(tmp_path), 0, True, said.append)
+    interrupt.forward(tmp_path / "stop", 0, True, said.append)
     with pytest.raises(KeyboardInterrupt):
-        interrupt.forward(StopRequest(tmp_path), -1, True, said.append)
+        interrupt.forward(tmp_path / "stop", -1, True, said.append)
     assert "seal.stop_grace_s" in said[-1]
 
 
@@ -160,5 +159,5 @@ def test_without_anything_to_save_the_first_signal_ends_the_launch(interrupt, tm
     interrupt.deferred = True
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        interrupt.forward(StopRequest(tmp_path), 60, False, lambda _: None)
-    assert not StopRequest(tmp_path).made
+        interrupt.forward(tmp_path / "stop", 60, False, lambda _: None)
+    assert not (tmp_path / "stop").exists()

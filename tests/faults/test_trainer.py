@@ -19,7 +19,7 @@ from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
 from seal.training.replay_buffer import PromptSender
-from seal.training.stop import InfrastructureFailure, StopRequest, StopRequested
+from seal.training.stop import InfrastructureFailure, StopRequested
 from seal.training.trainer import SEALTrainer
 
 PROMPTS, SAMPLES = 3, 2
@@ -155,7 +155,7 @@ def test_a_stop_during_rollouts_saves_the_step_before_with_its_place_in_the_data
 
     def rollouts(self, metrics, timing_raw):
         next(batches)
-        StopRequest(tmp_path).make()
+        (tmp_path / "stop").touch()
         self.replay_buffer._wait_for_next_poll("train", 0.0)
 
     monkeypatch.setattr(PPOTrainer, "step", rollouts)
@@ -167,7 +167,7 @@ def test_a_stop_during_rollouts_saves_the_step_before_with_its_place_in_the_data
 
 def test_a_stop_before_anything_was_trained_saves_nothing(trainer, tmp_path):
     trainer.global_steps = 1
-    StopRequest(tmp_path).make()
+    (tmp_path / "stop").touch()
     with pytest.raises(StopRequested):
         trainer.on_step_begin()
     assert last_step(tmp_path / "checkpoints") is None

@@ -6,6 +6,7 @@ it to use its tools has been in its prompt for a few steps.
 """
 
 import json
+from dataclasses import asdict
 
 from env_service.environments.bfcl.catalog import documents
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
@@ -65,7 +66,7 @@ def run():
             "missing": sum(t.labels == ("missing_tool_call",) for t in batch),
             "rho": rho["missing_tool_call"],
             "w": [min(used), max(used)],
-            "events": [event.to_json() for event in events],
+            "events": [asdict(event) for event in events],
         }
         lines.append(json.dumps(line, sort_keys=True))
     return lines

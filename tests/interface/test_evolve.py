@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -156,16 +157,29 @@ def test_each_of_several_environments_is_judged_by_its_own_figures():
     assert step(omega, Profile(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
 
 
+def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():
+    failed = [Trajectory("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
+    failed += [Trajectory("base", ("recovery_failure",), 0.0)] * 20
+    profile, guidelines_alone = Profile(1).updated(1, failed), EvolveSettings(kinds=("guideline",))
+    for elsewhere in ({"bfcl": ["recover"]}, {"bfcl": ["recover"], "*": ["caution"]}):
+        omega, events = step(Omega.of(elsewhere), profile, guidelines_alone)
+        assert omega.for_category("base") == omega.for_category("tau2_telecom/mms_issue") == ("recover",)
+        turned = {(event.category, event.cue, event.on) for event in events}
+        assert turned == {("tau2_telecom", "recover", True)} | (
+            {("tau2_telecom", "caution", False)} if "*" in elsewhere else set()
+        )
+
+
 def test_events_tell_the_figures_that_caused_them():
     _, (event,) = step(Omega(), seen({"missing_tool_call": 20}, passes=60))
-    assert event.to_json() == {
+    assert asdict(event) == {
         "step": 1,
         "cue": "use_tools",
         "on": True,
         "category": "*",
         "figures": {"prevalence": 0.25, "mean_reward": 0.0, "count": 20, "score": 0.25, "turns": 80},
     }
-    json.dumps(event.to_json())
+    json.dumps(asdict(event))
 
 
 tallies = st.dictionaries(st.sampled_from([*FAILURES, "pass", "correct_abstention"]), st.integers(0, 60))

@@ -106,6 +106,8 @@ def policy(tmp_path, **changes):
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name=sglang"),
+        ("trainer.validation_data_dir", "/elsewhere", "trainer.validation_data_dir=/elsewhere"),
+        ("trainer.validation_data_dir", None, "trainer.validation_data_dir=None"),
     ],
 )
 def test_what_cannot_run_is_named(config, key, value, named):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.rules import rules
+from seal.diagnosis.rules import taxonomy_of
 from seal.reweighting import initial_rho, sign_of, update_rho, weight, weights
 from seal.settings.reweighting import ReweightSettings
 
@@ -48,8 +48,8 @@ def test_utilities_are_table_6():
 
 
 def test_a_taxonomy_has_utilities_for_its_own_labels_only():
-    assert set(RHO) == {rule.label for rule in rules("paper")} - labels.EXCLUDED
-    assert set(RELEASE) == {rule.label for rule in rules("release")} - labels.EXCLUDED
+    assert set(RHO) == {rule.label for rule in taxonomy_of("paper").rules} - labels.EXCLUDED
+    assert set(RELEASE) == {rule.label for rule in taxonomy_of("release").rules} - labels.EXCLUDED
     with pytest.raises(ValueError, match="the paper taxonomy has no instance_mismatch"):
         initial_rho(settings(rho={"instance_mismatch": 0.7}))
     assert initial_rho(settings(rho={"instance_mismatch": 0.7}), "release")["instance_mismatch"] == 0.7
@@ -166,7 +166,7 @@ def test_a_label_unknown_to_an_older_checkpoint_starts_at_its_base():
 
 # --- invariants ----------------------------------------------------------------------
 
-vocabulary = st.sampled_from(sorted(rule.label for rule in rules("paper")))
+vocabulary = st.sampled_from(sorted(rule.label for rule in taxonomy_of("paper").rules))
 batches = st.lists(st.lists(vocabulary, max_size=8).map(tuple), max_size=8)
 any_settings = st.builds(
     ReweightSettings,

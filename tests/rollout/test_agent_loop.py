@@ -5,7 +5,7 @@ from ray.exceptions import RayActorError
 
 from seal.interface.cues import Omega
 from seal.records.trajectory import CUTS
-from seal.training.group import groups_dropped, mark_groups
+from seal.training.group import by_prompt, mark_groups
 from tests.support.rollout_play import (
     ScriptedEngine,
     TokenOutput,
@@ -95,7 +95,7 @@ def test_the_recipe_decides_what_a_cut_trajectory_earns(url):
     assert all(sum(output.response_mask) == 0 for output, _ in played)
     assert all(record.excluded and record.labels == ("pass",) for record in records)
     groups = mark_groups(["a", "a"], records)
-    assert not any(group.counts for group in groups) and groups_dropped(groups) == 1
+    assert not any(group.counts for group in groups) and not by_prompt(groups)
 
 
 def test_validation_is_not_cut_by_the_budgets_of_training(url):

@@ -255,7 +255,7 @@ def write_run(
             log.stage("validate", step=step, of=len(val))
             samples = range(player.config["actor_rollout_ref"]["rollout"]["val_kwargs"]["n"])
             played = [player.play(row, sample, step, None, False) for row in val for sample in samples]
-            log.validation(folder / "validation_log", step, played)
+            log.validation(step, played)
     return folder
 
 
@@ -273,7 +273,7 @@ def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog
         log.stage("train", step=lost, of=lost)
         _train(lost, player, loop, log, rows)
     log.stage("validate", step=lost, of=1)
-    log.validation(folder / "validation_log", lost, [player.play(rows[0], 0, lost, None, False)])
+    log.validation(lost, [player.play(rows[0], 0, lost, None, False)])
     steps = RunFolder(folder).steps
     steps.write_text(steps.read_text()[:-200])
 

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.checkpoints import STATE_FILE, STATE_VERSION, CheckpointError, load_state, save_state
+from seal.settings.run import CheckpointSettings
+from seal.training.checkpoints import (
+    STATE_FILE,
+    STATE_VERSION,
+    CheckpointError,
+    Checkpoints,
+    OtherVersion,
+    load_state,
+    save_state,
+    verify,
+)
 from seal.training.log import RunLog
 
 
@@ -36,6 +46,15 @@ def test_a_state_of_another_version_is_refused(tmp_path):
         load_state(tmp_path)
 
 
+def test_a_launch_tells_a_state_of_another_version_from_a_damaged_one(tmp_path, monkeypatch):
+    with Checkpoints(tmp_path, CheckpointSettings()).saving(1) as folder:
+        monkeypatch.setattr("seal.training.checkpoints.STATE_VERSION", 99)
+        save_state(folder, {"rho": {}})
+        monkeypatch.undo()
+    with pytest.raises(OtherVersion, match="version 99"):
+        verify(tmp_path / "global_step_1")
+
+
 def test_a_log_without_the_checkpoints_step_is_completed_once(tmp_path):
     log = RunLog(tmp_path)
     steps = tmp_path / "seal_log" / "steps.jsonl"
@@ -54,7 +73,7 @@ def test_a_resumed_log_drops_later_steps_and_half_lines(tmp_path):
     steps.write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2, 3)) + '{"step": 4, "rew')
     record = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0)
     for step in (2, 3):
-        log.validation(tmp_path / "validation_log", step, [record])
+        log.validation(step, [record])
         log.trajectories(step, [record])
     log.keep_through(2)
     assert [json.loads(line)["step"] for line in steps.read_text().splitlines()] == [1, 2]
@@ -73,7 +92,7 @@ def test_validation_lines_hold_dialogue_and_figures_in_a_fixed_order(tmp_path):
         TrajectoryRecord(f"multi_turn_base_{i}", "base", "base", "eval", 0, 1.0, labels=("pass",), messages=messages)
         for i in (2, 1)
     ]
-    log.validation(tmp_path / "validation_log", 0, records)
+    log.validation(0, records)
     lines = [json.loads(line) for line in (tmp_path / "validation_log" / "0.jsonl").read_text().splitlines()]
     assert [line["task_id"] for line in lines] == ["multi_turn_base_1", "multi_turn_base_2"]
     assert lines[0]["input"] == list(messages[:2]) and lines[0]["output"] == [messages[2]]

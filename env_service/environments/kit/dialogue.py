@@ -20,7 +20,7 @@ from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.tasks import Check, Outcome
 from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
-from seal.diagnosis.rules import rules
+from seal.diagnosis.rules import taxonomy_of
 from seal.interface.feedback import observe_feedback
 from seal.interface.guard import InterfaceLeak, LeakGuard
 from seal.interface.observation import observe_reveal, observe_start
@@ -134,7 +134,7 @@ class ToolEpisode:
             return float(self._valid)
         taxonomy = str(params.get("taxonomy") or self._scene.settings.taxonomy)
         try:
-            rules(taxonomy)
+            taxonomy_of(taxonomy)
         except ValueError as error:
             raise Refusal(f"params.taxonomy: {error}") from error
         return self._scene.assessment(self.evidence(cut), taxonomy, self._valid, self._ended)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from seal.diagnosis.rules import rules
+from seal.diagnosis.rules import taxonomy_of
 from seal.interface.cues import Omega, catalogue
 
 EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
@@ -75,5 +75,5 @@ def read_settings(params: Mapping[str, Any], default: str, model: type[AnySettin
         if first["type"] == "extra_forbidden":
             raise ValueError(f"params.{where} is unknown; choose from {', '.join(model.model_fields)}.") from None
         raise ValueError(f"params.{where}: {first['msg']}.") from None
-    rules(settings.taxonomy)
+    taxonomy_of(settings.taxonomy)
     return settings

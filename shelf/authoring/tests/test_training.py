@@ -20,13 +20,14 @@ from seal.launch import preflight
 from seal.launch.recipe import Recipe
 from seal.records.source import averaged, parse_data_source
 from seal.records.step import StepRecord
-from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.records.trajectory import TrajectoryRecord
 from seal.records.validation import environment_averages
 from seal.settings.data import Selection
 from seal.settings.interface import EvolveSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.statistics.heldout import not_held_out
+from shelf.statistics.log import read_line
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 

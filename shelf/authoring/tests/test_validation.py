@@ -11,7 +11,7 @@ from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.kit.blame import blame
 from seal import labels
 from seal.diagnosis.evidence import CallEvidence
-from seal.diagnosis.rules import diagnose, rules
+from seal.diagnosis.rules import diagnose, taxonomy_of
 from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, Fault, faults, writers
 from shelf.authoring.tests.confusion import Confusion, Judged
 from shelf.authoring.tests.validation import play, validate
@@ -34,7 +34,7 @@ def agreement(tasks):
 def test_a_sample_of_faults_gets_the_labels_of_the_definitions():
     judged, shares = agreement(TASKS[::16])
     assert len({turn.kind for turn in judged}) == len(WANTED) + len(SILENT)
-    assert set(shares) == {rule.label for rule in rules("paper")} - labels.BROKEN
+    assert set(shares) == {rule.label for rule in taxonomy_of("paper").rules} - labels.BROKEN
     assert {label: pair for label, pair in shares.items() if min(pair) < 0.95} == {}
 
 

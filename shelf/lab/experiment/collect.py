@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from seal.launch.folder import locked
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
-from seal.records.validation import Log, read_validation_dir
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
 from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.paths import HOME
+from seal.training.checkpoints import last_step
 from shelf.lab.certificate import collect as certificate
 from shelf.lab.certificate.file import write as write_certificate
 from shelf.lab.experiment.arms import ComposedArm, recorded_arm
@@ -24,6 +24,7 @@ from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
 from shelf.statistics.heldout import not_held_out
+from shelf.statistics.log import Log, read_validation_dir, validated
 
 
 class Attempt(NamedTuple):
@@ -58,10 +59,10 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     """Write the result of a run that is whole. ValueError if its logs cannot be read."""
     folder = experiment.run(cell)
     steps, bad = read_steps(folder.steps)
-    log = read_validation_dir(folder.path) if folder.validated else Log(())
+    log = read_validation_dir(folder.path) if validated(folder) else Log(())
     attempts = [attempt for attempt in read_attempts(experiment) if attempt.cell == str(cell)]
     commit, inputs = _recorded(experiment, cell)
-    last = folder.last_checkpoint
+    last = last_step(folder.checkpoints)
     result = RunResult(
         experiment=experiment.design.name,
         arm=cell.arm,
@@ -78,7 +79,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
         data_hashes=tuple(sorted({line.data_hash for line in log.lines} - {""})),
         leak=not_held_out(folder.path, log.lines),
         bad_lines=len(bad) + len(log.bad),
-        checkpoint_bytes=folder_size(last) if last else 0,
+        checkpoint_bytes=folder_size(folder.checkpoints / f"global_step_{last}") if last is not None else 0,
     )
     result.write(experiment.result(cell))
     return result
@@ -104,9 +105,9 @@ def drop(folder: RunFolder, keep: Keep) -> None:
     """Remove what an experiment does not keep of a run that has a result."""
     if keep.checkpoints == "none":
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    elif keep.checkpoints == "last" and (last := folder.last_checkpoint):
+    elif keep.checkpoints == "last" and (last := last_step(folder.checkpoints)) is not None:
         for checkpoint in folder.checkpoints.glob("global_step_*"):
-            if checkpoint != last:
+            if checkpoint.name != f"global_step_{last}":
                 shutil.rmtree(checkpoint, ignore_errors=True)
     gone = {
         folder.trajectories: keep.trajectories,

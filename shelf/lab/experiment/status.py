@@ -6,6 +6,7 @@ from seal.system.lock import Holder
 from shelf.lab.experiment.arms import recorded_arm
 from shelf.lab.experiment.collect import read_attempts
 from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.statistics.log import begun
 from shelf.statistics.tables import table
 
 STAGES = {"train": "step", "update": "step", "save": "step", "sync": "step", "validate": "validation at step"}
@@ -41,7 +42,7 @@ def _state(experiment: Experiment, cell: Cell, of: int | None, failures: dict) -
     folder = experiment.run(cell)
     failed = failures.get(str(cell))
     ended = f"code {failed.code}, " if failed and failed.code else ""
-    last = folder.begun[-1:]
+    last = begun(folder)[-1:]
     if not last:
         return ended.rstrip(", ") or ("started" if folder.path.is_dir() else "-")
     return f"{ended}{STAGES.get(last[0]['stage'], 'step')} {last[0]['step']} of {of}"

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from seal import labels
 from seal.diagnosis.categories import parse_task_id
 from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.diagnosis.results import reports_failure
-from seal.diagnosis.rules import Diagnosis, rules
+from seal.diagnosis.rules import Diagnosis, taxonomy_of
 from seal.diagnosis.schema import violations
 from seal.records.source import WHOLE, data_source
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
@@ -29,7 +29,7 @@ TEXT_MODES = (STRUCTURED, "toolace_official_prompt", "llama31_official_fc")
 """The prompt modes, one of which reads the calls in texts."""
 SHOWN = (labels.PASS, labels.INVALID_TOOL_CALL, labels.ARGUMENT_MISMATCH, labels.RECOVERY_FAILURE)
 """The labels that a dialogue shows by itself, by reward, schemas and errors; all others need the environment."""
-UNKNOWN = frozenset(rule.label for rule in rules("paper")) - {*SHOWN, *labels.BROKEN}
+UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 UNLIMITED = 1000
 """The most messages with calls per turn that the service allows."""
 REPEATS = 3
@@ -160,8 +160,8 @@ def _seen(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     diagnosis = [_repeated(turns[found.turn], found) for found in evaluation["diagnosis"]]
     evaluation |= {
         "labels": [found.label for found in diagnosis],
-        "diagnosis": [found.to_json() for found in diagnosis],
-        "evidence": [turn.to_json() for turn in turns],
+        "diagnosis": [asdict(found) for found in diagnosis],
+        "evidence": [asdict(turn) for turn in turns],
     }
     category = f"{'unscored' if rollout.reward is None else 'foreign'}/{Path(rollout.place).stem}"
     return TrajectoryRecord.of(

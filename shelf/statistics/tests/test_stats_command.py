@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from env_service.environments.bfcl.processed import write as write_processed
 from env_service.environments.bfcl.splits import task_ids
-from seal.records.validation import read_log, read_validation_dir
 from seal.system.paths import HOME
 from shelf.statistics.cli.stats import app
+from shelf.statistics.log import read_log, read_validation_dir
 from shelf.statistics.summary import summarise
 from tests.support.commands import run as command
 

@@ -15,9 +15,10 @@ from env_service.environments.bfcl.formats import get_format
 from seal.diagnosis.categories import CATEGORIES
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
-from seal.records.trajectory import TrajectoryRecord, read_line
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
+from shelf.statistics.log import read_line, scenario, validated
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.episode import STEP
 
@@ -59,7 +60,10 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         elif record.infra is not None:
             left_out[FAULTS] += 1
         elif record.sample == sample:
-            entries[record.category][record.scenario] = {"id": record.task_id, "result": list(_turns(record))}
+            entries[record.category][scenario(record)] = {
+                "id": record.task_id,
+                "result": list(_turns(record)),
+            }
     if not entries:
         only = "".join(f"; left out: {count} {what}" for what, count in left_out.items())
         raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}){only}.")
@@ -74,7 +78,7 @@ def find_log(run_or_log: Path, step: int | None) -> Path:
     log = run_or_log
     if log.is_dir():
         folder = RunFolder(log)
-        if not folder.validated:
+        if not validated(folder):
             raise ValueError(f"{log} holds no validation_log/<step>.jsonl: name a run or one log.")
         log = step_files(folder.validations)[-1][1] if step is None else folder.validations / f"{step}.jsonl"
     if not log.is_file():

@@ -166,7 +166,7 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
 
 def _show(outcome: Outcome, title: str, console: Console) -> None:
     from seal.records.trajectory import count_tokens
-    from seal.records.validation import read_log
+    from shelf.statistics.log import read_log
     from shelf.statistics.summary import summarise, suspected_tasks
     from shelf.statistics.suspected import load_suspected
     from shelf.statistics.tables import summary_table

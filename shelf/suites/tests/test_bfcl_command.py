@@ -16,9 +16,9 @@ import pytest
 from seal.cli.main import execute, load
 from seal.diagnosis.categories import parse_task_id
 from seal.launch.service import Service
-from seal.records.validation import read_log
 from seal.system.net import free_port
 from seal.system.paths import HOME
+from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.export import result_file

@@ -12,10 +12,11 @@ from seal.data.parquet import read_rows, write_rows
 from seal.data.selection import selected_rows
 from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import TrajectoryRecord
-from seal.records.validation import read_log, validation_averages
+from seal.records.validation import validation_averages
 from seal.settings.data import DataSettings
 from seal.system.net import free_port
 from shelf.statistics.cli.stats import app as stats
+from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites.bfcl.serving import environment_service
 from shelf.suites.cli.evaluate import app

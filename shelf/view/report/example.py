@@ -7,7 +7,7 @@ from rich.text import Text
 
 from env_service.environments.bfcl.python_calls import write_call
 from seal.records.trajectory import TrajectoryRecord
-from seal.records.validation import Log
+from shelf.statistics.log import Log
 from shelf.statistics.tables import table
 from shelf.view.examples import learnt
 from shelf.view.trajectory import placed

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from seal.labels import PASS
-from seal.records.trajectory import MET
+from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
 from shelf.view.palette import colour

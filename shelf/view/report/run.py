@@ -10,13 +10,31 @@ from statistics import fmean, stdev
 from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
-from seal.records.mean import Mean
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
-from seal.records.validation import Log, read_log, read_validation_dir
 from seal.system.jsonl import BadLine, step_files
+from shelf.statistics.log import Log, read_log, read_validation_dir, validated
 
 QUARTER = 4
+
+
+class Mean(NamedTuple):
+    """A mean with its standard error (None for a single value)."""
+
+    value: float
+    standard_error: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self | None:
+        """The mean of the values; None without any."""
+        if not values:
+            return None
+        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return cls(fmean(values), error)
+
+    def __str__(self) -> str:
+        """The mean ± its standard error: ``0.492 ± 0.041``."""
+        return f"{self.value:.3f}" + (f" ± {self.standard_error:.3f}" if self.standard_error is not None else "")
 
 
 class Change(NamedTuple):
@@ -151,11 +169,11 @@ def read_run(folder: Path | str) -> Run:
     if not files.path.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
     steps, bad = logged_steps(files)
-    if not steps and not files.validated:
+    if not steps and not validated(files):
         raise ValueError(
             f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"
         )
-    return Run(files, steps, read_validation_dir(files.path) if files.validated else None, bad)
+    return Run(files, steps, read_validation_dir(files.path) if validated(files) else None, bad)
 
 
 def practice(folder: RunFolder) -> tuple[int, Change] | None:

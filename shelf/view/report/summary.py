@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from seal.records.trajectory import EVERY_CUE
-from seal.records.validation import Log
 from seal.system.jsonl import step_files
+from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.heldout import not_held_out
+from shelf.statistics.log import Log
 from shelf.statistics.runs import missing_sentences, provenance
 from shelf.statistics.summary import Summary, informative
 from shelf.statistics.summary import summarise as summarise_log
@@ -200,8 +201,9 @@ def _lift_sentence(run: Run) -> str:
 def _output_files(run: Run) -> RenderableType:
     files = Table.grid(padding=(0, 2))
     folder = run.folder
-    for name, path in {"picture": folder.picture, "checkpoint": folder.last_checkpoint}.items():
-        shown = os.path.relpath(path) if path is not None and path.exists() else "none yet"
+    checkpoint = folder.checkpoints / f"global_step_{last_step(folder.checkpoints)}"
+    for name, path in {"picture": folder.picture, "checkpoint": checkpoint}.items():
+        shown = os.path.relpath(path) if path.exists() else "none yet"
         files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
     for name, command in {"rollouts, cues": "view", "all rates": "stats"}.items():
         files.add_row(Text(name, style="dim"), Text(f"seal {command} {os.path.relpath(folder.path)}", overflow="fold"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from env_service.environments.bfcl.splits import EVAL_SCENARIOS
 from seal.system import exits
 from seal.system.lock import Locked, lock
+from seal.training.checkpoints import track
 
 STEPS, EVERY, STEP_S = 4, 2, 0.02
 
@@ -56,6 +57,7 @@ def train(folder: Path, event: dict | None, plan: Path, stopped: list[int]) -> i
         time.sleep(float(os.environ.get("STAND_IN_STEP_S", STEP_S)))
         if stopped:
             (checkpoints / f"global_step_{step - 1}").mkdir(parents=True, exist_ok=True)
+            track(checkpoints, step - 1)
             return 128 + stopped[0]
         with log.open("a") as file:
             file.write(json.dumps({"step": step, "reward_mean": 0.5, "seconds": {"step": 1.0}}) + "\n")
@@ -65,6 +67,7 @@ def train(folder: Path, event: dict | None, plan: Path, stopped: list[int]) -> i
         checkpoint = checkpoints / f"global_step_{step}"
         checkpoint.mkdir(parents=True, exist_ok=True)
         (checkpoint / "weights").write_bytes(bytes(1000))
+        track(checkpoints, step)
     return 0
 
 

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 from env_service.environments.bfcl.splits import task_ids
+from seal.training.checkpoints import track
 
 LABELS = ("pass", "state_mismatch", "missing_tool_call", "invalid_tool_call", "argument_mismatch", "spurious_tool_call")
 
@@ -15,6 +16,7 @@ def write_run(folder: Path, steps: int = 40, seed: int = 0, validations: tuple[i
     (folder / "seal_log").mkdir(parents=True)
     (folder / "validation_log").mkdir()
     (folder / "checkpoints" / f"global_step_{steps}").mkdir(parents=True)
+    track(folder / "checkpoints", steps)
     lines = [_step(rng, step, steps) for step in range(1, steps + 1)]
     (folder / "seal_log" / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for step in validations:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.records.validation import Log
+from shelf.statistics.log import Log
 from shelf.view.report.example import learnt_example
 
 ASKED = ({"role": "system", "content": "ls cd"}, {"role": "user", "content": "List [bold]files[/bold]."})

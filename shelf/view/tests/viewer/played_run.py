@@ -6,7 +6,7 @@ import json
 import math
 import random
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain
             log.withdrawal(step, withdrawn(loop, step))
         if step in (0, steps):
             log.stage("validate", step=step, of=5)
-            log.validation(folder / "validation_log", step, validated(rng))
+            log.validation(step, validated(rng))
     return folder
 
 
@@ -110,7 +110,7 @@ def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, sp
         cut = truncated
         if answer["is_terminated"]:
             break
-    evaluation = json.loads(json.dumps(episode.evaluate({}), default=lambda value: value.to_json()))
+    evaluation = json.loads(json.dumps(episode.evaluate({}), default=asdict))
     return TrajectoryRecord.of(
         evaluation,
         task_id=task.id, data_source=task.category, category=task.category, split=split, sample=sample,

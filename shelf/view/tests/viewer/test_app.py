@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
-from seal.records.validation import Log, read_log, read_validation_dir
 from seal.system.lock import lock
+from shelf.statistics.log import Log, read_log, read_validation_dir
 from shelf.view import palette
 from shelf.view.app import POLICY, STATIC
 from shelf.view.headline import headline

@@ -9,7 +9,7 @@ import pytest
 
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
-from seal.records.validation import read_log
+from shelf.statistics.log import read_log
 from shelf.view import index
 from shelf.view.index import INDEX_FILE, Index, Indexer
 from shelf.view.query import Filters, bad_lines, trajectories

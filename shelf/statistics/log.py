@@ -1,0 +1,172 @@
+"""Logs of trajectories, one line per task and sample: of validations, of training steps and of the public release.
+
+A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+from zlib import crc32
+
+from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
+from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.records.folder import RunFolder
+from seal.records.format import require_format
+from seal.records.source import parse_data_source
+from seal.records.trajectory import TrajectoryRecord
+from seal.system.jsonl import BadLine, Line, read_jsonl, read_records, step_files
+
+MET = frozenset({PASS, CORRECT_ABSTENTION})
+"""The labels of turns that met the verifier."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The usable and the bad lines of one or several files."""
+
+    lines: tuple[TrajectoryRecord, ...]
+    bad: tuple[BadLine, ...] = ()
+
+    def without_bad(self) -> tuple[TrajectoryRecord, ...]:
+        """The lines; ValueError if there are bad ones."""
+        if self.bad:
+            raise ValueError(f"{len(self.bad)} bad lines in the log; the first is {self.bad[0]}")
+        return self.lines
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """The training steps of the lines, ascending."""
+        return tuple(sorted({line.step for line in self.lines}))
+
+    def at(self, step: int) -> tuple[TrajectoryRecord, ...]:
+        """The lines of one step; ValueError naming the steps there are."""
+        found = tuple(line for line in self.lines if line.step == step)
+        if not found:
+            raise ValueError(f"There is no step {step}: the log has {', '.join(map(str, self.steps))}.")
+        return found
+
+    @classmethod
+    def joined(cls, logs: Iterable[Self]) -> Self:
+        """The lines of several logs as one."""
+        logs = tuple(logs)
+        return cls(tuple(line for log in logs for line in log.lines), tuple(line for log in logs for line in log.bad))
+
+
+def read_log(path: Path | str) -> Log:
+    """Read one ``<step>.jsonl``; the file's name gives the step of a line without one."""
+    path = Path(path)
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
+    step = int(path.stem) if path.stem.isdigit() else None
+    samples: dict[tuple[int | None, str, int, str | None], set[int]] = {}
+
+    def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
+        record, numbered = read_line(value, step)
+        seen = samples.setdefault((record.step, *record.task, record.withdrawn), set())
+        record = record if numbered else replace(record, sample=len(seen))
+        if record.sample in seen:
+            place = f"sample {record.sample} of {record.task_id} at step {record.step}"
+            raise ValueError(f"repeats {place}; remove one of the two")
+        seen.add(record.sample)
+        return record
+
+    return Log(*read_records(path, parse))
+
+
+def read_validation_dir(folder: Path | str) -> Log:
+    """Read every ``<step>.jsonl`` of a folder, or of its ``validation_log`` if a run is named.
+
+    ValueError for a folder without such files.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: name a run or its validation_log folder.")
+    if RunFolder(folder).validations.is_dir():
+        folder = RunFolder(folder).validations
+    files = step_files(folder)
+    if not files:
+        raise ValueError(f"{folder} holds no <step>.jsonl: has the run validated yet (val_before_train, test_freq)?")
+    log = Log.joined(read_log(path) for _step, path in files)
+    if not log.lines and log.bad:
+        raise ValueError(f"{folder} holds no usable line; the first of {len(log.bad)} bad ones is {log.bad[0]}")
+    if not log.lines:
+        raise ValueError(f"The logs in {folder} are empty: the validation was interrupted; run it again.")
+    return log
+
+
+def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[TrajectoryRecord, bool]:
+    """The record of a log's line, and whether the line numbers its sample.
+
+    Reads lines of this version, of earlier ones (no format; `turns` counted the
+    turns that were reached) and of the public release (input, output, score,
+    step, reward, task_id, data_source). file_step: the step of a line without
+    one. Raises ValueError with one sentence for a line that cannot be used.
+    """
+    # An empty text stands for nothing, except that a trajectory of a withdrawal went without no cue.
+    value = {key: found for key, found in value.items() if found not in (None, "") or (key, found) == ("withdrawn", "")}
+    require_format(value)
+    task = value.get("task_id")
+    if not isinstance(task, str):
+        raise ValueError("has no task_id; the log must name the task of each line")
+    category = str(value.get("category", ""))
+    if environment_of(category) == BENCHMARK:
+        category, _ = parse_task_id(task)
+    if "score" not in value and "infra" not in value:
+        raise ValueError("has neither a score nor a cause (infra) for having none")
+    if value.setdefault("step", file_step) is None:
+        raise ValueError("has no step and the file's name gives none (<step>.jsonl)")
+    known = {"split": "", "sample": 0, "score": 0.0} | value
+    known |= {"category": category, "data_source": _source(value.get("data_source"), category)}
+    if "format" not in value and isinstance(value.get("evidence"), list):
+        # The evidence also holds the turns that were never reached: an episode that ends early must not raise the rate.
+        met = sum(label in MET for label in value.get("labels", ()))
+        known |= {"turns": len(value["evidence"]), "turns_passed": met}
+    if not {"turns", "turns_passed"} <= set(known):
+        known |= {"turns": 0, "turns_passed": 0}
+    return TrajectoryRecord.from_line(known), "sample" in value
+
+
+def scenario_of(category: str, task_id: str) -> int:
+    """The scenario of a task; its variants in the benchmark's four categories share it.
+
+    A task of another environment is a scenario of its own. ValueError for an id that is not one of the benchmark's.
+    """
+    environment = environment_of(category)
+    if environment != BENCHMARK:
+        return crc32(f"{environment}/{task_id}".encode())
+    return parse_task_id(task_id)[1]
+
+
+def scenario(record: TrajectoryRecord) -> int:
+    """The scenario of what was played."""
+    return scenario_of(record.category, record.task_id)
+
+
+def validated(folder: RunFolder) -> bool:
+    """Whether a run has a validation."""
+    return bool(step_files(folder.validations))
+
+
+def begun(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
+    """The usable lines of `stages`: a `stage` that began, its `step`, `of` how many steps (validate: tasks)."""
+    lines = read_jsonl(folder.stages) if folder.stages.is_file() else ()
+    return tuple(line.value for line in lines if isinstance(line, Line))
+
+
+def planned_steps(stages: Sequence[Mapping[str, Any]]) -> int | None:
+    """How many steps a run is to train, by the stages that began; None before the first step."""
+    return next((line.get("of") for line in reversed(stages) if line.get("stage") != "validate"), None)
+
+
+def _source(named: Any, category: str) -> str:
+    """The line's data source; one that names no category (the release's) means whole tasks."""
+    try:
+        found, _ = parse_data_source(str(named))
+    except ValueError:
+        return category
+    if found != category:
+        raise ValueError(f"data_source {named!r} contradicts the task id's category {category!r}")
+    return str(named)

@@ -1,0 +1,49 @@
+"""Lines of earlier versions and of the release are read, and one that cannot be used is named."""
+
+import json
+
+import pytest
+
+from seal.records.trajectory import TrajectoryRecord
+from shelf.statistics.log import read_line, read_log, scenario
+
+
+def test_a_line_with_fields_of_an_earlier_version_is_read():
+    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3)
+    line = record.line() | {"inclusion": 4.0, "span_weights": [[0, 3, 1.5]], "unknown": 1}
+    assert read_line(line)[0] == record
+
+
+@pytest.mark.parametrize("withdrawn", [None, "", "caution"])
+def test_a_log_keeps_apart_what_went_without_no_cue_and_what_no_withdrawal_played(withdrawn):
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawn=withdrawn).line()
+    assert read_line(line)[0].withdrawn == withdrawn
+
+
+def test_a_line_of_an_earlier_version_counts_the_turns_that_were_not_reached():
+    line = {"task_id": "multi_turn_base_1", "data_source": "base@2", "score": 0.0, "step": 4, "sample": 1}
+    line |= {"labels": ["pass", "pass"], "turns": 2, "turns_passed": 2, "evidence": [{}] * 3, "service_hash": "s"}
+    record, _ = read_line(line)
+    assert (record.turns, record.turns_passed, record.prefix, scenario(record)) == (3, 2, 2, 1)
+
+
+def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):
+    line = {"input": "question", "output": "answer", "score": 1.0, "reward": 0.5, "step": 10}
+    line |= {"task_id": "multi_turn_miss_func_3", "data_source": "bfcl"}
+    path = tmp_path / "10.jsonl"
+    path.write_text((json.dumps(line) + "\n") * 2)
+    first, second = read_log(path).without_bad()
+    assert [message["content"] for message in first.messages] == ["question", "answer"]
+    assert (first.data_source, first.passed, first.turns) == ("miss_func", True, 0)
+    assert (first.sample, second.sample) == (0, 1)
+
+
+@pytest.mark.parametrize("damage", [{"format": 99}, {"spans": [[0, 1]]}, {"turns": "many"}, {"seconds": float("inf")}])
+def test_a_line_with_a_wrong_value_is_a_bad_line_that_names_it(tmp_path, damage):
+    path = tmp_path / "0.jsonl"
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0, step=0).line()
+    path.write_text(json.dumps(line) + "\n" + json.dumps(line | {"sample": 1} | damage) + "\n")
+    log = read_log(path)
+    assert len(log.lines) == len(log.bad) == 1 and next(iter(damage)) in log.bad[0].problem
+    with pytest.raises(ValueError, match=r"0\.jsonl:2"):
+        log.without_bad()
