@@ -1,4 +1,4 @@
-"""What the commands share: options with several values, and refusals in one sentence."""
+"""What the commands share: options with their help, and refusals in one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,27 +6,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand
 
 from seal.system import exits
 from seal.system.errors import LaunchError
-
-
-class ListCommand(TyperCommand):
-    """A command whose list options take several values: ``--categories base miss_func``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each of its values."""
-        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        spread: list[str] = []
-        current = None
-        for argument in args:
-            if argument.startswith("--"):
-                current = argument if argument in lists else None
-            elif current and spread[-1] != current:
-                spread.append(current)
-            spread.append(argument)
-        return super().parse_args(ctx, spread)
 
 
 @contextmanager

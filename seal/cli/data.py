@@ -11,15 +11,14 @@ app = typer.Typer(help="Make and check the benchmark's tasks.", no_args_is_help=
 
 OUT = Path("data")
 AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
-Siblings = Annotated[bool, typer.Option("--siblings", help="Name the evaluation tasks with a sibling in train.")]
 
 
 @app.command()
 def prepare(
     out: Annotated[Path, option("Folder to write.")] = OUT, accept_changed_data: AcceptChangedData = False
 ) -> None:
-    """Make the parquet files, the released split and the manifest."""
-    from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT
+    """Make the parquet files and the manifest."""
+    from seal.data.prepare import FILES, MANIFEST
     from seal.data.prepare import prepare as make
 
     with refusing("seal data prepare"):
@@ -27,26 +26,23 @@ def prepare(
     package = made["package"]
     typer.echo(f"{package['name']} {package['version']}, data {package['data_hash'][:16]}")
     for (scheme, side), file in FILES.items():
-        typer.echo(f"  {out / file}: {made['files'][file]['rows']} rows ({scheme}, {side})")
-    typer.echo(f"  {out / RELEASED_SPLIT}, {out / MANIFEST}")
+        typer.echo(f"  {out / file} ({scheme}, {side})")
+    typer.echo(f"  {out / MANIFEST}")
 
 
 @app.command()
-def check(out: Annotated[Path, option("Folder to check.")] = OUT, siblings: Siblings = False) -> None:
+def check(out: Annotated[Path, option("Folder to check.")] = OUT) -> None:
     """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
     from seal.data.prepare import check as find_problems
-    from seal.data.prepare import leaks, manifest
+    from seal.data.prepare import leaks
 
     with refusing("seal data check"):
         problems = find_problems(out)
-    for name, facts in manifest()["splits"].items():
-        leaked = leaks()[name]
+    for name, leaked in leaks().items():
         typer.echo(
-            f"{name}: {facts['train']} train, {facts['eval']} evaluation tasks; {len(leaked)} evaluation tasks have a "
-            f"sibling in train: {'NOT held out' if leaked else 'held out'}"
+            f"{name}: {len(leaked)} evaluation tasks have a sibling in train: "
+            f"{'NOT held out' if leaked else 'held out'}"
         )
-        for task in leaked if siblings else ():
-            typer.echo(f"  {task}")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:

@@ -130,8 +130,8 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
     try:
         load_dotenv(HOME / ".env")
-    except UnicodeDecodeError:
-        _say(f"{program}: {HOME / '.env'} is not UTF-8: write it again as UTF-8, or remove it.")
+    except (UnicodeDecodeError, OSError) as error:
+        _say(f"{program}: {HOME / '.env'} cannot be read as UTF-8 ({error}): correct it, or remove it.")
         return exits.USAGE
     try:
         code = command.main(
@@ -144,8 +144,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     except typer.Abort:
         return exits.REFUSED
     except ModuleNotFoundError as error:
-        if (name := next((word for word in (*program.split(), *arguments) if word in commands()), None)) is None:
-            raise
+        name = next((word for word in (*program.split(), *arguments) if word in commands()), "train")  # launcher.py
         package = f"'seal-rl[{commands()[name].extra}]'"
         if find_spec(MARKS.get(commands()[name].extra, "omegaconf")):
             if error.name != "bfcl_eval":

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -74,8 +75,11 @@ def train(
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml")
-    from seal.launch.run import Request, launch, rehearse, show
+    from seal.launch.run import Request, launch, refused, rehearse, show
 
     request = Request(recipe, overrides, with_bfcl, resume)
     act = show if print_config else rehearse if dry_run else launch
-    raise typer.Exit(act(request, console()))
+    try:
+        raise typer.Exit(act(request, console()))
+    except LaunchError as error:
+        raise typer.Exit(refused(error, console())) from None

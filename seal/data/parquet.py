@@ -1,13 +1,13 @@
 """Parquet files of task rows, in verl's format; the same rows give the same bytes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seal.data.rows import TaskRow
-from seal.system.files import json_hash, replacing
+from seal.system.files import replacing
 
 TEXT, NUMBER = pa.string(), pa.int64()
 TASK = {"task_id": TEXT, "category": TEXT, "scenario": NUMBER, "split": TEXT, "turns": NUMBER}
@@ -59,8 +59,3 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
 def withdrawal_file(validation: Path | str) -> Path:
     """The file of a run's withdrawal rows, beside that of its validation rows."""
     return Path(validation).with_name("withdrawal.parquet")
-
-
-def rows_hash(rows: Sequence[TaskRow]) -> str:
-    """sha256 of the rows' content, which does not depend on the version of pyarrow."""
-    return json_hash([row.to_verl(index) for index, row in enumerate(rows)])

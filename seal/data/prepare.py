@@ -1,7 +1,7 @@
-"""Making and checking ``data/``: parquet files, the released split, the manifest.
+"""Making and checking ``data/``: parquet files and the manifest.
 
 From the pinned ``bfcl-eval`` package, without network. The parquet files are
-made on each machine (``install.sh`` calls this). The JSON files are part of the
+made on each machine (``install.sh`` calls this). The manifest is part of the
 repository, so that a changed package or split does not go unnoticed.
 """
 
@@ -12,12 +12,11 @@ from typing import Any
 
 from env_service.environments.bfcl.catalog import data_hash
 from env_service.environments.bfcl.splits import SPLITS, siblings_in_train, task_ids
-from seal.data.parquet import read_rows, rows_hash, write_rows
+from seal.data.parquet import read_rows, write_rows
 from seal.data.rows import TaskRow, whole_rows
 from seal.system.files import json_hash, write_json
 
 MANIFEST = "manifest.json"
-RELEASED_SPLIT = "bfcl_400_split.json"
 FILES: dict[tuple[str, str], str] = {
     ("scenario", "train"): "bfcl_train.parquet",
     ("scenario", "eval"): "bfcl_eval_400.parquet",
@@ -32,40 +31,16 @@ def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
     return {(name, side): whole_rows(task_ids(name)[side], side) for name, side in FILES}
 
 
-def released_split() -> dict[str, list[str]]:
-    """The public release's list of ids, regenerated in its order."""
-    sides = task_ids("released_ids")
-    return {"train": list(sides["train"]), "val": list(sides["eval"])}
-
-
 def leaks() -> dict[str, tuple[str, ...]]:
     """By split, the evaluation tasks whose scenario is also trained on."""
     return {name: siblings_in_train(task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
 
 
 def manifest() -> dict[str, Any]:
-    """Hashes of the package's data, of every split and of every file's content.
-
-    Parquet files are hashed by their rows: their bytes also depend on the
-    version of pyarrow that wrote them.
-    """
-    rows = split_rows()
+    """Hashes of the package's data and of every split."""
     return {
         "package": {"name": "bfcl-eval", "version": version("bfcl-eval"), "data_hash": data_hash()},
-        "splits": {
-            name: {
-                "train": len(task_ids(name)["train"]),
-                "eval": len(task_ids(name)["eval"]),
-                "eval_tasks_with_sibling_in_train": len(siblings),
-                "held_out": not siblings,
-                "sha256": json_hash(task_ids(name)),
-            }
-            for name, siblings in leaks().items()
-        },
-        "files": {
-            **{FILES[key]: {"rows": len(rows[key]), "rows_sha256": rows_hash(rows[key])} for key in FILES},
-            RELEASED_SPLIT: {"sha256": json_hash(released_split())},
-        },
+        "splits": {name: json_hash(task_ids(name)) for name in SPLITS},
     }
 
 
@@ -82,7 +57,6 @@ def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any
         raise ValueError(_changed(out, recorded["package"], made["package"]))
     for key, rows in split_rows().items():
         write_rows(rows, out / FILES[key])
-    write_json(released_split(), out / RELEASED_SPLIT)
     write_json(made, out / MANIFEST)
     return made
 
@@ -98,19 +72,15 @@ def check(out: Path | str) -> list[str]:
     problems = []
     if recorded["package"] != made["package"]:
         problems.append(_changed(out, recorded["package"], made["package"]))
-    for name, facts in made["splits"].items():
-        if recorded["splits"].get(name) != facts:
+    for name, digest in made["splits"].items():
+        if recorded["splits"].get(name) != digest:
             problems.append(f"The split {name} differs from the one that {out / MANIFEST} records: run prepare again.")
-    for file in FILES.values():
+    for key, rows in split_rows().items():
         try:
-            if rows_hash(read_rows(out / file)) != made["files"][file]["rows_sha256"]:
-                problems.append(f"{out / file} does not hold the rows of its split: run prepare again.")
+            if read_rows(out / FILES[key]) != rows:
+                problems.append(f"{out / FILES[key]} does not hold the rows of its split: run prepare again.")
         except ValueError as error:
             problems.append(str(error))
-    if not (out / RELEASED_SPLIT).is_file():
-        problems.append(f"{out / RELEASED_SPLIT} is missing: run seal data prepare.")
-    elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
-        problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
     return problems
 
 
@@ -123,7 +93,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not valid JSON ({error}): restore it from the repository.") from error
-    missing = {"package", "splits", "files"} - set(value)
+    missing = {"package", "splits"} - set(value)
     if missing:
         raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: restore it from the repository.")
     return value

@@ -5,15 +5,12 @@ so the row's own prompt holds only the id.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
-from zlib import crc32
 
 from env_service.environments.bfcl.splits import Side
-from env_service.environments.registry import get_environment
-from seal.diagnosis.categories import environment_of, parse_task_id, qualified
+from seal.diagnosis.categories import environment_of, parse_task_id
 from seal.records.source import WHOLE, data_source
-from seal.records.trajectory import WITHDRAWAL_AGENTS
 
 AGENT_NAME = "seal_agent"
 
@@ -59,18 +56,3 @@ class TaskRow:
 def whole_rows(task_ids: Iterable[str], split: Side) -> tuple[TaskRow, ...]:
     """One row per task, in the given order."""
     return tuple(TaskRow(task, *parse_task_id(task), split) for task in task_ids)
-
-
-def withdrawal_rows(rows: Iterable[TaskRow]) -> tuple[TaskRow, ...]:
-    """Each row once for every agent loop of a withdrawal."""
-    return tuple(replace(row, agent=agent) for row in rows for agent in WITHDRAWAL_AGENTS)
-
-
-def environment_rows(name: str, split: Side, subset: str | None = None) -> tuple[TaskRow, ...]:
-    """One row per task of an environment's side, or of one of its splits or categories.
-
-    ValueError for an unknown environment or subset.
-    """
-    environment = get_environment(name)
-    facts = map(environment.task, environment.task_ids(subset or split))
-    return tuple(TaskRow(task.id, qualified(name, task.category), crc32(task.group.encode()), split) for task in facts)

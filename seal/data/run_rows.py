@@ -1,11 +1,13 @@
 """The task rows of a run: selected by `seal.data`, and written as the parquet files that verl reads."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from seal.data.parquet import withdrawal_file, write_rows
-from seal.data.rows import TaskRow, withdrawal_rows
+from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
+from seal.records.trajectory import WITHDRAWAL_AGENTS
 from seal.settings.data import DataSettings, Selection
 
 
@@ -30,7 +32,8 @@ class RunRows(NamedTuple):
             raise ValueError(
                 "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
             )
-        withdrawal = withdrawal_rows(rows("withdrawal", data.withdrawal)) if data.withdrawal is not None else ()
+        played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
+        withdrawal = tuple(replace(row, agent=agent) for row in played for agent in WITHDRAWAL_AGENTS)
         val = tuple(row for selection in data.val for row in rows("val", selection))
         return cls(rows("train", data.train), val, withdrawal)
 

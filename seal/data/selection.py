@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.splits import side_of, task_ids
-from env_service.environments.bfcl.task_file import MadeTask
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
 from seal.data.mixture import mix
-from seal.data.rows import TaskRow, environment_rows, whole_rows
-from seal.diagnosis.categories import parse_task_id, variant
+from seal.data.rows import TaskRow, whole_rows
+from seal.diagnosis.categories import parse_task_id, qualified, variant
 from seal.records.source import WHOLE
 from seal.settings.data import BENCHMARK, Selection, Source
 
@@ -37,9 +37,22 @@ def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[T
     return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
 
 
-def made_rows(file: Path | str, selection: Selection) -> tuple[TaskRow, ...]:
-    """The rows of a file of synthesised tasks, each on the side of its level, that pass a selection's filters."""
-    return _filtered(file, read_made_tasks(file), selection)
+def made_rows(file: Path | str, selection: Selection, own_side: bool = False) -> tuple[TaskRow, ...]:
+    """The rows of a file of synthesised tasks, each on the side of its level, that pass a selection's filters.
+
+    own_side: refuse tasks of the side that is not the selection's.
+    """
+    made = read_made_tasks(file)
+    if own_side and (wrong := [task.id for task in made if side_of(task.id) != selection.split]):
+        raise ValueError(
+            f"{file} holds {wrong[0]}, which is not for split={selection.split}: "
+            "train takes tasks of the level train, eval those of the other levels."
+        )
+    rows = [row for task in made for row in whole_rows([task.id], side_of(task.id))]
+    try:
+        return select(rows, selection, {task.id: task.task for task in made})
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def _selected_elsewhere(name: str, selection: Selection) -> tuple[TaskRow, ...]:
@@ -47,9 +60,10 @@ def _selected_elsewhere(name: str, selection: Selection) -> tuple[TaskRow, ...]:
     given = "categories" if selection.categories else "scheme"
     if selection.categories or selection.scheme != Selection().scheme:
         raise ValueError(f"{given} filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
-    rows = environment_rows(name, selection.split, selection.subset)
-    known = get_environment(name).task
-    return _filtered_further(list(rows), selection, {row.task_id: known(row.task_id).turns for row in rows}, known)
+    environment, side = get_environment(name), selection.split
+    tasks = [environment.task(task) for task in environment.task_ids(selection.subset or side)]
+    rows = [TaskRow(task.id, qualified(name, task.category), crc32(task.group.encode()), side) for task in tasks]
+    return _filtered_further(rows, selection, {task.id: task.turns for task in tasks}, environment.task)
 
 
 def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
@@ -65,28 +79,14 @@ def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
                 "task_file": None,
                 "scheme": Selection().scheme,
             }
-        try:
-            return selected_rows(selection.model_copy(update=own))
-        except ValueError as error:
-            raise ValueError(f"mixture: {source.tasks}: {error}") from error
-    made = read_made_tasks(source.tasks)
-    if wrong := [task.id for task in made if side_of(task.id) != selection.split]:
-        raise ValueError(
-            f"mixture: {source.tasks} holds {wrong[0]}, which is not for split={selection.split}: "
-            "train takes tasks of the level train, eval those of the other levels."
-        )
+        selection = selection.model_copy(update=own)
     try:
-        return _filtered(source.tasks, made, selection)
+        if source.environment is not None:
+            return selected_rows(selection)
+        return made_rows(source.tasks, selection, own_side=True)
     except ValueError as error:
-        raise ValueError(f"mixture: {error}") from error
-
-
-def _filtered(file: Path | str, made: Sequence[MadeTask], selection: Selection) -> tuple[TaskRow, ...]:
-    rows = [row for task in made for row in whole_rows([task.id], side_of(task.id))]
-    try:
-        return select(rows, selection, {task.id: task.task for task in made})
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+        name = f"{source.tasks}: " if source.environment is not None else ""
+        raise ValueError(f"mixture: {name}{error}") from error
 
 
 def select(
@@ -148,6 +148,8 @@ def read_task_file(
             known(str(task))
         except ValueError as error:
             raise ValueError(f"The task file {path} is wrong: {error}") from error
+        if not isinstance(turns, int | None):
+            raise ValueError(f"The task file {path} is wrong: turns of {task} is {turns!r}, not a whole number.")
         listed.append((str(task), turns))
     return tuple(listed)
 

@@ -9,10 +9,12 @@ from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from pydantic import NonNegativeInt
+
 from seal.diagnosis.categories import environment_of
 from seal.diagnosis.rules import extensions
 from seal.interface.wording import wording, wording_digest
-from seal.settings.base import Amount, Settings
+from seal.settings.base import Settings
 
 EVERYWHERE = "*"
 """The scope for tasks of every category that has no scope of its own."""
@@ -53,7 +55,7 @@ def catalogue() -> Mapping[str, Cue]:
 class _OmegaJson(Settings):
     """Omega as JSON values."""
 
-    version: Amount
+    version: NonNegativeInt
     cues: dict[str, tuple[str, ...]]
 
 

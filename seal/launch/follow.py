@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
@@ -38,11 +39,12 @@ STAGES = {
 """What a run does in each stage, and who waits for whom."""
 EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Failure|Exception|TooLong)): (\S.*)")
 SHOWN_LABELS = 3
+WARNING = "[yellow]warning:[/yellow] "
 
 
-def tell(console: Console, text: str) -> None:
-    """Print a sentence on one line."""
-    console.print(text, highlight=False, soft_wrap=True)
+def tell(console: Console, text: str, mark: str = "") -> None:
+    """Print a sentence on one line; mark: rich's markup before it."""
+    console.print(mark + escape(text), highlight=False, soft_wrap=True)
 
 
 def _size(path: Path) -> int:
@@ -90,7 +92,7 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
                 moved = time.monotonic()
                 console.print(step_line(step), highlight=False)
                 if step.step == PATIENCE and (notice := nothing_learnt(read_steps(folder.steps)[0])):
-                    tell(console, f"[yellow]warning:[/yellow] {notice}")
+                    tell(console, notice, WARNING)
                 progress.update(bar, completed=step.step)
             if ended:
                 return
@@ -205,7 +207,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         training = _size(folder.stages) > before
         interrupt.forward(folder.stop, settings.stop_grace_s, training, partial(tell, console))
         if notice := service.ensure_running():
-            tell(console, f"[yellow]warning:[/yellow] {notice}")
+            tell(console, notice, WARNING)
         return trainer.poll() is None
 
     try:

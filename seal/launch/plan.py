@@ -15,10 +15,6 @@ _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-class PlanError(LaunchError):
-    """A step that cannot be divided as the recipe says; the text names the keys and the fix."""
-
-
 @dataclass(frozen=True)
 class StepPlan:
     """One training step, in rows (trajectories), devices and tokens.
@@ -67,17 +63,17 @@ def total_steps(config: DictConfig, tasks: int) -> int:
 
 
 def step_plan(config: DictConfig) -> StepPlan:
-    """The plan of a resolved configuration; PlanError for the first thing that does not fit."""
+    """The plan of a resolved configuration; LaunchError for the first thing that does not fit."""
     prompts, samples = count(config, "data.train_batch_size"), count(config, f"{_ROLLOUT}.n")
     mini = count(config, f"{_ACTOR}.ppo_mini_batch_size")
     if prompts % mini:
-        raise PlanError(
+        raise LaunchError(
             f"data.train_batch_size={prompts} is not a multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one "
             "of them."
         )
     devices, ranks, engines = _devices(config)
     if mini * samples % ranks:
-        raise PlanError(
+        raise LaunchError(
             f"{_ACTOR}.ppo_mini_batch_size x {_ROLLOUT}.n = {mini * samples} trajectories do not divide among {ranks} "
             "data-parallel ranks (trainer.n_gpus_per_node x trainer.nnodes, over "
             f"{_ACTOR}.ulysses_sequence_parallel_size): change one of them."
@@ -120,17 +116,17 @@ def _devices(config: DictConfig) -> tuple[int, int, int]:
     engine = tensor * count(config, f"{_ROLLOUT}.data_parallel_size")
     engine *= count(config, f"{_ROLLOUT}.pipeline_model_parallel_size")
     if devices % ulysses:
-        raise PlanError(
+        raise LaunchError(
             f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} does not divide the {devices} devices "
             "(trainer.n_gpus_per_node x trainer.nnodes): change one of them."
         )
     if ulysses > 1 and not config.actor_rollout_ref.model.use_remove_padding:
-        raise PlanError(
+        raise LaunchError(
             f"{_ACTOR}.ulysses_sequence_parallel_size={ulysses} needs packed batches: set "
             "actor_rollout_ref.model.use_remove_padding=true."
         )
     if devices % engine or engine % min(per_node, engine):
-        raise PlanError(
+        raise LaunchError(
             f"An engine of {engine} devices ({_ROLLOUT}.tensor_model_parallel_size={tensor}, times data_parallel_size "
             f"and pipeline_model_parallel_size) does not divide the {devices} devices of {nodes} nodes "
             "(trainer.n_gpus_per_node x trainer.nnodes): change one of them."
@@ -146,18 +142,18 @@ def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
     if config.actor_rollout_ref.rollout.max_model_len is not None:
         model = count(config, f"{_ROLLOUT}.max_model_len")
     if message > response:
-        raise PlanError(
+        raise LaunchError(
             f"seal.rollout.max_message_tokens={message} is more than data.max_response_length={response}, the "
             "budget of a whole trajectory: lower the former or raise the latter."
         )
     if prompt + response > model:
-        raise PlanError(
+        raise LaunchError(
             f"data.max_prompt_length + data.max_response_length = {prompt + response} exceed "
             f"{_ROLLOUT}.max_model_len={model}: raise it, or lower one of the former."
         )
     batched = count(config, f"{_ROLLOUT}.max_num_batched_tokens")
     if not config.actor_rollout_ref.rollout.enable_chunked_prefill and batched < model:
-        raise PlanError(
+        raise LaunchError(
             f"{_ROLLOUT}.max_num_batched_tokens={batched} is less than {_ROLLOUT}.max_model_len={model}, and without "
             f"chunked prefill a prompt is read in one pass: raise the former, or set "
             f"{_ROLLOUT}.enable_chunked_prefill=true."
@@ -172,14 +168,14 @@ def _packed(config: DictConfig, message: int) -> int | None:
     ulysses = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
     packed = count(config, f"{_ACTOR}.ppo_max_token_len_per_gpu") * ulysses
     if packed <= message:
-        raise PlanError(
+        raise LaunchError(
             f"{_ACTOR}.ppo_max_token_len_per_gpu={packed // ulysses} leaves no room for a prompt beside a message of "
             f"seal.rollout.max_message_tokens={message}: raise the former or lower the latter."
         )
     for part in ("rollout", "ref"):
         key = f"actor_rollout_ref.{part}.log_prob_max_token_len_per_gpu"
         if count(config, key) * ulysses < packed:
-            raise PlanError(
+            raise LaunchError(
                 f"{key}={OmegaConf.select(config, key)} is less than {_ACTOR}.ppo_max_token_len_per_gpu="
                 f"{packed // ulysses}, which bounds a training row: raise it."
             )
@@ -190,7 +186,7 @@ def _fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
     key = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
     rows = count(config, key)
     if rows_per_rank % rows:
-        raise PlanError(
+        raise LaunchError(
             f"{key}={rows} does not divide the {rows_per_rank} trajectories of a mini-batch on each device: change it, "
             f"{_ACTOR}.ppo_mini_batch_size or {_ROLLOUT}.n."
         )
@@ -200,8 +196,8 @@ def _fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
 
 
 def count(config: DictConfig, key: str) -> int:
-    """The value of a key that counts something; PlanError if it is not a whole number of at least 1."""
+    """The value of a key that counts something; LaunchError if it is not a whole number of at least 1."""
     value = OmegaConf.select(config, key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PlanError(f"{key}={value} must be a whole number of at least 1.")
+        raise LaunchError(f"{key}={value} must be a whole number of at least 1.")
     return value

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 
 from omegaconf import OmegaConf
 
-from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import get_environment
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
@@ -129,14 +128,6 @@ def _environments(recipe: Recipe) -> None:
             )
 
 
-def _task_files(recipe: Recipe) -> None:
-    for file in recipe.task_files:
-        try:
-            read_task_file(file)
-        except ValueError as error:
-            raise LaunchError(str(error)) from error
-
-
 def _tasks(recipe: Recipe) -> None:
     batch = recipe.config.data.train_batch_size
     if len(recipe.rows.train) < batch:
@@ -182,7 +173,6 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "step plan": _plan,
     "engines": _engines,
     "environments": _environments,
-    "task files": _task_files,
     "tasks": _tasks,
     "service address": lambda recipe: service_urls(recipe.config),
     "checkpoints": _checkpoints,

@@ -1,6 +1,7 @@
 """Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -83,14 +84,15 @@ class Recipe:
 
     @property
     def task_files(self) -> tuple[str, ...]:
-        """The files of synthesised tasks that it names."""
-        return self.settings.data.task_files()
+        """The files of synthesised tasks that it names, sought in the repository like all that its selections name."""
+        return tuple(str(HOME / file) for file in self.settings.data.task_files())
 
     @cached_property
     def rows(self) -> RunRows:
         """The tasks that it trains and validates on; LaunchError if a selection leaves none."""
         try:
-            return RunRows.of(self.settings.data, self.service.env_type)
+            with chdir(HOME):
+                return RunRows.of(self.settings.data, self.service.env_type)
         except ValueError as error:
             raise LaunchError(str(error)) from error
 
@@ -106,6 +108,8 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
         known = [str(p.relative_to(HOME)) for p in sorted((HOME / "exp").glob("*.yaml"))]
         hint = nearest(f"exp/{path.stem}.yaml", known, f"; there are {', '.join(known)}.")
         raise LaunchError(f"There is no recipe {given}{hint}")
+    if path.suffix != ".yaml":
+        raise LaunchError(f"{given} is not a .yaml file, and Hydra composes no other: name it {path.stem}.yaml.")
     for override in overrides:
         if "=" not in override:
             raise LaunchError(

@@ -18,17 +18,17 @@ from rich.console import Console
 
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, locked
-from seal.launch.follow import Interrupt, tell, train
+from seal.launch.follow import WARNING, Interrupt, tell, train
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.record import TRAINER_CONFIG, add_service, launch_facts, write_record
+from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import (
     FIX,
     Service,
     probe,
     require_agreement,
     require_environments,
-    require_services,
+    require_service,
     require_tasks,
     service_urls,
 )
@@ -59,8 +59,7 @@ class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
     recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume.
-    urls: the addresses of the environment services. lock: the descriptor of the folder's lock. here: where
-    the launcher was started.
+    urls: the addresses of the environment services. lock: the descriptor of the folder's lock.
     """
 
     recipe: Recipe
@@ -69,15 +68,10 @@ class Fitted(NamedTuple):
     start: Start
     urls: tuple[str, ...]
     lock: int
-    here: Path
-
-    def shown(self, path: Path) -> str:
-        """A path as it is written where the launcher was started."""
-        return os.path.relpath(path, self.here)
 
 
 def launch(request: Request, console: Console) -> int:
-    """Run a recipe to its end; returns the exit code (seal.system.exits)."""
+    """Run a recipe to its end; returns the exit code (seal.system.exits). LaunchError if it cannot run."""
     interrupt = Interrupt()
     interrupt.install()
     try:
@@ -88,9 +82,7 @@ def launch(request: Request, console: Console) -> int:
                 tell(console, f"{run.recipe.name} is complete; {again}.")
             else:
                 started(run, request, console, interrupt)
-            tell(console, f"`seal report {run.shown(folder)}` shows what was learnt")
-    except LaunchError as error:
-        return refused(error, console)
+            tell(console, f"`seal report {folder}` shows what was learnt")
     except KeyboardInterrupt:
         return interrupt.exit_code
     return exits.FINISHED
@@ -98,31 +90,25 @@ def launch(request: Request, console: Console) -> int:
 
 def show(request: Request, console: Console) -> int:
     """Print the resolved configuration of a recipe, and start nothing."""
-    try:
-        config = read_recipe(request.source, request.overrides).config
-        console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
-    except LaunchError as error:
-        return refused(error, console)
+    config = read_recipe(request.source, request.overrides).config
+    console.print(OmegaConf.to_yaml(config), highlight=False, markup=False, soft_wrap=True)
     return exits.FINISHED
 
 
 def rehearse(request: Request, console: Console) -> int:
     """Check everything that is checked before a run starts, and start nothing."""
-    try:
-        recipe = read_recipe(request.source, request.overrides)
-        os.chdir(HOME)
-        preflight.check(recipe)
-        rows = recipe.rows
-        tell(console, f"{recipe.name} can start: {len(rows.train)} training tasks, {len(rows.val)} validation tasks.")
-    except LaunchError as error:
-        return refused(error, console)
+    recipe = read_recipe(request.source, request.overrides)
+    os.chdir(HOME)
+    preflight.check(recipe)
+    rows = recipe.rows
+    tell(console, f"{recipe.name} can start: {len(rows.train)} training tasks, {len(rows.val)} validation tasks.")
     return exits.FINISHED
 
 
 def refused(error: LaunchError, console: Console) -> int:
     """Print an error, a sentence in each line; returns its exit code."""
     for sentence in str(error).splitlines():
-        tell(console, f"[red]error:[/red] {sentence}")
+        tell(console, sentence, "[red]error:[/red] ")
     return error.code
 
 
@@ -134,31 +120,32 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     written, so that a refusal leaves neither a folder nor a record.
     """
     recipe, with_bfcl = read_recipe(request.source, request.overrides), request.with_bfcl
-    source = request.source.resolve()
+    source = request.source.resolve() if request.source.is_file() else HOME / request.source
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
-    here = Path.cwd()
     os.chdir(HOME)
     preflight.check(recipe)
     recipe, warning = preflight.with_attention(recipe)
     if warning:
-        tell(console, f"[yellow]warning:[/yellow] {warning}")
-    urls = service_urls(recipe.config, to_start=with_bfcl)
+        tell(console, warning, WARNING)
+    urls, existed = service_urls(recipe.config, to_start=with_bfcl), recipe.run_dir.exists()
     if with_bfcl:
         urls = (own_address(recipe, urls[0], console),)
     elif recipe.service.delay_seconds > 0:
         raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
-    else:
+    elif not existed:
         require_service_for(recipe, urls)
     with locked(recipe.run_dir) as lock:
         start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
         if start.notice:
             tell(console, start.notice)
         if not start.complete:
+            if existed and not with_bfcl:
+                require_service_for(recipe, urls)
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)
         moved = {"env_service": {"env_url": urls[0]}} if with_bfcl else {}
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings), **moved})
-        yield Fitted(recipe, source, trainer, start, urls, lock, here)
+        yield Fitted(recipe, source, trainer, start, urls, lock)
 
 
 def own_address(recipe: Recipe, url: str, console: Console) -> str:
@@ -176,7 +163,7 @@ def own_address(recipe: Recipe, url: str, console: Console) -> str:
         if not is_loopback(urlsplit(url).hostname or ""):
             raise
         free = f"http://{LOOPBACK}:{free_port()}"
-        tell(console, f"[yellow]warning:[/yellow] {error} The environment service starts at {free}.")
+        tell(console, f"{error} The environment service starts at {free}.", WARNING)
         return free
     return url
 
@@ -186,7 +173,14 @@ def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FI
 
     otherwise: what can be done about it.
     """
-    version = require_services(urls)
+    versions = {url: require_service(url) for url in urls}
+    version = versions[urls[0]]
+    for url, other in versions.items():
+        if other != version:
+            raise LaunchError(
+                f"The services at {urls[0]} and {url} differ ({version} and {other}): run the same version of both, or "
+                "remove one from env_service.env_url."
+            )
     require_agreement(urls[0], version, otherwise)
     require_tasks(urls, recipe.task_files, otherwise)
     require_environments(urls, recipe.environments, otherwise)
@@ -194,9 +188,8 @@ def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FI
 
 
 def started(run: Fitted, request: Request, console: Console, interrupt: Interrupt) -> None:
-    """Record the launch, start the service and the trainer, follow them, and stop both."""
+    """Start the service, record the launch, start the trainer, follow both, and stop them."""
     recipe = run.recipe
-    folder = write_record(recipe.config, run.trainer, run.source, request.overrides, [sys.executable, *sys.argv])
     adopt_orphans()
     log = recipe.run_dir / "service.log"
     service = Service(run.urls[0], log, recipe.task_files, recipe.service.delay_seconds)
@@ -205,12 +198,13 @@ def started(run: Fitted, request: Request, console: Console, interrupt: Interrup
             how = "started" if service.start() else "found"
             tell(console, f"environment service {how} at {service.url}")
         version = require_service_for(recipe, run.urls, f"{log} says more" if request.with_bfcl else FIX)
-        add_service(folder, version)
-        RunLog(recipe.run_dir).launch(launch_facts(folder, version), step=run.start.step)
+        command = [sys.executable, *sys.argv]
+        folder, facts = write_record(recipe, run.trainer, run.source, request.overrides, command, version)
+        RunLog(recipe.run_dir).launch(facts, step=run.start.step)
         tell(
             console,
             f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "
-            f"in {run.shown(folder)}, log in {run.shown(recipe.run_dir / 'train.log')}",
+            f"in {folder}, log in {recipe.run_dir / 'train.log'}",
         )
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:

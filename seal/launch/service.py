@@ -49,21 +49,6 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
     return urls
 
 
-def require_services(urls: Sequence[str]) -> dict:
-    """The version answer that all running services give; LaunchError if one is missing or differs."""
-    first, *others = urls
-    version = require_service(first)
-    for url in others:
-        other = require_service(url)
-        for key in version:
-            if other.get(key) != version[key]:
-                raise LaunchError(
-                    f"The services at {first} and {url} differ in {key} ({version[key]} and {other.get(key)}): run the "
-                    "same version of both, or remove one from env_service.env_url."
-                )
-    return version
-
-
 def probe(url: str) -> dict[str, Any] | None:
     """The version answer of the service at `url`: {} if something else answers there, None if nothing does.
 

@@ -87,7 +87,7 @@ class SEALAgentLoop(AgentLoopBase):
     async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
         """Play an episode, again if infrastructure failed it."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
-        params = row.create_params(self.settings, mode, always_guarded=self.teacher != "off")
+        params = row.create_params(mode, always_guarded=self.teacher != "off")
         for attempt in range(self.settings.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)
@@ -104,7 +104,7 @@ class SEALAgentLoop(AgentLoopBase):
         if not row.cues or not record.usable or not record.passed or record.truncated:
             return None
         mode = self.service.mode(row.environment)
-        params = replace(row, omega=None).create_params(self.settings, mode)
+        params = replace(row, omega=None).create_params(mode)
         episode = Episode(
             self.services, row.task_id, params | ({"day": record.day} if record.day else {}), row.environment
         )

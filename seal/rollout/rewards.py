@@ -10,6 +10,9 @@ from typing import Any
 
 from seal.settings.reward import RewardSettings
 
+WEIGHT = 0.5
+"""The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""
+
 
 def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut: bool = False) -> float:
     """Return the reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1).
@@ -25,6 +28,6 @@ def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut
     solved, scorable = info["passed_turns"], info["scorable_turns"]
     abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
     if settings.mode == "capped":
-        return passed or settings.weight * solved / max(1, scorable)
-    total = scorable + settings.weight * abstainable
-    return (solved + settings.weight * abstained) / total if total else passed
+        return passed or WEIGHT * solved / max(1, scorable)
+    total = scorable + WEIGHT * abstainable
+    return (solved + WEIGHT * abstained) / total if total else passed

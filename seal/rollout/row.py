@@ -8,11 +8,13 @@ from typing import Any, Literal, Self
 from seal.diagnosis.categories import environment_of
 from seal.interface.cues import Omega
 from seal.records.trajectory import EVERY_CUE, NO_CUE, WITHDRAWAL_AGENTS
-from seal.settings.rollout import RolloutSettings
 from seal.teacher import answering, sees_omega
 
 OMEGA = "withdrawal_omega"
 """The key under which rows of a validation carry Omega_t; only those of a withdrawal read it."""
+
+LEAK_GUARD_SHARE = 0.05
+"""The share of the training trajectories with an Omega that the leak guard watches."""
 
 Shown = Literal["all", "without_one", "none"]
 """What a row of a withdrawal sees: Omega, Omega without one of its cues, or the plain benchmark.
@@ -104,21 +106,19 @@ class Row:
         names = ("task_id", "data_source", "category", "split", "sample", "withdrawn")
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.training else None}
 
-    def create_params(
-        self, settings: RolloutSettings, prompt_mode: str, always_guarded: bool = False
-    ) -> dict[str, Any]:
+    def create_params(self, prompt_mode: str, always_guarded: bool = False) -> dict[str, Any]:
         """The parameters of the service's /create. always_guarded: the leak guard watches whatever has an Omega."""
         # Validation is judged as officially, also on tasks of the training side.
         params: dict[str, Any] = {"split": self.split if self.training else "eval", "tool_prompt_mode": prompt_mode}
         if self.turns > 0:
             params["turns"] = self.turns
         if self.training:
-            params["enforce_available_tools"] = settings.enforce_available_tools
+            params["enforce_available_tools"] = True  # calls of tools that the task does not offer are refused
             if self.omega is not None:
                 params["omega"] = self.omega
-                # The leak guard watches a share of the trajectories, drawn by step, row and sample.
+                # Drawn by step, row and sample.
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
-                params["leak_guard"] = always_guarded or draw < settings.leak_guard_share
+                params["leak_guard"] = always_guarded or draw < LEAK_GUARD_SHARE
         return params
 
 

@@ -1,7 +1,7 @@
 """What every block of settings is: a frozen model, read from a recipe's mapping or refused in one sentence."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,16 +10,10 @@ from seal.settings.sentences import refusal
 
 Count = Annotated[int, Ge(1)]
 """A whole number of at least 1."""
-Amount = Annotated[int, Ge(0)]
-"""A whole number of at least 0."""
 Share = Annotated[float, Ge(0), Le(1)]
 """A number from 0 to 1."""
 NonZeroShare = Annotated[float, Gt(0), Le(1)]
 """A number above 0, at most 1."""
-Positive = Annotated[float, Gt(0)]
-"""A number above 0."""
-NonNegative = Annotated[float, Ge(0)]
-"""A number of at least 0."""
 
 
 class Settings(BaseModel):
@@ -30,14 +24,13 @@ class Settings(BaseModel):
     )
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], key: str = "", extra: Literal["forbid", "ignore"] = "forbid") -> Self:
+    def read(cls, values: Mapping[str, Any], key: str = "") -> Self:
         """Build the block from a mapping, of OmegaConf too; `key` is the block's name in the recipe.
 
-        extra: what to do with unknown keys. Raises SettingsError for the first key that
-        is unknown or has a wrong value.
+        Raises SettingsError for the first key that is unknown or has a wrong value.
         """
         try:
-            return cls.model_validate(plain(values), extra=extra)
+            return cls.model_validate(plain(values))
         except ValidationError as error:
             raise refusal(cls, key, error.errors(include_url=False)) from None
 

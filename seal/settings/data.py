@@ -3,9 +3,9 @@
 import re
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import PositiveFloat, field_validator
 
-from seal.settings.base import Count, Positive, Settings
+from seal.settings.base import Count, Settings
 
 Category = Literal["base", "miss_func", "miss_param", "long_context"]
 
@@ -25,7 +25,7 @@ class Source(Settings):
 
     tasks: str
     """A file of synthesised tasks, `bfcl` for the benchmark's, or another environment (write `./x` for a file `x`)."""
-    weight: Positive = 1.0
+    weight: PositiveFloat = 1.0
     """How much of the mixture comes from here, relative to the other weights."""
     prefix_turns: tuple[Count, ...] | None = None
     """The selection's `prefix_turns` for this source; `[]` keeps its tasks whole."""

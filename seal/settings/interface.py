@@ -2,9 +2,9 @@
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import NonNegativeInt, model_validator
 
-from seal.settings.base import Amount, Count, NonZeroShare, Settings
+from seal.settings.base import Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
@@ -25,7 +25,7 @@ class EvolveSettings(Settings):
     """A label becomes a weakness only below this recent mean reward; it stays one up to 0.05 above it."""
     min_count: Count = 8
     """A label becomes a weakness only if it was seen this often in the window."""
-    max_labels: Amount = 3
+    max_labels: NonNegativeInt = 3
     """The number of weaknesses whose cues are on at a time."""
 
 

@@ -1,6 +1,6 @@
 """`seal.reward`: the terminal reward of a training trajectory."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from seal.settings.base import Settings
 
@@ -16,6 +16,3 @@ class RewardSettings(Settings):
     cut: Cut = "verifier"
     """The reward of a trajectory that hit a budget: the verifier's; zero; zero for its group's
     baseline, and no gradient (`silent`); or no part in training (`exclude`)."""
-
-    weight: ClassVar[float] = 0.5
-    """The weight of solved turns (`capped`) or of correct abstentions (`t3rl`) in a dense reward."""

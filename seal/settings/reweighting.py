@@ -3,9 +3,9 @@
 from typing import Annotated, Literal
 
 from annotated_types import Ge
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from seal.settings.base import NonNegative, NonZeroShare, Positive, Settings, Share
+from seal.settings.base import NonZeroShare, Settings, Share
 
 
 class ReweightSettings(Settings):
@@ -13,7 +13,7 @@ class ReweightSettings(Settings):
 
     enabled: bool = True
     """`false` makes every weight 1."""
-    rho: dict[str, Positive] = Field(default_factory=dict)
+    rho: dict[str, PositiveFloat] = Field(default_factory=dict)
     """Utilities that differ from the declared ones (paper, Table 6), by label."""
     w_min: NonZeroShare = 0.5
     """The smallest weight of a trajectory (paper, section 3.4)."""
@@ -21,7 +21,7 @@ class ReweightSettings(Settings):
     """The largest weight of a trajectory (paper, section 3.4)."""
     dynamic: bool = True
     """`true` lets rho follow the failure profile."""
-    alpha: NonNegative = 1.0
+    alpha: NonNegativeFloat = 1.0
     """How strongly a weakness raises its utility."""
     beta: Share = 0.25
     """The share of the target in rho of the next step; 1 follows it at once."""

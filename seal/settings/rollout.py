@@ -1,8 +1,8 @@
 """`seal.rollout`: budgets and deadlines of a trajectory."""
 
-from typing import ClassVar
+from pydantic import PositiveFloat
 
-from seal.settings.base import Count, Positive, Settings, follows
+from seal.settings.base import Count, Settings, follows
 
 
 class RolloutSettings(Settings):
@@ -18,9 +18,9 @@ class RolloutSettings(Settings):
     """Tokens of one assistant message in training."""
     validation_message_tokens: Count = 4096
     """Tokens of one assistant message in validation, or what the context leaves: the official runner's limit."""
-    deadline_s: Positive = 900
+    deadline_s: PositiveFloat = 900
     """Seconds for a whole trajectory."""
-    generation_timeout_s: Positive = 600
+    generation_timeout_s: PositiveFloat = 600
     """Seconds for one message of the rollout engine, from the request to the last token."""
     attempts: Count = 2
     """How often a trajectory is started before an infrastructure failure counts as its result."""
@@ -28,8 +28,3 @@ class RolloutSettings(Settings):
     """Seeds each request, together with step, row, sample and message."""
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""
-
-    enforce_available_tools: ClassVar[bool] = True
-    """In training, calls of tools that the task does not offer are refused."""
-    leak_guard_share: ClassVar[float] = 0.05
-    """The share of the training trajectories with an Omega that the leak guard watches."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
-from seal.settings.base import Count, NonNegative, NonZeroShare, Positive, Settings, follows
+from seal.settings.base import Count, NonZeroShare, Settings, follows
 from seal.settings.data import DataSettings
 from seal.settings.diagnosis import DiagnosisSettings
 from seal.settings.interface import InterfaceSettings
@@ -36,22 +36,22 @@ class SealSettings(Settings):
     """The seed of the run, which every random draw follows."""
     run_dir: str = "experiments/${trainer.experiment_name}"
     """The folder of the run's files; a relative path starts from the repository, or from a recipe that is elsewhere."""
-    logprob_tolerance: NonNegative | None = None
+    logprob_tolerance: NonNegativeFloat | None = None
     """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
-    logprob_mean_tolerance: NonNegative | None = None
+    logprob_mean_tolerance: NonNegativeFloat | None = None
     """The same for the mean difference, which stays small even in bf16."""
     logprob_check_every: Count = 1
     """The interval, in steps, at which the actor scores the rollouts before its update; in between, the engine's
     log-probs are PPO's old ones. More than 1 needs `seal.logprob_tolerance`."""
     infra_limit: NonZeroShare = 0.2
     """The share of a step's trajectories that infrastructure failures may take before the run ends."""
-    step_deadline_s: Positive = 7200
+    step_deadline_s: PositiveFloat = 7200
     """Seconds for a stage of a step, or for a validation, after which the run ends."""
-    stop_grace_s: NonNegative = 600
+    stop_grace_s: NonNegativeFloat = 600
     """Seconds that the trainer has to save a checkpoint after Ctrl-C or SIGTERM."""
-    min_free_gb: NonNegative = 20
+    min_free_gb: NonNegativeFloat = 20
     """GiB that must be free for checkpoints, counting the run's own."""
-    min_memory_gb: NonNegative = 12
+    min_memory_gb: NonNegativeFloat = 12
     """GB of host memory per machine; `doctor` warns when there is less."""
     checkpoints: CheckpointSettings = CheckpointSettings()
     """Which checkpoints stay."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from seal.settings.base import Count, NonNegative, Positive, Settings
+from seal.settings.base import Count, Settings
 
 
 class EnvServiceSettings(Settings):
@@ -19,13 +19,13 @@ class EnvServiceSettings(Settings):
     """The prompt and parser format (docs/operate.md)."""
     prompt_modes: dict[str, str] = Field(default_factory=dict)
     """Formats of single environments, as `{tau2_telecom: hermes}`; others use `prompt_mode`."""
-    timeout_s: Positive = 30
+    timeout_s: PositiveFloat = 30
     """Seconds for one answer."""
-    delay_seconds: NonNegative = 0
+    delay_seconds: NonNegativeFloat = 0
     """For benchmarks: the median time for which a service started by the launcher holds back each answer to a step."""
     attempts: Count = 4
     """How often a request is sent before its service counts as failed."""
-    restart_wait_s: NonNegative = 120
+    restart_wait_s: NonNegativeFloat = 120
     """Seconds that an episode waits while no service answers."""
 
     def __hash__(self) -> int:

@@ -51,7 +51,7 @@ def processors(config: DictConfig, nodes: int = 1) -> Processors:
 
 def uses_existing_cluster(config: DictConfig) -> bool:
     """Return whether the recipe names an existing cluster."""
-    return config.ray_kwargs.ray_init.address != LOCAL
+    return config.ray_kwargs.ray_init.address not in (None, LOCAL)
 
 
 def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
@@ -62,6 +62,7 @@ def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> 
     """
     arguments = config.ray_kwargs.ray_init
     if not uses_existing_cluster(config):
+        arguments.address = LOCAL  # without an address Ray would join a cluster that it finds
         arguments.num_cpus = arguments.num_cpus or max(os.cpu_count() or 1, processors(config).training)
         return
     with open_dict(arguments):

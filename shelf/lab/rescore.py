@@ -79,7 +79,7 @@ class StoredLog:
     def again(self, record: TrajectoryRecord, terms: Terms, omega: Mapping[str, Any] | None) -> Again:
         """What plays a rollout again as it was played."""
         mode = self.launch.prompt_mode if self.launch else record.prompt_mode
-        enforced = self.launch.settings.rollout.enforce_available_tools if self.launch else None
+        enforced = True if self.launch else None
         omega = omega if record.omega_version is not None else None
         if record.cues:  # with a teacher only a part of the step's
             omega = Omega.of(record.cues, record.omega_version).to_json()

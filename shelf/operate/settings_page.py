@@ -3,14 +3,17 @@
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import getitem
-from typing import Any, NamedTuple
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
 
 from seal.settings import BLOCKS
 from seal.settings.base import Settings, recipe_defaults
-from seal.settings.sentences import is_block, joined, kind, nearest
+from seal.settings.sentences import is_block, joined, nearest
 
 HEAD = """\
 # Settings
@@ -21,6 +24,57 @@ it is the default.
 
 This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
 """
+
+
+_NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+
+
+class Kind(NamedTuple):
+    """What a value may be: its type ("whole number"), its bounds ("at least 1"; "" if none) and whether null is one."""
+
+    type: str
+    bounds: str = ""
+    optional: bool = False
+
+
+def kind(annotation: Any, metadata: Sequence[Any] = ()) -> Kind:
+    """The kind of a field's annotation with its constraints."""
+    while get_origin(annotation) is Annotated:
+        annotation, *more = get_args(annotation)
+        metadata = (*metadata, *more)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        members = [kind(member) for member in arguments if member is not NoneType]
+        names, bounds = [member.type for member in members], [member.bounds for member in members if member.bounds]
+        return Kind(" or ".join(names), "; ".join(bounds), NoneType in arguments)
+    if origin is Literal:
+        return Kind("text", f"one of {', '.join(arguments)}")
+    if origin is tuple:
+        item = kind(arguments[0])
+        return Kind(f"list of {_plural(item.type)}", _each(item))
+    if origin is dict:
+        name, value = kind(arguments[0]), kind(arguments[1])
+        return Kind(f"mapping of {_plural(name.type)} to {_plural(value.type)}", _each(value))
+    if is_block(annotation):
+        return Kind("mapping of settings")
+    return Kind(_NAMES[annotation], _bounds(metadata))
+
+
+def _bounds(metadata: Sequence[Any]) -> str:
+    found = {type(each): each for each in metadata}
+    low, above, high = (found.get(bound) for bound in (Ge, Gt, Le))
+    if low and high:
+        return f"from {low.ge} to {high.le}"
+    lower = [f"at least {low.ge}"] if low else [f"above {above.gt}"] if above else []
+    return " and ".join(lower + ([f"at most {high.le}"] if high else []))
+
+
+def _each(item: Kind) -> str:
+    return f"each {item.bounds}" if item.bounds else ""
+
+
+def _plural(name: str) -> str:
+    return name.replace("mapping", "mappings", 1) if name.startswith("mapping") else f"{name}s"
 
 
 class Row(NamedTuple):

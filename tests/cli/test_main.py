@@ -79,9 +79,17 @@ def test_an_env_file_that_is_not_utf8_is_one_sentence(tmp_path, monkeypatch, cap
     (tmp_path / ".env").write_bytes(b"X=\xff\n")
     monkeypatch.setattr(main, "HOME", tmp_path)
     assert execute(load("stats"), ["--help"], "seal stats") == exits.USAGE
-    assert (
-        capsys.readouterr().err == f"seal stats: {tmp_path}/.env is not UTF-8: write it again as UTF-8, or remove it.\n"
-    )
+    said = capsys.readouterr().err
+    assert said.startswith(f"seal stats: {tmp_path}/.env ") and said.count("\n") == 1
+
+
+def test_an_env_file_that_may_not_be_read_is_one_sentence(monkeypatch, capsys):
+    def denied(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(main, "load_dotenv", denied)
+    assert execute(load("stats"), ["--help"], "seal stats") == exits.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_command_of_a_package_that_left_says_to_install_again(tmp_path):
@@ -117,6 +125,17 @@ def test_an_interpreter_without_the_packages_says_what_to_run():
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "bash install.sh" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_interpreter_without_the_training_stack_says_what_to_install():
+    script = (
+        "import sys; sys.modules['omegaconf'] = None; sys.argv[1:] = ['--conf', 'x.yaml']; import launcher; "
+        "sys.exit(launcher.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=HOME, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == exits.USAGE and "seal-rl[train]" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_recipes_are_completed_and_their_parts_are_not():

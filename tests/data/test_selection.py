@@ -60,17 +60,20 @@ def test_task_files_of_every_form(tmp_path):
     assert ids({"task_file": str(tmp_path / "c.json"), "prefix_turns": 1}) == ["multi_turn_base_0"]
     with pytest.raises(ValueError, match="set prefix_turns to match"):
         ids({"task_file": str(tmp_path / "c.json")})
+    (tmp_path / "c.json").write_text(json.dumps([{"task_id": "multi_turn_base_0", "turns": [1]}]))
+    with pytest.raises(ValueError, match="turns of multi_turn_base_0"):
+        ids({"task_file": str(tmp_path / "c.json")})
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
         ({"catgories": ["base"]}, "did you mean categories?"),
-        ({"categories": ["basic"]}, "must be one of base, miss_func"),
-        ({"prefix_turns": 0}, "at least 1"),
-        ({"prefix_turns": 1.5}, "at least 1"),
-        ({"limit": "many"}, "at least 1"),
-        ({"split": "val"}, "must be one of train, eval"),
+        ({"categories": ["basic"]}, "must be 'base', 'miss_func'"),
+        ({"prefix_turns": 0}, "greater than or equal to 1"),
+        ({"prefix_turns": 1.5}, "must be a valid integer"),
+        ({"limit": "many"}, "must be a valid integer"),
+        ({"split": "val"}, "must be 'train' or 'eval'"),
         ({"task_file": "nowhere.json"}, "does not exist"),
     ],
 )

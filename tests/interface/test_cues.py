@@ -58,9 +58,9 @@ def test_a_category_with_an_entry_of_its_own_does_not_follow_the_rest():
     [
         (None, "omega is null"),
         ({"version": 0, "cues": {}, "mode": 1}, "omega.mode is not a setting"),
-        ({"cues": {}}, "omega.version has no value; it must be a whole number"),
-        ({"version": True, "cues": {}}, "omega.version is true; it must be a whole number"),
-        ({"version": 0}, "omega.cues has no value; it must be a mapping"),
+        ({"cues": {}}, "omega.version has no value"),
+        ({"version": True, "cues": {}}, "omega.version is true; it must be a valid integer"),
+        ({"version": 0}, "omega.cues has no value"),
         ({"version": 0, "cues": {"*": "caution"}}, r"omega\.cues\.\* is 'caution'; it must be a list"),
         ({"version": 0, "cues": {"*": ["sing"]}}, "unknown cue 'sing'"),
     ],

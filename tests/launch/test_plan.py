@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from seal.launch.plan import PlanError, step_plan
+from seal.launch.plan import step_plan
+from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from tests.support.recipes import composed
 
@@ -79,7 +80,7 @@ def test_a_plan_gives_every_row_to_one_rank_or_names_what_does_not_divide(
     devices = gpus * nodes
     try:
         plan = step_plan(config)
-    except PlanError as error:
+    except LaunchError as error:
         assert (
             prompts % mini
             or devices % ulysses
@@ -119,7 +120,7 @@ def test_a_plan_gives_every_row_to_one_rank_or_names_what_does_not_divide(
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_cut_or_contradicts_itself_is_one_sentence(values, named):
-    with pytest.raises(PlanError) as error:
+    with pytest.raises(LaunchError) as error:
         step_plan(changed(**values))
     assert named in str(error.value) and "\n" not in str(error.value)
 
@@ -128,5 +129,5 @@ def test_fixed_rows_that_do_not_divide_are_named():
     config = changed(
         actor_rollout_ref__actor__use_dynamic_bsz=False, actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=3
     )
-    with pytest.raises(PlanError, match="ppo_micro_batch_size_per_gpu=3 does not divide the 16"):
+    with pytest.raises(LaunchError, match="ppo_micro_batch_size_per_gpu=3 does not divide the 16"):
         step_plan(config)

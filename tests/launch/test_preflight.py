@@ -3,28 +3,35 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
+from rich.console import Console
 
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
+from env_service.protocol import PROTOCOL
 from seal.backends import weight_socket
 from seal.cli.main import execute, load
 from seal.data.parquet import read_rows
 from seal.launch import machine, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
-from seal.launch.recipe import Recipe, compose_recipe
-from seal.launch.service import Service, require_services, require_tasks, service_urls
+from seal.launch.recipe import Recipe, compose_recipe, read_recipe
+from seal.launch.run import Request, fitted, require_service_for
+from seal.launch.service import Service, require_service, require_tasks, service_urls
 from seal.records.trajectory import WITHDRAWAL_AGENTS
 from seal.settings import SettingsError
+from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
+from seal.training.checkpoints import Checkpoints
 from seal.training.cluster import SIZES, prepare
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
+from tests.support.checkpoints import write_step
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed
@@ -221,14 +228,43 @@ def test_one_address_and_a_list_are_services(config):
         service_urls(config, to_start=True)
 
 
-def test_services_must_answer_and_be_the_same():
-    with service_that_answers(data_hash="a", protocol=1) as one, service_that_answers(data_hash="a", protocol=1) as two:
-        assert require_services([one, two]) == {"service": "stub", "data_hash": "a", "protocol": 1}
-        with service_that_answers(data_hash="b", protocol=1) as other, pytest.raises(LaunchError) as error:
-            require_services([one, other])
+def test_services_must_answer_and_be_the_same(config):
+    config.seal.data = {"train": {"limit": 1}, "val": [{"split": "eval", "limit": 1}]}
+    recipe = Recipe.of(config)
+    own = json.loads((HOME / "data" / "manifest.json").read_text())["package"]["data_hash"]
+    same = {"data_hash": own, "protocol": PROTOCOL}
+    with service_that_answers(**same) as one, service_that_answers(**same) as two:
+        assert require_service_for(recipe, [one, two]) == {"service": "stub", **same}
+        with service_that_answers(**{**same, "data_hash": "b"}) as other, pytest.raises(LaunchError) as error:
+            require_service_for(recipe, [one, other])
         assert "data_hash" in str(error.value) and other in str(error.value)
         with pytest.raises(LaunchError, match="No environment service answers"):
-            require_services([one, "http://127.0.0.1:9"])
+            require_service_for(recipe, [one, "http://127.0.0.1:9"])
+
+
+def test_a_complete_run_is_told_without_a_service(tmp_path):
+    own = [f"seal.run_dir={tmp_path}/run", f"env_service.env_url={free_url()}", "trainer.total_training_steps=1"]
+    request = Request(HOME / "exp" / "quickstart.yaml", (*own, "trainer.test_freq=-1"))
+    with pytest.raises(LaunchError, match="No environment service answers"), fitted(request, Console(quiet=True)):
+        pass
+    assert not (tmp_path / "run").exists()
+    checkpoints = read_recipe(request.source, request.overrides).checkpoints
+    write_step(Checkpoints(checkpoints, CheckpointSettings()), 1)
+    with fitted(request, Console(quiet=True)) as run:
+        assert run.start.complete
+
+
+def test_the_files_of_a_recipe_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = read_recipe(HOME / "exp" / "quickstart.yaml", [])
+    assert recipe.rows.train and recipe.task_files and all(Path(file).is_file() for file in recipe.task_files)
+
+
+def test_a_null_address_starts_a_cluster_for_the_run(config):
+    config.ray_kwargs.ray_init.address = None
+    preflight.CHECKS["devices"](Recipe.of(config))
+    prepare(config, {})
+    assert config.ray_kwargs.ray_init.address == "local"
 
 
 def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, monkeypatch):
@@ -237,10 +273,10 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
     guarded = Service(free_url(), tmp_path / "service.log")
     try:
         assert guarded.start() and not guarded.start()
-        assert require_services([guarded.url])["data_hash"]
+        assert require_service(guarded.url)["data_hash"]
         monkeypatch.setenv("BFCL_TOKEN", "another")
         with pytest.raises(LaunchError, match="set BFCL_TOKEN"):
-            require_services([guarded.url])
+            require_service(guarded.url)
     finally:
         guarded.stop()
 

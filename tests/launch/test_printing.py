@@ -46,12 +46,18 @@ def test_the_configuration(name, printed):
     assert not (HOME / "launcher_record" / name).exists()
 
 
+@pytest.mark.parametrize("override", ["seal.data.train.categories=[bass]", "seal.data.val=[/x]"])
+def test_a_refusal_repeats_what_was_written(capsys, override):
+    assert execute(load("train"), [str(RECIPE), "--print-config", override], "launcher.py") == 1
+    assert override in capsys.readouterr().out
+
+
 def test_a_recorded_launch_is_a_recipe(name, tmp_path, printed):
     own = [f"trainer.experiment_name={name}", f"seal.run_dir={tmp_path}/run", "seal.seed=7", "seal.name=mine"]
     recipe = read_recipe(RECIPE, own)
     config = recipe.config
     recipe.rows.write(config.data.train_files, config.data.val_files)
-    record = write_record(config, config, RECIPE, own, ["python", "launcher.py"])
+    record, _ = write_record(recipe, config, RECIPE, own, ["python", "launcher.py"], {})
     assert OmegaConf.create(printed("--conf", str(record / "recipe.yaml"), "--print-config", "--", *own)) == config
     said = OmegaConf.create(printed("--conf", str(record / "config.yaml"), "--print-config", "--", "seal.seed=8"))
     config.seal.seed = 8

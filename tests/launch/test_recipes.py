@@ -195,6 +195,7 @@ def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():
     ("recipe", "overrides", "named"),
     [
         (Path("exp/none.yaml"), [], "exp/none.yaml"),
+        (HOME / "mkdocs.yml", [], "mkdocs.yaml"),
         (QUICKSTART, ["ablation=nothing"], "without_closed_loop"),
         (QUICKSTART, ["trainer.n_gpus=3"], "did you mean trainer.n_gpus_per_node"),
         (QUICKSTART, ["seal.reweighting.alfa=3"], "seal.reweighting.alfa"),
@@ -212,10 +213,10 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
-        ("seal.enabled=off", "must be true or false"),
-        ("seal.checkpoints.keep_best=1", "must be true or false"),
-        ("seal.enabled=null", "must be true or false"),
-        ("seal.seed=abc", "must be a whole number"),
+        ("seal.enabled=off", "must be a valid boolean"),
+        ("seal.checkpoints.keep_best=1", "must be a valid boolean"),
+        ("seal.enabled=null", "must be a valid boolean"),
+        ("seal.seed=abc", "must be a valid integer"),
         ("seal.diagnosis.taxonomy=papper", "choose one of: paper, release"),
         ("seal.data.val=[{split: eval, limt: 3}]", "did you mean seal.data.val[0].limit?"),
         ("+seal.reweighting.warmup_steps=3", "is not a setting"),
@@ -247,7 +248,7 @@ def test_a_wrong_value_in_a_recipe_names_the_file(tmp_path):
     mine.write_text("defaults: [quickstart, _self_]\nseal: {seed: abc}\n")
     with pytest.raises(LaunchError) as error:
         compose_recipe(mine, ["trainer.total_epochs=2"])
-    assert str(error.value) == f"{mine}: seal.seed is 'abc'; it must be a whole number."
+    assert str(error.value) == f"{mine}: seal.seed is 'abc'; it must be a valid integer."
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """What the record of a launch holds, and what of it a run's log takes."""
 
 import shutil
+import subprocess
 from uuid import uuid4
 
 import pytest
 from omegaconf import OmegaConf
 
+from seal.launch import record as module
 from seal.launch.recipe import read_recipe
-from seal.launch.record import HIDDEN, add_service, launch_facts, without_secrets, write_record
+from seal.launch.record import HIDDEN, without_secrets, write_record
 from seal.system.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"
@@ -16,21 +18,29 @@ COMMAND = ["python", "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfc
 
 
 @pytest.fixture
-def record(tmp_path):
+def recorded(tmp_path):
     own = [f"trainer.experiment_name={NAME}", f"seal.run_dir={tmp_path}/{NAME}", "seal.seed=7"]
     recipe = read_recipe(RECIPE, own)
     config = recipe.config
     recipe.rows.write(config.data.train_files, config.data.val_files)
     resumed = OmegaConf.merge(config, {"trainer": {"val_before_train": False}})
-    folder = write_record(config, resumed, RECIPE, [], COMMAND)
-    add_service(folder, {"protocol": 1, "data_hash": "d"})
-    yield folder
+    yield write_record(recipe, resumed, RECIPE, [], COMMAND, {"protocol": 1, "data_hash": "d"})
     shutil.rmtree(HOME / "launcher_record" / NAME)
 
 
-def test_what_goes_into_the_runs_log_has_no_secrets(record):
-    facts = launch_facts(record, {"data_hash": "d"})
-    assert facts["config"]["seal"]["seed"] == 7 and facts["service"] == {"data_hash": "d"}
+def test_a_diff_in_any_encoding_is_kept(tmp_path, monkeypatch):
+    for command in (["init", "-q"], ["add", "a"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "a"]):
+        (tmp_path / "a").write_bytes(b"before\n")
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "a").write_bytes(b"caf\xe9\n")
+    monkeypatch.setattr(module, "HOME", tmp_path)
+    assert b"+caf\xe9\n" in module._git("diff", "HEAD")
+
+
+def test_what_goes_into_the_runs_log_has_no_secrets(recorded):
+    record, facts = recorded
+    assert facts["config"]["seal"]["seed"] == 7 and facts["service"]["data_hash"] == "d"
+    assert facts["config"] == without_secrets(OmegaConf.to_container(OmegaConf.load(record / "config.yaml")))
     sources = {(source, split) for source, _task, split in facts["rows"]["training"]}
     assert {("base@1", "train"), ("synth_train_base", "train")} <= sources
     config = {

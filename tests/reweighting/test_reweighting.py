@@ -223,7 +223,7 @@ def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
     ("config", "message"),
     [
         ({"renormalise": "mean"}, "seal.reweighting.renormalise is 'mean'"),
-        ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be a number above 0"),
+        ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be greater than 0"),
         ({"rho": {"pass": float("inf")}}, "seal.reweighting.rho.pass is inf"),
         ({"per_turn": True}, "seal.reweighting.per_turn is not a setting"),
     ],

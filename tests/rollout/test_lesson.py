@@ -5,7 +5,6 @@ import pytest
 from seal.interface.cues import catalogue
 from seal.rollout.row import Row
 from seal.settings.interface import InterfaceSettings
-from seal.settings.rollout import RolloutSettings
 from seal.settings.sentences import SettingsError
 from tests.support.rollout_play import (
     ScriptedEngine,
@@ -130,7 +129,7 @@ def test_the_leak_guard_watches_whatever_may_become_a_lesson():
         **{"data_source": "base", "global_steps": 1, "index": 0, "training": True, "omega": OMEGA},
     }
     rows = [Row.read(row | {"session_id": sample}) for sample in range(40)]
-    asked = ([each.create_params(RolloutSettings(), "compact", always) for each in rows] for always in (False, True))
+    asked = ([each.create_params("compact", always) for each in rows] for always in (False, True))
     watched = [[params["leak_guard"] for params in each] for each in asked]
     assert all(watched[1]) and not all(watched[0])
 

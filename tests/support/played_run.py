@@ -130,7 +130,7 @@ class Player:
         if row.turns > 0:
             params["turns"] = row.turns
         if training:
-            params["enforce_available_tools"] = self.settings.rollout.enforce_available_tools
+            params["enforce_available_tools"] = True
             if omega is not None:
                 params["omega"] = omega
         episode = ENVIRONMENT.open(row.task_id, params, LateCalls(rng, self.late))

@@ -4,16 +4,32 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pydantic import ValidationError
+
 from seal.data.selection import selected_rows
 from seal.records.folder import RunFolder
 from seal.rollout.budgets import Budgets
-from seal.settings import SealSettings, recorded
+from seal.settings import BLOCKS, SealSettings
+from seal.settings.base import plain
 from seal.settings.data import DataSettings, Selection
+from seal.settings.sentences import refusal
 from seal.system.files import file_sha256
 from seal.system.jsonl import read_records
 from seal.system.paths import HOME
 
 MOST_STEPS = 1_000_000
+
+
+def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration that a run recorded, without the settings that only other versions know; never for a launch."""
+    known = {}
+    for name, block in BLOCKS.items():
+        try:
+            settings = block.model_validate(plain(config[name]), extra="ignore")
+        except ValidationError as error:
+            raise refusal(block, name, error.errors(include_url=False)) from None
+        known[name] = settings.model_dump(exclude_unset=True)
+    return {**config, **known}
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ class Stage:
         omega = self.omega if sees_omega(record.sample, self.settings.interface.share) else None
         if self.teaches:
             omega = Omega.of(record.cues, self.omega["version"]).to_json() if record.cues else None
-        enforced = self.settings.rollout.enforce_available_tools
-        return parameters(record, self.prompt_mode, self.training, enforced, omega)
+        return parameters(record, self.prompt_mode, self.training, True, omega)
 
 
 class Replayed(NamedTuple):
@@ -160,7 +159,7 @@ class Line:
 
     @property
     def _enforced(self) -> bool:
-        return self._stage.training and self._stage.settings.rollout.enforce_available_tools
+        return self._stage.training
 
     def _fault(self, field: str, problem: str, turn: int | None = None) -> None:
         self._problems.append(Disagreement(self._place._replace(field=field or None, turn=turn), problem))

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
 from seal.settings.reward import Cut, Mode
+from shelf.list_command import ListCommand
 
 SHOWN = 20
 EVERY = 1_000_000

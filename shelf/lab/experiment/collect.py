@@ -178,7 +178,7 @@ def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     patch = folder / "diff.patch"
     # An experiment in the repository changes its own results while its runs go on.
     changed = patch.is_file() and changes_outside(
-        patch.read_text(encoding="utf-8"), os.path.relpath(experiment.folder, HOME)
+        patch.read_text(encoding="utf-8", errors="replace"), os.path.relpath(experiment.folder, HOME)
     )
     hashes = {file: each for file, each in found.get("hashes", {}).items() if file != "data/train.parquet"}
     return found.get("commit", "") + ("+" if changed else ""), json_hash(hashes) if hashes else ""

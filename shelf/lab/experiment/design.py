@@ -9,11 +9,11 @@ from typing import Any, Literal, Self
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import field_validator, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator, model_validator
 from yaml import MarkedYAMLError, YAMLError
 
 from seal.records.source import ALL_CATEGORIES
-from seal.settings.base import Amount, NonNegative, Positive, Settings
+from seal.settings.base import Settings
 from seal.settings.sentences import SettingsError
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -35,7 +35,7 @@ class Arm(Settings):
     """A recipe in place of the experiment's."""
     overrides: tuple[str, ...] = ()
     """What the arm changes, as `key=value`; they follow the experiment's own overrides."""
-    seeds: tuple[Amount, ...] | None = None
+    seeds: tuple[NonNegativeInt, ...] | None = None
     """Seeds in place of the experiment's, as a list or as `0-4`."""
     about: str = ""
     """What the arm shows, for the report."""
@@ -53,7 +53,7 @@ class Outcome(Settings):
     """A data source of the validation log (`base@1`, `miss_func`), `average` over whole tasks, or `average@K`."""
     metric: Metric = "pass"
     """`pass`: share of tasks that passed; `turns`: share of user turns that met the verifier."""
-    step: Amount | None = None
+    step: NonNegativeInt | None = None
     """The validation at this step; `null` is the last one."""
     tasks: str | None = None
     """A file with a JSON list of task ids: only these of the set count. A relative path starts from the repository."""
@@ -95,15 +95,15 @@ class Contrast(Settings):
 class Cost(Settings):
     """What a run costs, for the plan until runs of the experiment have ended and tell it themselves."""
 
-    seconds_per_step: Positive
+    seconds_per_step: PositiveFloat
     """Seconds of a training step."""
-    start_s: NonNegative = 60
+    start_s: NonNegativeFloat = 60
     """Seconds until the first step begins: service, Ray, engine, weights."""
-    validation_s: NonNegative = 0
+    validation_s: NonNegativeFloat = 0
     """Seconds of one validation."""
-    checkpoint_gb: Positive | None = None
+    checkpoint_gb: PositiveFloat | None = None
     """GiB of a checkpoint; without it the plan takes what the recipe wants free (seal.min_free_gb)."""
-    kept_mb: Positive = 20
+    kept_mb: PositiveFloat = 20
     """MiB that remain of a run that has ended."""
     source: str = "estimated"
     """Where the figures are from: a measurement, or an estimate."""
@@ -139,7 +139,7 @@ class Design(Settings):
     """The recipe of every arm that names no other."""
     overrides: tuple[str, ...] = ()
     """What every run changes in its recipe, as `key=value`."""
-    seeds: tuple[Amount, ...]
+    seeds: tuple[NonNegativeInt, ...]
     """The seeds of every arm that names no others, as a list or as `0-4`. Arms are paired by seed."""
     arms: dict[str, Arm]
     """The conditions by name."""

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
 from seal.system.paths import HOME
+from shelf.list_command import ListCommand
 
 NAMED_BAD_LINES = 20
 SUSPECTED = HOME / "shelf" / "statistics" / "suspected_items.json"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from seal.cli.commands import ListCommand, option
+from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
+from shelf.list_command import ListCommand
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bar import Bar
 from shelf.suites.cli import shared

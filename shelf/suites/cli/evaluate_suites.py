@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
+from shelf.list_command import ListCommand
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.cli import shared
 

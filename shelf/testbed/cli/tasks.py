@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from seal.cli.commands import ListCommand, option, refusing
+from seal.cli.commands import option, refusing
 from seal.system import exits
+from shelf.list_command import ListCommand
 
 if TYPE_CHECKING:
     from shelf.testbed.synthesis.llm.production import Production

@@ -54,11 +54,11 @@ def test_named_comparisons_replace_those_with_the_control():
         ("  seal:", "  vanilla:", "f is not valid YAML: found duplicate key vanilla (line 10)."),
         ("seeds: 0-2", "seeds: 3-1", "f: seeds: '3-1' is not a range of seeds; write 0-4 or [0, 1, 2]."),
         ("seeds: 0-2", "seeds: [1, 1]", "f: the arm vanilla has a seed twice."),
-        ("question: Which arm learns more?\n", "", "f: question has no value; it must be a text."),
+        ("question: Which arm learns more?\n", "", "f: question has no value"),
         ("ablation=vanilla", "seal.seed=3", "f: seal.seed is set by the experiment for each run; remove the override"),
         ("ablation=vanilla", "ablation", "f: 'ablation' is not an override; write key=value."),
         ("seal:", "seal: {seeds: 7-9}", "f: seal and vanilla have no seed in common, and arms are paired."),
-        ("{set: base@1}", "{set: base@1, metric: pas}", "f: primary.metric is 'pas'; it must be one of pass, turns."),
+        ("{set: base@1}", "{set: base@1, metric: pas}", "f: primary.metric is 'pas'; it must be 'pass' or 'turns'."),
         ("name: x", "name: x y", "f: name 'x y' must consist of letters, digits, '.', '_' and '-'."),
     ],
 )  # fmt: skip

@@ -1,0 +1,20 @@
+"""Launches that another version recorded."""
+
+import pytest
+
+from seal.settings import BLOCKS, SealSettings, SettingsError
+from seal.settings.base import recipe_defaults
+from shelf.lab.certificate.launches import recorded
+
+
+def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
+    config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
+    config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    known = SealSettings.of(config)
+    config["seal"]["interface"]["departed"] = config["seal"]["data"]["train"]["departed"] = True
+    with pytest.raises(SettingsError, match="departed is not a setting"):
+        SealSettings.of(config)
+    assert SealSettings.of(recorded(config)) == known
+    config["seal"]["seed"] = "y"
+    with pytest.raises(SettingsError, match=r"seal\.seed is 'y'"):
+        recorded(config)
