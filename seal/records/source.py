@@ -1,8 +1,9 @@
 """Data sources: the names under which whole tasks and prefixes of a category are counted."""
 
 from collections.abc import Iterable
+from zlib import crc32
 
-from seal.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of
+from seal.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of, parse_task_id
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 """The categories of the benchmark and of synthesised tasks, in the order of every table."""
@@ -39,3 +40,14 @@ def parse_data_source(source: str) -> tuple[str, int]:
             "environment as ENVIRONMENT/CATEGORY."
         )
     return category, int(turns) if turns else WHOLE
+
+
+def scenario_of(category: str, task_id: str) -> int:
+    """The scenario of a task; its variants in the benchmark's four categories share it.
+
+    A task of another environment is a scenario of its own. ValueError for an id that is not one of the benchmark's.
+    """
+    environment = environment_of(category)
+    if environment != BENCHMARK:
+        return crc32(f"{environment}/{task_id}".encode())
+    return parse_task_id(task_id)[1]

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from seal.diagnosis.categories import environment_of
 from seal.labels import EXCLUDED
 from seal.records.format import FORMAT
-from seal.records.source import parse_data_source
+from seal.records.source import parse_data_source, scenario_of
 
 PASS_SCORE = 1.0 - 1e-9
 """The score from which a task counts as passed."""
@@ -185,6 +185,11 @@ class TrajectoryRecord:
         if self.tokens_in is not None:
             return self.tokens_in
         return sum(self.prompt_tokens + start for _, start, _ in self.spans) if self.prompt_tokens else None
+
+    @property
+    def scenario(self) -> int:
+        """The scenario of the task (`seal.records.source.scenario_of`)."""
+        return scenario_of(self.category, self.task_id)
 
     @property
     def environment(self) -> str:

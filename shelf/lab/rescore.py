@@ -23,7 +23,6 @@ from shelf.lab.certificate.places import difference, shown
 from shelf.lab.certificate.replay import UNPLAYABLE, parameters
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.intervals import PairedDifference, paired_difference
-from shelf.statistics.log import scenario
 from shelf.statistics.tables import comparison_record, comparison_table, percent, table
 from shelf.suites.bfcl.journal import SETTINGS
 from shelf.view.again import Again, played_again
@@ -274,7 +273,7 @@ def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> Paire
     for pair in pairs:
         for side, record in zip(scores, pair, strict=True):
             side.setdefault((record.task_id, record.data_source), []).append(record.score)
-            scenarios[record.task_id, record.data_source] = scenario(record)
+            scenarios[record.task_id, record.data_source] = record.scenario
     means = [{task: sum(found) / len(found) for task, found in side.items()} for side in scores]
     return paired_difference(*means, scenarios, dict.fromkeys(scenarios, ""))
 

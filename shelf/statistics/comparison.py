@@ -8,7 +8,6 @@ import pandas as pd
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.intervals import PairedDifference, paired_difference
-from shelf.statistics.log import scenario
 from shelf.statistics.summary import AVERAGE, Task
 
 
@@ -64,7 +63,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
 def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
     """Compare the lines of two sides, whatever their categories; ValueError if they share no task."""
     lines = [line for side in sides for line in side]
-    scenarios = {line.task_id: scenario(line) for line in lines}
+    scenarios = {line.task_id: line.scenario for line in lines}
     categories = {line.task_id: line.category for line in lines}
     turns = {line.task_id: float(line.turns) for line in lines}
     passed = [_means((line.task_id, float(line.passed)) for line in side) for side in sides]

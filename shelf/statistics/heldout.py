@@ -7,7 +7,6 @@ from seal.data.parquet import read_rows
 from seal.diagnosis.categories import BENCHMARK
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
-from shelf.statistics.log import scenario
 
 
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:
@@ -26,7 +25,7 @@ def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | No
     seen = [
         key
         for key, line in validated.items()
-        if key in known or (line.environment == BENCHMARK and scenario(line) in scenarios)
+        if key in known or (line.environment == BENCHMARK and line.scenario in scenarios)
     ]
     if not seen:
         return None

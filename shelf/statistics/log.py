@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
-from zlib import crc32
 
 from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
 from seal.labels import CORRECT_ABSTENTION, PASS
@@ -127,22 +126,6 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     if not {"turns", "turns_passed"} <= set(known):
         known |= {"turns": 0, "turns_passed": 0}
     return TrajectoryRecord.from_line(known), "sample" in value
-
-
-def scenario_of(category: str, task_id: str) -> int:
-    """The scenario of a task; its variants in the benchmark's four categories share it.
-
-    A task of another environment is a scenario of its own. ValueError for an id that is not one of the benchmark's.
-    """
-    environment = environment_of(category)
-    if environment != BENCHMARK:
-        return crc32(f"{environment}/{task_id}".encode())
-    return parse_task_id(task_id)[1]
-
-
-def scenario(record: TrajectoryRecord) -> int:
-    """The scenario of what was played."""
-    return scenario_of(record.category, record.task_id)
 
 
 def validated(folder: RunFolder) -> bool:

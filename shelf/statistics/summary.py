@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, Observation, estimate, pass_at_k
-from shelf.statistics.log import Log, scenario
+from shelf.statistics.log import Log
 from shelf.statistics.suspected import SuspectedItem
 
 AVERAGE = "average"
@@ -119,11 +119,11 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         samples=samples,
         passed=sum(line.passed for line in flat),
         scored=len(flat),
-        rate=estimate([[Observation(scenario(line), float(line.passed)) for line in stratum] for stratum in scored]),
+        rate=estimate([[Observation(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
         turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
         turns=sum(line.turns for stratum in turned for line in stratum),
         turn_rate=estimate(
-            [[Observation(scenario(line), line.turns_passed, line.turns) for line in stratum] for stratum in turned]
+            [[Observation(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
         ),
         pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
         infra=len(lines) - len(flat),

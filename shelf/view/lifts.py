@@ -8,7 +8,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
 from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
-from shelf.statistics.log import Log, read_log, scenario
+from shelf.statistics.log import Log, read_log
 
 Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""
@@ -38,7 +38,7 @@ def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
     usable = [record for record in records if record.withdrawn is not None and record.infra is None]
     ordered = sorted(usable, key=lambda record: record.step)
     cues = dict.fromkeys(record.withdrawn for record in ordered if record.withdrawn not in ("", NO_CUE))
-    scenarios = {(record.step, *record.task): scenario(record) for record in usable}
+    scenarios = {(record.step, *record.task): record.scenario for record in usable}
     shown = _scores(usable, "")
 
     def over(withdrawn: Mapping[Played, float], steps: Collection[int]) -> PairedDifference:

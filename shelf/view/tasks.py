@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.task_file import MadeTask
-from seal.settings.data import DataSettings
+from seal.settings.data import names_environment
 from seal.system.jsonl import Line, read_jsonl
 from seal.system.paths import HOME
 
@@ -36,6 +36,10 @@ def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:
 
     Relative ones are below the checkout, where the launcher works.
     """
-    earlier = config["env_service"].get("task_files") or ()
-    data = DataSettings.read(config["seal"]["data"], "seal.data", "ignore")
-    return tuple(dict.fromkeys((*earlier, *data.task_files())))
+    named = list(config["env_service"].get("task_files") or ())
+    data = config["seal"]["data"]
+    for selection in (data["train"], *data["val"], data.get("withdrawal")):
+        mixture = (selection or {}).get("mixture") or ()
+        sources = [mixture] if isinstance(mixture, Mapping) else mixture
+        named += [source["tasks"] for source in sources if not names_environment(source["tasks"])]
+    return tuple(dict.fromkeys(named))

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from seal.records.source import averaged, data_source, parse_data_source
+from seal.records.source import averaged, data_source, parse_data_source, scenario_of
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.records import RunResult, TaskScore
-from shelf.statistics.log import scenario_of
 from shelf.statistics.summary import AVERAGE
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seal.records.trajectory import TrajectoryRecord
-from shelf.statistics.log import read_line, read_log, scenario
+from shelf.statistics.log import read_line, read_log
 
 
 def test_a_line_with_fields_of_an_earlier_version_is_read():
@@ -24,7 +24,7 @@ def test_a_line_of_an_earlier_version_counts_the_turns_that_were_not_reached():
     line = {"task_id": "multi_turn_base_1", "data_source": "base@2", "score": 0.0, "step": 4, "sample": 1}
     line |= {"labels": ["pass", "pass"], "turns": 2, "turns_passed": 2, "evidence": [{}] * 3, "service_hash": "s"}
     record, _ = read_line(line)
-    assert (record.turns, record.turns_passed, record.prefix, scenario(record)) == (3, 2, 2, 1)
+    assert (record.turns, record.turns_passed, record.prefix, record.scenario) == (3, 2, 2, 1)
 
 
 def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):

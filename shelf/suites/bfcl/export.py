@@ -18,7 +18,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
-from shelf.statistics.log import read_line, scenario, validated
+from shelf.statistics.log import read_line, validated
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.episode import STEP
 
@@ -60,7 +60,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         elif record.infra is not None:
             left_out[FAULTS] += 1
         elif record.sample == sample:
-            entries[record.category][scenario(record)] = {
+            entries[record.category][record.scenario] = {
                 "id": record.task_id,
                 "result": list(_turns(record)),
             }

@@ -81,7 +81,7 @@ def test_the_id_changes_with_the_content_and_only_with_it(tasks_by_level, change
 
 def test_a_task_survives_its_line(tasks):
     for made in tasks[::7]:
-        back = MadeTask.model_validate_json(made.line())
+        back = MadeTask.model_validate_json(made.model_dump_json())
         assert back == made and back.task == made.task
 
 
