@@ -102,7 +102,8 @@ def wait_until_watched(liveness, name):
     ],
 )
 def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error, code):
-    inner, outer = start(Process, "inner"), start(Process, "outer")
+    # Names of their own: that of an actor that was killed is free only later.
+    inner, outer = (start(Process, f"{place}_{type(error).__name__}") for place in ("inner", "outer"))
     with pytest.raises(RayTaskError) as raised:
         ray.get(outer.ask.remote(inner, error))
     cause = root_cause(raised.value)
@@ -117,7 +118,8 @@ def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error
     ],
 )
 def test_a_death_that_the_trainer_meets_is_infrastructure(start, error, said):
-    inner, outer = start(Process, "inner"), start(Process, "outer")
+    # Names of their own: that of an actor that was killed is free only later.
+    inner, outer = (start(Process, f"{place}_{type(error).__name__}") for place in ("inner", "outer"))
     with pytest.raises(RayTaskError) as raised:
         ray.get(outer.ask.remote(inner, error))
     cause = root_cause(raised.value)
