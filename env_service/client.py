@@ -267,8 +267,9 @@ class _FullEvaluation(protocol.Success[dict[str, Any]]):
     @field_validator("data")
     @classmethod
     def _require_keys(cls, data: dict[str, Any]) -> dict[str, Any]:
-        if missing := answers.Evaluation.__required_keys__ - data.keys():
-            raise ValueError(f"{', '.join(sorted(missing))} missing")
+        missing = sorted(answers.Evaluation.__required_keys__ - data.keys())
+        if missing or not isinstance(data["progress_info"], dict):
+            raise ValueError(f"{', '.join(missing) or 'progress_info'} missing")
         return data
 
 

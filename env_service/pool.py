@@ -76,7 +76,7 @@ class WorkerPool:
         for worker in others:
             worker.task_files.append(path)
         try:
-            for worker in others:
+            for worker in self._workers:  # of another upload of the same file too: it may be under way
                 generation = worker.generation
                 try:
                     await worker.request("load_task_file", None, {"path": path})

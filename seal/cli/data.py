@@ -17,8 +17,8 @@ AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="
 def prepare(
     out: Annotated[Path, option("Folder to write.")] = OUT, accept_changed_data: AcceptChangedData = False
 ) -> None:
-    """Make the parquet files and the manifest."""
-    from seal.data.prepare import FILES, MANIFEST
+    """Make the parquet files, the released split and the manifest."""
+    from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT
     from seal.data.prepare import prepare as make
 
     with refusing("seal data prepare"):
@@ -27,7 +27,7 @@ def prepare(
     typer.echo(f"{package['name']} {package['version']}, data {package['data_hash'][:16]}")
     for (scheme, side), file in FILES.items():
         typer.echo(f"  {out / file} ({scheme}, {side})")
-    typer.echo(f"  {out / MANIFEST}")
+    typer.echo(f"  {out / RELEASED_SPLIT}, {out / MANIFEST}")
 
 
 @app.command()

@@ -1,7 +1,7 @@
-"""Making and checking ``data/``: parquet files and the manifest.
+"""Making and checking ``data/``: parquet files, the released split, the manifest.
 
 From the pinned ``bfcl-eval`` package, without network. The parquet files are
-made on each machine (``install.sh`` calls this). The manifest is part of the
+made on each machine (``install.sh`` calls this). The JSON files are part of the
 repository, so that a changed package or split does not go unnoticed.
 """
 
@@ -17,6 +17,8 @@ from seal.data.rows import TaskRow, whole_rows
 from seal.system.files import json_hash, write_json
 
 MANIFEST = "manifest.json"
+RELEASED_SPLIT = "bfcl_400_split.json"
+"""The public release's name: its guide, and programs that follow it, look for this file."""
 FILES: dict[tuple[str, str], str] = {
     ("scenario", "train"): "bfcl_train.parquet",
     ("scenario", "eval"): "bfcl_eval_400.parquet",
@@ -24,6 +26,12 @@ FILES: dict[tuple[str, str], str] = {
     ("released_ids", "eval"): "released_ids_eval.parquet",
 }
 """The parquet file of each side of each split."""
+
+
+def released_split() -> dict[str, list[str]]:
+    """The public release's list of ids, regenerated in its order."""
+    sides = task_ids("released_ids")
+    return {"train": list(sides["train"]), "val": list(sides["eval"])}
 
 
 def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
@@ -57,6 +65,7 @@ def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any
         raise ValueError(_changed(out, recorded["package"], made["package"]))
     for key, rows in split_rows().items():
         write_rows(rows, out / FILES[key])
+    write_json(released_split(), out / RELEASED_SPLIT)
     write_json(made, out / MANIFEST)
     return made
 
@@ -81,6 +90,10 @@ def check(out: Path | str) -> list[str]:
                 problems.append(f"{out / FILES[key]} does not hold the rows of its split: run prepare again.")
         except ValueError as error:
             problems.append(str(error))
+    if not (out / RELEASED_SPLIT).is_file():
+        problems.append(f"{out / RELEASED_SPLIT} is missing: run seal data prepare.")
+    elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
+        problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
     return problems
 
 

@@ -9,7 +9,7 @@ import pytest
 from env_service.environments.bfcl.splits import task_ids
 from seal.cli.data import app
 from seal.data.parquet import read_rows, write_rows
-from seal.data.prepare import FILES, MANIFEST, check, prepare
+from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
 from tests.support.commands import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,12 +24,13 @@ def made(tmp_path):
 def test_two_runs_agree_to_the_byte(made, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     prepare(other)
-    for file in (*FILES.values(), MANIFEST):
+    for file in (*FILES.values(), RELEASED_SPLIT, MANIFEST):
         assert (made / file).read_bytes() == (other / file).read_bytes(), file
 
 
-def test_the_committed_manifest_is_the_one_that_prepare_makes(made):
-    assert (made / MANIFEST).read_bytes() == (REPOSITORY / "data" / MANIFEST).read_bytes()
+def test_the_committed_files_are_the_ones_that_prepare_makes(made):
+    for file in (RELEASED_SPLIT, MANIFEST):
+        assert (made / file).read_bytes() == (REPOSITORY / "data" / file).read_bytes(), file
 
 
 def test_rows_are_what_verl_reads(made):
@@ -83,6 +84,7 @@ def test_rows_of_the_other_side_are_reported(made):
         (lambda folder: (folder / "bfcl_train.parquet").write_bytes(b"PAR1"), "not a readable parquet file"),
         (lambda folder: (folder / "bfcl_train.parquet").unlink(), "does not exist"),
         (lambda folder: (folder / MANIFEST).write_text("{"), "not valid JSON"),
+        (lambda folder: (folder / RELEASED_SPLIT).write_text('{"train": []}'), "differs from the released list"),
     ],
 )
 def test_damage_is_named(made, damage, said):
