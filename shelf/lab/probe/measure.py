@@ -67,8 +67,9 @@ def gain(
 
     plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
     their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
-    transfer: see `gradients.Policy`; taught: the points of all tasks' pass rate that the teacher can hand on, whose
-    target is the plain prompt; cued: the same of steps under the prompt with the cue.
+    transfer: see `gradients.Policy`; a task's successes weigh as its lift, as those of a task that passes without the
+    cue transfer well and have nothing to hand on; taught: the points of all tasks' pass rate that the teacher can hand
+    on, whose target is the plain prompt; cued: the same of steps under the prompt with the cue.
     """
     row = {"cue": asked.cue, "label": asked.label, "rate": asked.rate, "tasks": len(asked.shown) / len(tasks)}
     row |= dict.fromkeys(("plain", "lift", "low", "high", "replayed", "transfer", "cued", "taught"))
@@ -81,7 +82,13 @@ def gain(
     passed = [each for each in every if each.record.usable and each.record.passed]
     said = [each for each in passed if each.lesson is not None]
     if said and row["lift"] is not None:
-        moved = fmean(transfer(each.tokens, each.lesson) for each in said[:GRADIENTS])
+        lifts = {n: max(0.0, after[n] - before[n]) for n in before.keys() & after.keys()}
+        lifted = [each for each in said if lifts.get(each.job.task)]
+        measured = (lifted or said)[:GRADIENTS]
+        moved = fmean(
+            [transfer(each.tokens, each.lesson) for each in measured],
+            [lifts[each.job.task] for each in measured] if lifted else None,
+        )
         taught = row["tasks"] * row["lift"] * len(said) / len(passed)
         row |= {"replayed": len(said) / len(passed), "transfer": moved, "cued": taught * moved, "taught": taught}
     return row

@@ -52,6 +52,13 @@ def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers
     assert (row["tasks"], row["plain"], row["lift"], row["replayed"]) == (0.5, 0.25, 0.75, 0.75)
     assert row["low"] <= row["lift"] <= row["high"]
     assert row["taught"] == pytest.approx(0.5 * 0.75 * 0.75) and row["cued"] == pytest.approx(0.1 * row["taught"])
+    # Task 1 passes without the cue too: what a step on its successes gives the plain prompt is no gain of the cue.
+    plain, kept = {0: rollouts(0, "00"), 1: rollouts(1, "11")}, {0: rollouts(0, "11", said="11")}
+    cued = kept | {1: [each._replace(lesson=Tokens([7], [])) for each in rollouts(1, "11", said="11")]}
+    row = gain(asked, TASKS, plain, cued, lambda seen, plain: 0.9 if plain.ids == [7] else 0.1)
+    assert row["lift"] == 0.5 and row["transfer"] == pytest.approx(0.1)
+    row = gain(asked._replace(shown={1: Omega()}), TASKS, plain, cued, lambda seen, plain: 0.9)
+    assert row["lift"] == 0 and row["transfer"] == pytest.approx(0.9)
     nothing = gain(asked._replace(shown={}), TASKS, plain, {}, lambda seen, plain: 0.1)
     assert nothing["tasks"] == 0 and nothing["lift"] is None and nothing["taught"] is None
     assert max(len(line) for text in lines([row, nothing]) for line in text.splitlines()) <= 80
