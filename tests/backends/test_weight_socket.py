@@ -33,7 +33,7 @@ def ends(_):
     from seal.backends.vllm_plugin import register
 
     config = compose_recipe(HOME / "exp" / "quickstart.yaml", []).actor_rollout_ref
-    ray.init(num_cpus=1, include_dashboard=False)
+    ray.init("local", num_cpus=1, include_dashboard=False)
     job = ray.get_runtime_context().get_job_id()
     sender = get_rollout_class("vllm")(config=config.rollout, model_config=None, device_mesh=None, replica_rank=0)
     os.environ["VERL_RAY_JOB_ID"] = job  # as verl's server does before it starts the engine
