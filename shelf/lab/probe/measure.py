@@ -9,6 +9,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from seal.data.rows import TaskRow
+from seal.diagnosis.sources import named_failures
 from seal.interface.cues import Omega
 from seal.interface.evolve import cues_in_use
 from seal.labels import SYNONYMS
@@ -46,10 +47,15 @@ class Question(NamedTuple):
 
 
 def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
-    """One for each cue that the recipe uses, by label, and the last for a retry."""
+    """One for each cue that the recipe uses, by label, and the last for a retry.
+
+    A cue is asked where a task failed with its label; with `seal.diagnosis.source=permuted`, with another one.
+    """
     counted = {task: [each.record for each in rollouts if each.record.usable] for task, rollouts in plain.items()}
-    found = {task: [{SYNONYMS.get(z, z) for z in each.signals} for each in some] for task, some in counted.items()}
-    failed = {task: set().union(*some) for task, some in found.items()}
+    found = {task: [_named(each.signals) for each in some] for task, some in counted.items()}
+    every = {task: frozenset().union(*(each.signals for each in some)) for task, some in counted.items()}
+    how = settings.diagnosis, settings.seed
+    failed = {task: _named(named_failures(labels, *how, str(task))) for task, labels in every.items()}
     cues = sorted(cues_in_use(settings.interface.evolve, settings.diagnosis.taxonomy), key=lambda cue: cue.label)
     for cue in cues:
         rate = fmean(cue.label in labels for some in found.values() for labels in some)
@@ -58,6 +64,10 @@ def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts)
     lost = [task for task, some in counted.items() if not any(each.passed for each in some)]
     answers = {task: answering(everything, tasks[task].category, failed[task]) for task in lost}
     yield Question(RETRY, "", len(lost) / len(plain), {task: omega for task, omega in answers.items() if omega.active})
+
+
+def _named(labels: Iterable[str]) -> set[str]:
+    return {SYNONYMS.get(label, label) for label in labels}
 
 
 def gain(
