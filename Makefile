@@ -4,7 +4,7 @@ WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup quickstart quickstart-long policy test-bed test test-core test-slow test-recipes test-faults test-attack test-viewer lint lock lock-docs
-.PHONY: docs docs-serve notebook screenshots gpu-smoke
+.PHONY: pretrained docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
 
@@ -20,6 +20,20 @@ quickstart-long: setup
 
 policy: setup
 	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
+
+# A pretrained model through the whole loop: fetched, taught for an hour (kept in the cache), trained for three steps,
+# exported and evaluated. CORES: for all of it.
+MODELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seal/models
+PRETRAINED := experiments/pretrained_cpu
+CORES := $(shell nproc)
+pretrained: setup
+	$(PYTHON) -m seal.cli model fetch smollm2-135m-instruct
+	test -e $(MODELS)/smollm2-135m-lessons || $(PYTHON) -m seal.cli policy warm-start --threads $(CORES) --minutes 60 \
+		--model $(MODELS)/smollm2-135m-instruct --out $(MODELS)/smollm2-135m-lessons
+	SEAL_THREADS=$(CORES) $(PYTHON) launcher.py --conf exp/pretrained_cpu.yaml --with-bfcl trainer.total_training_steps=3
+	test -e $(PRETRAINED)/model || $(PYTHON) -m seal.cli export $(PRETRAINED) --out $(PRETRAINED)/model
+	OMP_NUM_THREADS=$(CORES) $(PYTHON) -m seal.cli evaluate bfcl --checkpoint $(PRETRAINED)/model --temperature 1 \
+		--tasks data/pretrained/probe.jsonl --max-tokens 96 --max-steps 6
 
 # The tasks that this policy passes sometimes, and held-out ones.
 test-bed: setup
