@@ -21,8 +21,8 @@ quickstart-long: setup
 policy: setup
 	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
 
-# A pretrained model through the whole loop: fetched, taught for an hour (kept in the cache), trained for three steps,
-# exported and evaluated. CORES: for all of it.
+# A pretrained model through the whole loop: fetched, taught for an hour (kept in the cache), trained for three steps
+# of 16 rollouts, exported and evaluated. CORES: for all of it.
 MODELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seal/models
 PRETRAINED := experiments/pretrained_cpu
 CORES := $(shell nproc)
@@ -30,7 +30,9 @@ pretrained: setup
 	$(PYTHON) -m seal.cli model fetch smollm2-135m-instruct
 	test -e $(MODELS)/smollm2-135m-lessons || $(PYTHON) -m seal.cli policy warm-start --threads $(CORES) --minutes 60 \
 		--model $(MODELS)/smollm2-135m-instruct --out $(MODELS)/smollm2-135m-lessons
-	SEAL_THREADS=$(CORES) $(PYTHON) launcher.py --conf exp/pretrained_cpu.yaml --with-bfcl trainer.total_training_steps=3
+	SEAL_THREADS=$(CORES) $(PYTHON) launcher.py --conf exp/pretrained_cpu.yaml --with-bfcl \
+		trainer.total_training_steps=3 trainer.val_before_train=false trainer.test_freq=-1 \
+		data.train_batch_size=4 actor_rollout_ref.actor.ppo_mini_batch_size=4 actor_rollout_ref.rollout.n=4
 	test -e $(PRETRAINED)/model || $(PYTHON) -m seal.cli export $(PRETRAINED) --out $(PRETRAINED)/model
 	OMP_NUM_THREADS=$(CORES) $(PYTHON) -m seal.cli evaluate bfcl --checkpoint $(PRETRAINED)/model --temperature 1 \
 		--tasks data/pretrained/probe.jsonl --max-tokens 96 --max-steps 6

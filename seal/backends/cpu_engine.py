@@ -31,7 +31,7 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     A sharded module is not offloaded: there is no device to offload from. An update skips the rows whose
     gradient is zero, where the trainer says which loss it has (`seal.backends.sparse_update`). Logits are computed
     where a sampled token follows, one in seven of the quickstart's tokens: verl takes log-probs one token at a time.
-    The log-prob of other tokens is 0; masks leave them out of losses and comparisons. A prompt that rows of an update
+    The log-prob and entropy of other tokens are 0; masks leave them out of losses and comparisons. A prompt that rows
     share is computed once, where the trainer asks for it (`seal.backends.shared_prompts`).
     """
 
@@ -64,7 +64,7 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: TensorDict):
         inputs, output_args = super().prepare_model_inputs(micro_batch)
-        if _wants_log_probs_alone(micro_batch):
+        if _wants_sampled_alone(micro_batch):
             chosen = before_sampled(micro_batch["input_ids"].offsets(), micro_batch["response_mask"])
             inputs["logits_to_keep"] = output_args[_CHOSEN] = chosen
             if _shares_prompts(micro_batch):
@@ -81,8 +81,12 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
         if not output_args["temperature_is_one"]:
             logits = logits / output_args["temperature_rmpad"][chosen].unsqueeze(-1).to(logits.dtype)
         found = logprobs_from_logits(logits, output_args["input_ids_rmpad_rolled"][chosen])
-        every = torch.zeros(int(offsets[-1]), dtype=found.dtype).index_copy(0, chosen, found)
-        return {"log_probs": torch.nested.nested_tensor_from_jagged(every, offsets)}
+        values = {"log_probs": found}
+        if tu.get_non_tensor_data(micro_batch, key="calculate_entropy", default=False):
+            values["entropy"] = self.compute_entropy_from_logits(logits)
+        zeros = torch.zeros(int(offsets[-1]), dtype=found.dtype)
+        every = {name: zeros.index_copy(0, chosen, value) for name, value in values.items()}
+        return {name: torch.nested.nested_tensor_from_jagged(value, offsets) for name, value in every.items()}
 
 
 _CHOSEN = "seal_chosen_tokens"
@@ -104,9 +108,9 @@ def _by_prompt(data: TensorDict, dp_group: ProcessGroup, **_: object) -> tuple[l
     return [tu.index_select_tensor_dict(data, part) for part in parts], parts
 
 
-def _wants_log_probs_alone(micro_batch: TensorDict) -> bool:
-    """Whether the log-probs of the sampled tokens are all that is asked of packed rows."""
-    asked = ("calculate_entropy", "calculate_sum_pi_squared", "distillation_use_topk", "use_fused_kernels")
+def _wants_sampled_alone(micro_batch: TensorDict) -> bool:
+    """Whether log-probs and entropy at the sampled tokens are all that is asked of packed rows."""
+    asked = ("calculate_sum_pi_squared", "distillation_use_topk", "use_fused_kernels")
     others = any(tu.get_non_tensor_data(micro_batch, key=key, default=False) for key in asked)
     packed = tu.get_non_tensor_data(micro_batch, key="use_remove_padding", default=True)
     return packed and not others and "response_mask" in micro_batch

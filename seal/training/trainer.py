@@ -53,6 +53,7 @@ class SEALTraining(Durable):
         The latter hold for stale trajectories too: PPO's ratio is then to the policy that sampled them.
         """
         if self._settings.checks_logprobs(self.global_steps):
+            batch.extra_info[SHARE_PROMPTS] = self.config.actor_rollout_ref.actor.use_prefix_grouper
             return super()._compute_old_log_prob(batch, metrics)
         return take_engine_logprobs(batch)
 

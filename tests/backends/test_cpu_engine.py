@@ -86,9 +86,11 @@ def updated(case, rank, ours):
             setattr(engine, name, getattr(super(CPUFSDP2EngineWithLMHead, engine), name))
     facts = {"temperature": case.temperature, "calculate_entropy": False}
     batch = rows(case, rank)
-    tu.assign_non_tensor(batch, compute_loss=False, **facts)
-    scored = tu.get(worker.infer_batch(batch), "log_probs")
+    asked = {"temperature": case.temperature, "calculate_entropy": True, SHARE_PROMPTS: case.lengths == GROUPS}
+    tu.assign_non_tensor(batch, compute_loss=False, **asked)
+    output = worker.infer_batch(batch)
     chosen = before_sampled(batch["input_ids"].offsets(), batch["response_mask"])
+    scored = [tu.get(output, name).values()[chosen].numpy() for name in ("log_probs", "entropy")]
     engine.module.register_forward_pre_hook(
         lambda module, args, inputs: passed.append(inputs["input_ids"].numel()), with_kwargs=True
     )
@@ -100,7 +102,7 @@ def updated(case, rank, ours):
     metrics = tu.get(worker.train_mini_batch(batch), "metrics")
     weights = [each.full_tensor().detach().numpy().copy() for each in engine.module.parameters()]
     figures = {name: float(np.mean(metrics[name])) for name in ("grad_norm", "actor/pg_loss")}
-    return Updated(weights, figures, scored.values()[chosen].numpy(), sum(passed), sum(computed))
+    return Updated(weights, figures, np.concatenate(scored), sum(passed), sum(computed))
 
 
 def rows(case, rank):
@@ -144,7 +146,7 @@ def played(case, place):
 
 
 def check_equal(verls, ours):
-    np.testing.assert_allclose(ours.log_probs, verls.log_probs, rtol=1e-5)
+    np.testing.assert_allclose(ours.log_probs, verls.log_probs, rtol=1e-5, atol=1e-5)
     for found, expected in zip(ours.weights, verls.weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     assert ours.metrics == pytest.approx(verls.metrics, rel=1e-4) and verls.metrics["grad_norm"] > 0
