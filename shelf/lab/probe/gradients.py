@@ -25,7 +25,7 @@ class Policy:
         """Of the log-prob, in nats, of all its own tokens; one tensor per parameter."""
         ids, own = (torch.tensor(each, device=self._device) for each in tokens)
         self._model.zero_grad()
-        logits = self._model(ids[None]).logits[0, own - 1].float() / self._temperature
+        logits = self._model(ids[None], logits_to_keep=own - 1).logits[0].float() / self._temperature
         logits.log_softmax(-1).gather(1, ids[own, None]).sum().backward()
         return [each.grad for each in self._model.parameters()]
 

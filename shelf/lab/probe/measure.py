@@ -9,11 +9,11 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from seal.data.rows import TaskRow
-from seal.diagnosis.sources import named_failures
 from seal.interface.cues import Omega
 from seal.interface.evolve import cues_in_use
 from seal.labels import SYNONYMS
 from seal.launch.recipe import Recipe
+from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.services import addresses
 from seal.settings import SealSettings
 from seal.teacher import answering
@@ -46,16 +46,14 @@ class Question(NamedTuple):
     shown: Mapping[int, Omega]
 
 
-def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
-    """One for each cue that the recipe uses, by label, and the last for a retry.
+Answers = Sequence[tuple[Question, Rollouts]]
+Ask = Callable[[SealSettings, Sequence[TaskRow], Rollouts], Iterable[Question]]
 
-    A cue is asked where a task failed with its label; with `seal.diagnosis.source=permuted`, with another one.
-    """
+
+def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
+    """One for each cue that the recipe uses, by label, and the last for a retry."""
     counted = {task: [each.record for each in rollouts if each.record.usable] for task, rollouts in plain.items()}
-    found = {task: [_named(each.signals) for each in some] for task, some in counted.items()}
-    every = {task: frozenset().union(*(each.signals for each in some)) for task, some in counted.items()}
-    how = settings.diagnosis, settings.seed
-    failed = {task: _named(named_failures(labels, *how, str(task))) for task, labels in every.items()}
+    found, failed = {task: [_named(each) for each in some] for task, some in counted.items()}, seen_labels(plain)
     cues = sorted(cues_in_use(settings.interface.evolve, settings.diagnosis.taxonomy), key=lambda cue: cue.label)
     for cue in cues:
         rate = fmean(cue.label in labels for some in found.values() for labels in some)
@@ -66,8 +64,13 @@ def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts)
     yield Question(RETRY, "", len(lost) / len(plain), {task: omega for task, omega in answers.items() if omega.active})
 
 
-def _named(labels: Iterable[str]) -> set[str]:
-    return {SYNONYMS.get(label, label) for label in labels}
+def seen_labels(plain: Rollouts) -> dict[int, set[str]]:
+    """By task, the labels of all its usable rollouts."""
+    return {n: set().union(*(_named(e.record) for e in some if e.record.usable)) for n, some in plain.items()}
+
+
+def _named(record: TrajectoryRecord) -> set[str]:
+    return {SYNONYMS.get(label, label) for label in record.signals}
 
 
 def gain(
@@ -128,9 +131,10 @@ def _points(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:+.1f}"
 
 
-def probe(recipe: Recipe, out: Path, bar: Bar) -> tuple[dict[str, Any], list[str]]:
-    """The findings as JSON values and as lines of 80 columns; LaunchError or ValueError for what a user can fix."""
-    plain, control, answers = _played(recipe, out, bar)
+def findings(
+    recipe: Recipe, bar: Bar, plain: Rollouts, control: Rollouts, answers: Answers
+) -> tuple[dict[str, Any], list[str]]:
+    """What `played` rollouts say, as JSON values and as lines of 80 columns."""
     policy = Policy(recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.temperature)
     asked = bar.track(answers, description="gradients of cued successes")
     gains = [gain(question, recipe.rows.train, control, cued, policy.transfer) for question, cued in asked]
@@ -146,8 +150,11 @@ def probe(recipe: Recipe, out: Path, bar: Bar) -> tuple[dict[str, Any], list[str
     return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": named}, said
 
 
-def _played(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, list[tuple[Question, Rollouts]]]:
-    """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues."""
+def played(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tuple[Rollouts, Rollouts, Answers]:
+    """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues.
+
+    LaunchError or ValueError for what a user can fix.
+    """
     rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
     limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
     url, first, later = addresses(recipe.service.env_url)[0], range(rollout.n), range(rollout.n, 2 * rollout.n)
@@ -156,18 +163,18 @@ def _played(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, li
             stack.enter_context(environment_service(url, out / "service.log", recipe.task_files, name))
         served = stack.enter_context(served_checkpoint(model, NAME, limits, out / "vllm.log"))
 
-        def played(what: str, jobs: Sequence[Job]) -> list[Played]:
+        def rollouts(what: str, jobs: Sequence[Job]) -> list[Played]:
             work = bar.add_task(what, total=len(jobs))
             return asyncio.run(play(recipe, jobs, served, lambda: bar.update(work, advance=1)))
 
         jobs = [Job(task, sample) for task in range(len(recipe.rows.train)) for sample in first]
-        plain = _by_task(first_played := played("plain rollouts", jobs))
+        plain = _by_task(first_played := rollouts("plain rollouts", jobs))
         if not any(each.record.usable for each in first_played):
             raise ValueError(f"infrastructure lost every plain rollout: {first_played[0].record.infra_message}")
-        asked = list(questions(recipe.settings, recipe.rows.train, plain))
+        asked = list(ask(recipe.settings, recipe.rows.train, plain))
         control = [Job(task, sample) for task in sorted(set().union(*(q.shown for q in asked))) for sample in later]
         cued = [[Job(task, sample, each.shown[task]) for task in each.shown for sample in later] for each in asked]
-        rest = iter(played("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
+        rest = iter(rollouts("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
     parts = [_by_task([next(rest) for _ in jobs]) for jobs in (control, *cued)]
     return plain, parts[0], list(zip(asked, parts[1:], strict=True))
 

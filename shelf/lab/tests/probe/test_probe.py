@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from seal.data.rows import TaskRow
-from seal.diagnosis.sources import exchanged_names
 from seal.interface.cues import Omega, catalogue
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
@@ -43,15 +42,6 @@ def test_a_cue_is_asked_where_a_plain_rollout_fails_as_its_label_says():
     retry = asked[RETRY].shown
     assert set(retry) == {0, 3} and retry[3].for_category("base") == ("reread_state",)
     assert {catalogue()[name].label for name in retry[0].for_category("base")} == {"argument_mismatch"}
-
-
-def test_with_permuted_labels_another_failures_cue_is_asked():
-    settings = SealSettings.of(composed(HOME / "exp" / "quickstart.yaml", "ablation=permuted_labels"))
-    other = exchanged_names("paper", settings.seed)["argument_mismatch"]
-    plain = {0: rollouts(0, "00"), 1: rollouts(1, "11")}
-    asked = {each.cue: each for each in questions(settings, TASKS, plain) if each.shown}
-    assert {catalogue()[cue].label for cue in asked if cue != RETRY} == {other}
-    assert all(set(each.shown) == {0} for each in asked.values())
 
 
 def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers():
