@@ -2,7 +2,8 @@
 
 `seal probe` asks every cue alone. Here all cues of a kind are asked at once, on all tasks that failed: the schema cues,
 the guidelines of the task's own failures and, as a control of the diagnosis, those of other failures, feedback (where a
-call failed), and all cues that the recipe has. FOLDER gets rollouts.csv.gz and probe.json.
+call failed), and all cues that the recipe has. FOLDER gets rollouts.csv.gz and lifts.json, then,
+after the gradients, probe.json.
 """
 
 import csv
@@ -65,13 +66,17 @@ def main(model: Path, recipe: Path, folder: Path, *changes: str) -> None:
                     shown = job.omega.for_category(record.category) if job.omega else ()
                     row = arm, record.task_id, job.sample, int(record.passed), record.calls, record.errors
                     write.writerow([*row, " ".join(shown), " ".join(record.labels)])
-        found, said = findings(read, bar, plain, control, answers)
         by_arm = {asked.cue: (asked, some) for asked, some in answers}
         own, other = by_arm[OWN], by_arm[OTHER]
-        both = own[0]._replace(cue="own less other", shown={n: own[0].shown[n] for n in own[0].shown if n in other[1]})
-        contrast = gain(both, read.rows.train, other[1], own[1], lambda *_: 0.0)
-        write_json({"changes": changes, **found, "contrast": contrast}, folder / "probe.json")
-    sys.stdout.write("\n".join([*said, *lines([contrast])]) + "\n")
+        both = {n: omega for n, omega in own[0].shown.items() if n in other[1]}
+        compared = [(asked, control, some) for asked, some in answers]
+        compared.append((own[0]._replace(cue="own less other", shown=both), other[1], own[1]))
+        lifts = [gain(asked, read.rows.train, a, b, lambda *_: 0.0) for asked, a, b in compared]
+        write_json({"changes": changes, "lifts": lifts}, folder / "lifts.json")
+        console().print("\n".join(lines(lifts)))
+        found, said = findings(read, bar, plain, control, answers)
+        write_json({"changes": changes, **found}, folder / "probe.json")
+    console().print("\n".join(said))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def _named(record: TrajectoryRecord) -> set[str]:
 def gain(
     asked: Question, tasks: Sequence[TaskRow], plain: Rollouts, cued: Rollouts, transfer: Transfer
 ) -> dict[str, Any]:
-    """What a cue can give, with shares from 0 to 1 and None where nothing was seen.
+    """What a cue can give, with shares from 0 to 1 and None where nothing was seen, or no lift to hand on.
 
     plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
     their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
@@ -94,13 +94,11 @@ def gain(
     every = sorted((each for n in asked.shown for each in cued[n]), key=lambda each: each.job.sample)
     passed = [each for each in every if each.record.usable and each.record.passed]
     said = [each for each in passed if each.lesson is not None]
-    if said and row["lift"] is not None:
-        lifts = {n: max(0.0, after[n] - before[n]) for n in before.keys() & after.keys()}
-        lifted = [each for each in said if lifts.get(each.job.task)]
-        measured = (lifted or said)[:GRADIENTS]
+    lifts = {n: max(0.0, after[n] - before[n]) for n in before.keys() & after.keys()}
+    lifted = [each for each in said if lifts.get(each.job.task)][:GRADIENTS]
+    if lifted and row["lift"] > 0:
         moved = fmean(
-            [transfer(each.tokens, each.lesson) for each in measured],
-            [lifts[each.job.task] for each in measured] if lifted else None,
+            (transfer(each.tokens, each.lesson) for each in lifted), [lifts[each.job.task] for each in lifted]
         )
         taught = row["tasks"] * row["lift"] * len(said) / len(passed)
         row |= {"replayed": len(said) / len(passed), "transfer": moved, "cued": taught * moved, "taught": taught}

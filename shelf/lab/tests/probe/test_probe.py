@@ -58,7 +58,7 @@ def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers
     row = gain(asked, TASKS, plain, cued, lambda seen, plain: 0.9 if plain.ids == [7] else 0.1)
     assert row["lift"] == 0.5 and row["transfer"] == pytest.approx(0.1)
     row = gain(asked._replace(shown={1: Omega()}), TASKS, plain, cued, lambda seen, plain: 0.9)
-    assert row["lift"] == 0 and row["transfer"] == pytest.approx(0.9)
+    assert row["lift"] == 0 and row["transfer"] is None and row["taught"] is None
     nothing = gain(asked._replace(shown={}), TASKS, plain, {}, lambda seen, plain: 0.1)
     assert nothing["tasks"] == 0 and nothing["lift"] is None and nothing["taught"] is None
     assert max(len(line) for text in lines([row, nothing]) for line in text.splitlines()) <= 80
