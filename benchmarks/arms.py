@@ -1,8 +1,8 @@
 """What a model makes of each kind of cue: `python -m benchmarks.arms MODEL RECIPE FOLDER [KEY=VALUE ...]`.
 
 `seal probe` asks every cue alone. Here all cues of a kind are asked at once, on all tasks that failed: the schema cues,
-the guidelines of the task's own failures and, as a control of the diagnosis, those of other failures, feedback (on tasks
-that failed with its labels), and all cues that the recipe has. FOLDER gets rollouts.csv.gz and lifts.json, then, after
+the guidelines of the task's own failures and, as a control of the diagnosis, those of other failures, feedback (where
+its labels were seen), and all cues that the recipe has. FOLDER gets rollouts.csv.gz and lifts.json, then, after
 the gradients, probe.json.
 """
 
