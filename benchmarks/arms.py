@@ -71,7 +71,8 @@ def main(model: Path, recipe: Path, folder: Path, *changes: str) -> None:
         both = {n: omega for n, omega in own[0].shown.items() if n in other[1]}
         compared = [(asked, control, some) for asked, some in answers]
         compared.append((own[0]._replace(cue="own less other", shown=both), other[1], own[1]))
-        lifts = [gain(asked, read.rows.train, a, b, lambda *_: 0.0) for asked, a, b in compared]
+        unknown = {"transfer": None, "cued": None}  # until there are gradients
+        lifts = [gain(asked, read.rows.train, a, b, lambda *_: 0.0) | unknown for asked, a, b in compared]
         write_json({"changes": changes, "lifts": lifts}, folder / "lifts.json")
         console().print("\n".join(lines(lifts)))
         found, said = findings(read, bar, plain, control, answers)
