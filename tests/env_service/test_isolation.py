@@ -22,6 +22,9 @@ from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.host import Host
 from seal.interface.cues import Omega
 
+DAY = {"day": "2026-11-25"}
+"""Answers tell the day, and midnight may come between two of them."""
+
 
 def new_host() -> Host:
     return Host(ActivityPage(ActivityPage.allocate()))
@@ -67,7 +70,7 @@ RUNS += [(task.id, [text for turn in run for text in turn]) for task, _, run in 
 
 
 def create(host: Host, name: str, task_id: str) -> bytes:
-    arguments = {"env_type": "bfcl", "task_id": task_id, "params": {}}
+    arguments = {"env_type": "bfcl", "task_id": task_id, "params": DAY}
     return host.handle("create", name, arguments)[1]
 
 
@@ -124,7 +127,7 @@ def test_an_episode_rebuilt_from_its_messages_goes_on_as_if_nothing_had_happened
         if not header["ok"]:
             return
         taken += 1
-    arguments = {"env_type": "bfcl", "task_id": task_id, "params": {}, "steps": [(t, False) for t in messages[:taken]]}
+    arguments = {"env_type": "bfcl", "task_id": task_id, "params": DAY, "steps": [(t, False) for t in messages[:taken]]}
     assert second.handle("rebuild", "alone", arguments)[0]["ok"]
     answers += [step(second, "alone", text) for text in messages[taken:]]
     assert [*answers, second.handle("evaluate", "alone", {})[1]] == ALONE[chosen]

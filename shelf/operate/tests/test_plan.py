@@ -68,6 +68,12 @@ def test_a_prompt_that_cannot_be_read_is_refused():
         planned("SEAL", "data.max_prompt_length=4096")
 
 
+@pytest.mark.parametrize("recipe", ["quickstart", "test_bed", "pretrained_cpu", "pretrained_1gpu"])
+def test_every_prompt_has_room_for_all_cues(recipe):
+    plan = planned(recipe)
+    assert max(task.prompt for task in plan.tasks) <= plan.step.prompt
+
+
 @pytest.mark.parametrize("recipe", ["SEAL_lora", "backbones/qwen2_5_3b", "backbones/toolace_2_llama_3_1_8b"])
 def test_the_recipes_fit_the_gpus_that_they_are_made_for(recipe):
     plan = planned(recipe, "trainer.n_gpus_per_node=4")
