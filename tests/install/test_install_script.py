@@ -1,9 +1,13 @@
-"""install.sh: what it would do for each target, and what it refuses."""
+"""install.sh: what it would do for each target, what it refuses, and what a second call repairs."""
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,12 +45,11 @@ def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(c
     assert lines == planned(install("--cuda", "--dry-run", cwd=copy))
     order = [
         position(lines, "-m venv .venv"),
-        position(lines, "install --no-deps --requirement requirements.txt"),
-        position(lines, "--no-deps", "--editable ."),
+        position(lines, "-m pip", "uv==", "setuptools=="),
+        position(lines, "-m uv", "--no-deps", "--requirement requirements.txt", "--editable ."),
         position(lines, "--no-deps", "requirements-flash-attn.txt"),
         position(lines, "import flash_attn"),
         position(lines, "seal.cli data prepare"),
-        position(lines, "shelf.operate.selfcheck"),
         position(lines, "seal.cli doctor"),
     ]
     assert order == sorted(order)
@@ -56,8 +59,7 @@ def test_cuda_is_the_default_and_installs_the_lock_then_flash_attn_then_checks(c
 
 def test_cpu_installs_its_own_lock_and_no_flash_attn(copy):
     lines = planned(install("--cpu", "--dry-run", cwd=copy))
-    position(lines, "--no-deps --requirement requirements-cpu.txt")
-    position(lines, "vllm_alias")
+    position(lines, "--no-deps", "--requirement requirements-cpu.txt", "vllm_alias")
     assert not any("flash" in line for line in lines)
 
 
@@ -91,7 +93,7 @@ def test_if_conda_is_found_cuda_goes_into_the_environment_seal(copy, tmp_path):
     path = f"{conda.parent}:{os.environ['PATH']}"
     lines = planned(install("--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1"))
     position(lines, "conda create", "--name seal", "python=3.12")
-    assert all("--name seal python" in line for line in lines if " -m pip " in line)
+    assert all("--name seal python" in line for line in lines if " -m " in line)
     position(planned(install("--dry-run", cwd=copy, PATH=path)), "-m venv .venv")
     position(planned(install("--cpu", "--dry-run", cwd=copy, PATH=path, SEAL_CONDA="1")), "-m venv .venv")
 
@@ -128,8 +130,99 @@ def test_a_failed_installation_leaves_no_environment(copy, tmp_path):
     empty = tmp_path / "wheels"
     empty.mkdir()
     done = install("--cpu", "--wheels", str(empty), cwd=copy)
-    assert done.returncode == 1 and "torch==" in done.stderr
+    assert done.returncode == 1 and "requirements-cpu.txt" in done.stderr and len(done.stderr.splitlines()) == 1
     assert not (copy / ".venv").exists()
+
+
+def test_without_a_network_one_sentence_names_the_lock(copy, tmp_path):
+    nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
+    done = install("--cpu", cwd=copy, PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS="", **nowhere)
+    assert done.returncode == 1 and "requirements-cpu.txt" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (copy / ".venv").exists()
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A wheel with one module, which holds its version."""
+    stem = f"{name}-{version}"
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}/__init__.py", f"version = {version!r}\n")
+        archive.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{stem}.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def small(package_index, copy):
+    """A repository whose lock is small, because the whole one is gigabytes; its torch lies in a folder of wheels."""
+    pins = (HOME / "requirements-cpu.txt").read_text().splitlines()
+    kept = [line for line in pins if line.startswith(("uv==", "setuptools=="))]
+    (copy / "requirements-cpu.txt").write_text("\n".join([*kept, "torch==0.1+cpu"]) + "\n")
+    (copy / "folder").mkdir()
+    wheel(copy / "folder", "torch", "0.1+cpu")
+    shutil.copytree(HOME / "seal" / "backends" / "vllm_alias", copy / "seal" / "backends" / "vllm_alias")
+    (copy / "pyproject.toml").write_text(
+        '[project]\nname = "seal-rl"\nversion = "1"\n[tool.setuptools]\npackages = ["seal"]\n'
+    )
+    (copy / "seal" / "__init__.py").touch()
+    (copy / "seal" / "cli.py").touch()
+    return copy
+
+
+def install_small(small: Path, **variables: str) -> subprocess.CompletedProcess:
+    # A setting of pip, which uv does not read.
+    links = f"{os.environ.get('PIP_FIND_LINKS', '')} {small / 'folder'}".strip()
+    return install("--cpu", cwd=small, **{"PIP_FIND_LINKS": links, **variables})
+
+
+def installer_of_torch(home: Path) -> str:
+    (record,) = home.glob(".venv/lib/python3*/site-packages/torch-*.dist-info/INSTALLER")
+    return record.read_text().strip()
+
+
+def test_what_a_kill_left_is_repaired_by_the_same_call(small):
+    variables = {**os.environ, "PYTHON": sys.executable}
+    command = ["bash", str(small / "install.sh"), "--cpu"]
+    killed = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list(small.glob(".venv/lib/python3*/site-packages/pip")):
+        assert killed.poll() is None and time.monotonic() < deadline, "it ended before it was killed"
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait(timeout=30)
+
+    done = install_small(small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert installer_of_torch(small) == "uv"
+
+    # Killed in an update: packages that look installed may lack files.
+    mark = small / ".venv" / "unfinished"
+    assert not mark.exists()
+    mark.write_text("kept\n")
+    (small / ".venv" / "ready").touch()
+    (module,) = small.glob(".venv/lib/python3*/site-packages/torch/__init__.py")
+    module.unlink()
+    own = small / ".venv" / "own"
+    own.touch()
+    done = install_small(small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert module.exists() and own.exists() and not mark.exists()
+    assert not (small / ".venv" / "ready").exists()
+
+
+def test_where_uv_cannot_be_had_pip_installs(small):
+    lock = small / "requirements-cpu.txt"
+    pins = [line for line in lock.read_text().splitlines() if not line.startswith("uv==")]
+    lock.write_text("\n".join(pins) + "\n")
+    done = install_small(small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert installer_of_torch(small) == "pip"
+
+
+def test_a_second_call_at_the_same_time_is_refused(copy):
+    with (copy / "install.sh").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = install("--cpu", cwd=copy)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and not (copy / ".venv").exists()
 
 
 def test_an_environment_of_the_other_target_is_refused_and_kept(copy):
