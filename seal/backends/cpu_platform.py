@@ -6,7 +6,6 @@ the same trainer on a CPU. Memory figures are those of the process, because a
 CPU has no device memory.
 """
 
-import os
 import resource
 from contextlib import nullcontext
 
@@ -104,11 +103,3 @@ class PlatformCPU(PlatformBase):
 
     def ray_noset_envvars(self):
         return []
-
-    def rollout_env_vars(self):
-        return {
-            "VLLM_TARGET_DEVICE": "cpu",
-            # vLLM would otherwise compile sampler helpers with a C++ compiler at the first request.
-            "TORCH_COMPILE_DISABLE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
-        }

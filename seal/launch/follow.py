@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
 from seal.launch.recipe import Recipe
 from seal.launch.service import Service
-from seal.records.folder import RunFolder
+from seal.records.folder import READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
 from seal.system import exits
 from seal.system.errors import LaunchError
@@ -28,6 +28,9 @@ from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
 
 POLL_S = 0.5
+PLAIN_S = 30.0
+"""How often a console that is not a terminal is told how many rollouts have ended."""
+FIRST = next(iter(START))
 ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
 STAGES = {
     "validate": f"validation: {ROLLOUT}",
@@ -52,11 +55,11 @@ def _size(path: Path) -> int:
 
 
 class JsonlTail:
-    """The lines appended to a JSONL file since the last call."""
+    """The lines appended to a JSONL file since the last call; offset: of the first one in bytes, of the end without."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, offset: int | None = None):
         self._path = path
-        self._offset = _size(path)
+        self._offset = _size(path) if offset is None else offset
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self._path.exists():
@@ -67,40 +70,96 @@ class JsonlTail:
             yield from map(json.loads, lines.splitlines())
 
 
+class Shown:
+    """A run on the console: the stages of its start with their seconds, validations, steps, and a live line.
+
+    moved: when a stage began or a step ended, as time.monotonic() counts. where: the stage, and who waits for whom.
+    """
+
+    def __init__(self, folder: RunFolder, console: Console, progress: Progress):
+        self._folder, self._console, self._progress = folder, console, progress
+        self._bar = progress.add_task("starting", total=None)
+        self._starts, self._stages, self._steps = (
+            JsonlTail(folder.start, 0),
+            JsonlTail(folder.stages),
+            JsonlTail(folder.steps),
+        )
+        self.moved = self._said = time.monotonic()
+        self.where = "its start"
+        self._begun: dict[str, Any] | None = None
+        earlier = [*self._starts]
+        launched = max((place for place, line in enumerate(earlier) if line["stage"] == FIRST), default=0)
+        for line in earlier[launched:]:
+            self._start(line)
+
+    def update(self) -> None:
+        """Show what the run's logs have got since the last call."""
+        for line in self._starts:
+            self._start(line)
+        for line in self._stages:
+            self._stage(line)
+        for step in map(StepRecord.from_line, self._steps):
+            self._step(step)
+        if self._begun and self._begun["stage"] in ("validate", "train"):
+            self._rollouts(self._begun)
+
+    def _start(self, line: dict[str, Any]) -> None:
+        self.moved = time.monotonic()
+        if self._begun:
+            seconds = line["time"] - self._begun["time"]
+            self._console.print(f"start: {self._begun['stage']} {seconds:.0f} s", highlight=False)
+        self._begun = None if line["stage"] == READY else line
+        if self._begun:
+            self.where = f"its start, {line['stage']}: {START[line['stage']]}"
+            self._progress.update(self._bar, description=f"start: {START[line['stage']]}")
+
+    def _stage(self, line: dict[str, Any]) -> None:
+        self.moved, self._begun = time.monotonic(), line
+        name, step = line["stage"], line["step"]
+        self.where = f"step {step}, {STAGES.get(name, name)}"
+        if name == "validate":
+            self._console.print(f"validating {line['of']} tasks at step {step}")
+            self._progress.update(self._bar, description=f"validating {line['of']} tasks", total=None)
+        else:
+            self._progress.update(self._bar, description=f"step {step}: {name}", total=line["of"], completed=step - 1)
+
+    def _rollouts(self, line: dict[str, Any]) -> None:
+        """Show of how many prompts the rollouts have ended; where no line is live, now and then."""
+        path = self._folder.progress
+        if not path.exists() or path.stat().st_mtime < line["time"]:
+            return
+        said = "{done} of {of} prompts played".format_map(json.loads(path.read_text(encoding="utf-8")))
+        name = "validation" if line["stage"] == "validate" else f"step {line['step']}: {line['stage']}"
+        self._progress.update(self._bar, description=f"{name}, {said}")
+        if not self._console.is_terminal and time.monotonic() - max(self._said, self.moved) > PLAIN_S:
+            self._said = time.monotonic()
+            self._console.print(f"{name}, {said}", highlight=False)
+
+    def _step(self, step: StepRecord) -> None:
+        self.moved = time.monotonic()
+        self._console.print(step_line(step), highlight=False)
+        if step.step == PATIENCE and (notice := nothing_learnt(read_steps(self._folder.steps)[0])):
+            tell(self._console, notice, WARNING)
+        self._progress.update(self._bar, completed=step.step)
+
+
 def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s: float, console: Console) -> None:
     """Show a run's progress until `running` returns False.
 
     Raises LaunchError if no stage begins and no step ends for `deadline_s` seconds.
     """
-    folder = RunFolder(run_dir)
-    stages, steps = JsonlTail(folder.stages), JsonlTail(folder.steps)
-    moved, stage = time.monotonic(), None
     columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("starting Ray, the trainer and the rollout engine", total=None)
+        shown = Shown(RunFolder(run_dir), console, progress)
         ended = False
         while True:
-            for stage in stages:
-                moved = time.monotonic()
-                if stage["stage"] == "validate":
-                    console.print(f"validating {stage['of']} tasks at step {stage['step']}")
-                    progress.update(bar, description=f"validating {stage['of']} tasks", total=None)
-                else:
-                    description = f"step {stage['step']}: {stage['stage']}"
-                    progress.update(bar, description=description, total=stage["of"], completed=stage["step"] - 1)
-            for step in map(StepRecord.from_line, steps):
-                moved = time.monotonic()
-                console.print(step_line(step), highlight=False)
-                if step.step == PATIENCE and (notice := nothing_learnt(read_steps(folder.steps)[0])):
-                    tell(console, notice, WARNING)
-                progress.update(bar, completed=step.step)
+            shown.update()
             if ended:
                 return
             ended = not running()
-            if not ended and time.monotonic() - moved > deadline_s:
-                where = f"step {stage['step']}, {STAGES.get(stage['stage'], stage['stage'])}" if stage else "its start"
+            if not ended and time.monotonic() - shown.moved > deadline_s:
                 raise LaunchError(
-                    f"The run made no progress for {deadline_s:.0f} s (seal.step_deadline_s) in {where}. It was "
+                    f"The run made no progress for {deadline_s:.0f} s (seal.step_deadline_s) in {shown.where}. It was "
                     f"stopped; its log is {log}. Start again to resume from the last checkpoint.",
                     exits.INFRASTRUCTURE,
                 )

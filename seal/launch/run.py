@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import psutil
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -191,21 +192,24 @@ def started(run: Fitted, request: Request, console: Console, interrupt: Interrup
     """Start the service, record the launch, start the trainer, follow both, and stop them."""
     recipe = run.recipe
     adopt_orphans()
-    log = recipe.run_dir / "service.log"
-    service = Service(run.urls[0], log, recipe.task_files, recipe.service.delay_seconds)
+    log, service_log = RunLog(recipe.run_dir), recipe.run_dir / "service.log"
+    log.start("checks", at=psutil.Process().create_time())
+    service = Service(run.urls[0], service_log, recipe.task_files, recipe.service.delay_seconds)
     try:
+        log.start("service")
         if request.with_bfcl:
             how = "started" if service.start() else "found"
             tell(console, f"environment service {how} at {service.url}")
-        version = require_service_for(recipe, run.urls, f"{log} says more" if request.with_bfcl else FIX)
+        version = require_service_for(recipe, run.urls, f"{service_log} says more" if request.with_bfcl else FIX)
         command = [sys.executable, *sys.argv]
         folder, facts = write_record(recipe, run.trainer, run.source, request.overrides, command, version)
-        RunLog(recipe.run_dir).launch(facts, step=run.start.step)
+        log.launch(facts, step=run.start.step)
         tell(
             console,
             f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "
             f"in {folder}, log in {recipe.run_dir / 'train.log'}",
         )
+        log.start("ray")
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:
         service.stop()

@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 from omegaconf import DictConfig, open_dict
@@ -23,6 +23,27 @@ SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "
 FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN", weight_socket.VARIABLE)
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
+
+VERL_ENVIRONMENT = {
+    "TOKENIZERS_PARALLELISM": "true",
+    "NCCL_DEBUG": "WARN",
+    "VLLM_LOGGING_LEVEL": "WARN",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "true",
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
+    "HCCL_HOST_SOCKET_PORT_RANGE": "auto",
+    "HCCL_NPU_SOCKET_PORT_RANGE": "auto",
+    "HSA_NO_SCRATCH_RECLAIM": "1",
+    "VERL_FULL_DETERMINISM": "0",
+    "VLLM_BATCH_INVARIANT": "0",
+    "VERL_RL_INSIGHT_ENABLE": "0",
+    "TRANSFER_QUEUE_ENABLE": "1",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+"""What verl's `run_ppo` tells the workers by Ray's runtime environment.
+
+Ray starts a new process for an actor with a runtime environment. Inherited from the cluster, these variables leave
+the environment empty, and Ray's prestarted workers fit.
+"""
 
 CPUS_PER_GPU = 3
 """Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""
@@ -54,13 +75,15 @@ def uses_existing_cluster(config: DictConfig) -> bool:
     return config.ray_kwargs.ray_init.address not in (None, LOCAL)
 
 
-def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> None:
-    """Fit a recipe's ray.init arguments to its cluster, in place.
+def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Fit a recipe's ray.init arguments and this process's environment to its cluster, in place.
 
-    A new cluster gets as many processors as the run needs, unless the recipe sets a
-    number. For an existing one, sizes are removed and the workers' environment is added.
+    A new cluster gets as many processors as the run needs, unless the recipe sets a number, and its workers inherit
+    the environment. For an existing one, sizes are removed and the workers' environment is added.
     """
     arguments = config.ray_kwargs.ray_init
+    for name, value in verl_environment(config).items():
+        environment.setdefault(name, value)
     if not uses_existing_cluster(config):
         arguments.address = LOCAL  # without an address Ray would join a cluster that it finds
         arguments.num_cpus = arguments.num_cpus or max(os.cpu_count() or 1, processors(config).training)
@@ -71,10 +94,20 @@ def prepare(config: DictConfig, environment: Mapping[str, str] = os.environ) -> 
         arguments.runtime_env.env_vars = worker_environment(config, environment)
 
 
+def verl_environment(config: DictConfig) -> dict[str, str]:
+    """VERL_ENVIRONMENT, and what a recipe adds that asks for the same bits in each run."""
+    rollout = config.actor_rollout_ref.rollout
+    if not rollout.full_determinism:
+        return VERL_ENVIRONMENT
+    exact = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
+    return {**VERL_ENVIRONMENT, **exact}
+
+
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables of the run's workers on every node."""
+    passed = {*FORWARDED, *VERL_ENVIRONMENT, "PYTHONHASHSEED"}
     forwarded = {
-        name: value for name, value in environment.items() if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)
+        name: value for name, value in environment.items() if name in passed or name.startswith(FORWARDED_PREFIXES)
     }
     path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
     settings = {name: str(value) for name, value in config.seal.process_env.items()}

@@ -1,12 +1,14 @@
-"""Watch the processes of a run from outside: verl's weight sync and sampling would wait forever for a dead one.
+"""Watch the processes of a run: verl's weight sync and sampling would wait forever for a dead one.
 
-The training process pings every named Ray actor and asks each rollout server
+A thread beside the trainer pings every other named Ray actor and asks each rollout server
 about its engine; the death of one ends the trainer within seconds. A busy actor
 only answers late and is left alone; the step's deadline catches one that hangs.
+The thread is in the trainer's process, because Ray imports what an actor imports in each process that calls it.
 """
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Self
 
 import ray
@@ -16,28 +18,22 @@ from seal.training.cluster import QUEUE_NAMESPACE
 
 logger = logging.getLogger(__name__)
 
-TRAINER = "seal_trainer"
-"""The actor name that the training process gives verl's task runner."""
 POLL_S = 1.0
 GRACE_S = 5.0
 """A run that ends by itself stops its actors one by one and is over within this time."""
 
-DEATHS = (RayActorError, OutOfMemoryError)
-"""What a call of a dead actor raises; the latter after Ray has killed it because the machine ran low on memory."""
-
 KINDS = {
     "vllm_server": "the rollout server",
     "agent_loop_worker": "the agent-loop worker",
-    "reward_loop_worker": "the reward worker",
     "TransferQueue": "the data queue",
 }
 
 
 class Liveness:
-    """A thread that ends the trainer when a process it depends on has died; `reason` then names the process."""
+    """A thread that calls `end`, once, with a sentence on a process that has died."""
 
-    def __init__(self) -> None:
-        self.reason: str | None = None
+    def __init__(self, end: Callable[[str], None]) -> None:
+        self._end = end
         self._actors: dict[str, Any] = {}
         self._pings: dict[str, Any] = {}
         self._stopped = threading.Event()
@@ -59,12 +55,8 @@ class Liveness:
                 logger.warning("the processes of the run could not be checked: %s", error)
                 continue
             if found and not self._stopped.wait(GRACE_S):
-                self.reason = found
                 logger.error("%s", found)
-                try:
-                    ray.kill(ray.get_actor(TRAINER))
-                except ValueError:
-                    logger.debug("the trainer has ended already")
+                self._end(found)
                 return
 
     def _dead(self) -> str | None:
@@ -100,7 +92,7 @@ def _named_actors() -> dict[str, Any]:
     namespaces = (ray.get_runtime_context().namespace, QUEUE_NAMESPACE)
     found = {}
     for entry in ray.util.list_named_actors(all_namespaces=True):
-        if entry["name"] == TRAINER or entry["namespace"] not in namespaces:
+        if entry["namespace"] not in namespaces:
             continue
         try:
             found[entry["name"]] = ray.get_actor(entry["name"], namespace=entry["namespace"])

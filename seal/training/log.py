@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seal.records.folder import STEP_LOGS, RunFolder
+from seal.records.folder import READY, STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
 from seal.records.step import PATIENCE, StepReport, nothing_learnt, read_steps
 from seal.records.trajectory import TrajectoryRecord
@@ -24,9 +24,17 @@ class RunLog:
     def __init__(self, run_dir: Path):
         self._folder = RunFolder(run_dir)
         self._folder.trajectories.mkdir(parents=True, exist_ok=True)
+        self._ready = False
+
+    def start(self, stage: str, at: float | None = None) -> None:
+        """Log that a stage of the start (START) begins, now or at a time in seconds since 1970."""
+        _append(self._folder.start, {"time": at or time.time(), "stage": stage})
 
     def stage(self, name: str, *, step: int, of: int) -> None:
-        """Log that a stage begins: `validate` (of tasks) or `train` (of steps)."""
+        """Log that a stage begins: `validate` (of tasks) or `train` (of steps); the first one ends the start."""
+        if not self._ready:
+            self.start(READY)
+            self._ready = True
         _append(self._folder.stages, {"time": time.time(), "stage": name, "step": step, "of": of})
 
     def launch(self, facts: Mapping[str, Any], *, step: int) -> None:

@@ -1,8 +1,9 @@
 """The training process: `python -m seal.training.main CONFIG.yaml`, started by the launcher.
 
-Reads a resolved recipe, checks that SEAL's extensions are registered with verl
-and calls verl's own entry point. The last log line says how the run ended; the
-exit code (seal.system.exits) says what kind of ending that was.
+Reads a resolved recipe, checks that SEAL's plugins are registered, starts or joins
+Ray and has `seal.training.runner` train there. verl is imported by the processes
+that use it, and not here. The last log line says how the run ended; the exit code
+(seal.system.exits) says what kind of ending that was.
 """
 
 import logging
@@ -10,9 +11,10 @@ import os
 import sys
 from importlib.metadata import entry_points
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from seal.backends import vllm_plugin, weight_socket
+from seal.backends import weight_socket
+from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.text import first_line
 from seal.training import cluster
@@ -22,19 +24,16 @@ logger = logging.getLogger(__name__)
 ENDED = "training ended: "
 """Marks the log line that holds the reason."""
 
+PLUGINS = {"verl.plugins": "seal.backends.cpu_platform", "vllm.general_plugins": "seal.backends.vllm_plugin"}
+"""The module that a library imports for SEAL, by its group of entry points; verl is silent about one that fails."""
+
 
 def check_registrations() -> None:
-    """Import verl's plugin again, because verl swallows its import errors, and look for the one that vLLM loads."""
-    from verl.plugin.platform.platform_manager import PlatformRegistry
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    import seal.training.plugin  # noqa: F401
-
-    if PlatformRegistry.get("cpu") is None or get_trainer_cls("seal") is None:
-        raise RuntimeError("SEAL's platform and trainer did not register with verl: run `bash install.sh` again.")
-    plugin = next((p for p in entry_points(group="vllm.general_plugins") if p.module == vllm_plugin.__name__), None)
-    if plugin is None:
-        raise RuntimeError("SEAL's plugin is not registered with vLLM: run `bash install.sh` again.")
+    """RuntimeError if verl or vLLM would run without SEAL's plugin."""
+    for group, module in PLUGINS.items():
+        plugin = next((point for point in entry_points(group=group) if point.module == module), None)
+        if plugin is None:
+            raise RuntimeError(f"SEAL's plugin is not registered under {group}: run `bash install.sh` again.")
     chosen = os.environ.get("VLLM_PLUGINS")
     if chosen is not None and plugin.name not in chosen.split(","):
         raise RuntimeError(f"VLLM_PLUGINS={chosen} leaves out SEAL's plugin: add {plugin.name} to it.")
@@ -46,23 +45,18 @@ def main() -> int:
     config = OmegaConf.load(sys.argv[1])
 
     check_registrations()
-    from ray.exceptions import RayTaskError
-    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
-    from verl.utils.device import auto_set_device
-
-    from seal.training.liveness import DEATHS, TRAINER, Liveness
-
     weight_socket.claim()
     cluster.prepare(config)
-    drop_idle_reference(config)
-    auto_set_device(config)
-    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    liveness = Liveness()
+    import ray  # reads the environment that has been prepared
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
+
+    from seal.training.runner import TaskRunner
+
+    death = RunFolder(config.seal.run_dir).death
+    death.unlink(missing_ok=True)
     try:
-        with liveness:
-            run_ppo(config, task_runner_class=TaskRunnerV1.options(name=TRAINER))
+        ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
+        ray.get(TaskRunner.remote().run.remote(config))
     except RayTaskError as error:
         cause = root_cause(error)
         code = exit_code(cause)
@@ -70,21 +64,12 @@ def main() -> int:
             logger.exception("the trainer raised an error")
         logger.error("%s%s", ENDED, sentence(cause))
         return code
-    except DEATHS as error:
-        reason = (
-            liveness.reason
-            or f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
-        )
+    except (RayActorError, OutOfMemoryError) as error:  # the latter if the machine ran low on memory
+        died = f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
+        reason = death.read_text(encoding="utf-8") if death.exists() else died
         logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
-
-
-def drop_idle_reference(config: DictConfig) -> None:
-    """Let verl start no reference policy for a KL term whose coefficient is 0; config is changed in place."""
-    actor = config.actor_rollout_ref.actor
-    if actor.use_kl_loss and actor.kl_loss_coef == 0:
-        actor.use_kl_loss = False
 
 
 def root_cause(error: BaseException) -> BaseException:

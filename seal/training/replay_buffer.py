@@ -3,6 +3,7 @@
 The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,10 +14,14 @@ from verl.utils import tensordict_utils as tu
 
 from seal.records.folder import RunFolder
 from seal.rollout.row import OMEGA
+from seal.system.files import write_json
 from seal.training.stop import InfrastructureFailure, StopRequested
 
 POLL_INTERVAL_S = 0.05
 """How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
+
+PROGRESS_S = 1.0
+"""How often the buffer writes how many prompts' rollouts have ended."""
 
 TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
@@ -32,10 +37,12 @@ class WholeGroups(ReplayBuffer):
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
         super().__init__(sampler_kwargs=sampler_kwargs, poll_interval=POLL_INTERVAL_S, **arguments)
-        self._stop = RunFolder(sampler_kwargs["run_dir"]).stop
+        folder = RunFolder(sampler_kwargs["run_dir"])
+        self._stop, self._progress = folder.stop, folder.progress
         self._samples = int(sampler_kwargs["samples"])
         self._order: dict[str, int] = {}
         self._sent = 0
+        self._told = 0.0
 
     def expect(self, uids: Iterable[str]) -> None:
         """Note training prompts that were sent to the agent loops, in the order in which they are to be trained."""
@@ -67,6 +74,11 @@ class WholeGroups(ReplayBuffer):
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
         if self._stop.exists():
             raise StopRequested("Stopped on request while rollouts were under way.")
+        if time.monotonic() - self._told > PROGRESS_S:
+            ended = len(self.finished_keys[partition_id]) + len(self.failure_keys[partition_id])
+            others = len(self.pending_keys[partition_id]) + len(self.running_keys[partition_id])
+            write_json({"done": ended, "of": ended + others}, self._progress)
+            self._told = time.monotonic()
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
     def _position(self, key: str) -> tuple[int, str, int, int]:

@@ -11,7 +11,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from seal.system import exits
 from seal.training.checkpoints import CheckpointError
-from seal.training.liveness import GRACE_S, TRAINER, Liveness
+from seal.training.liveness import GRACE_S, Liveness
 from seal.training.main import exit_code, root_cause, sentence
 from seal.training.stop import InfrastructureFailure, StopRequested
 
@@ -58,10 +58,16 @@ def cluster():
 
 @pytest.fixture
 def trainer(cluster):
-    """A trainer that waits forever, like verl's."""
-    actor = Process.options(name=TRAINER).remote()
+    """What waits forever, like verl's trainer, how the watch ends it, and the reasons it gave."""
+    actor = Process.remote()
     waits = actor.work.remote(3600)
-    yield waits
+    ended = []
+
+    def end(reason):
+        ended.append(reason)
+        ray.kill(actor)
+
+    yield waits, end, ended
     ray.kill(actor)
 
 
@@ -127,28 +133,31 @@ def test_a_death_that_the_trainer_meets_is_infrastructure(start, error, said):
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
+    waits, end, reasons = trainer
     worker = start(Process, "agent_loop_worker_0_ab")
     pid = ray.get(worker.pid.remote())
-    with Liveness() as liveness:
+    with Liveness(end) as liveness:
         wait_until_watched(liveness, "agent_loop_worker_0_ab")
         os.kill(pid, signal.SIGKILL)
-        check_ended(trainer)
-    assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in liveness.reason
+        check_ended(waits)
+    assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in reasons[0]
 
 
 def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
+    waits, end, reasons = trainer
     server = start(Server, "vllm_server_0_0")
-    with Liveness() as liveness:
+    with Liveness(end) as liveness:
         wait_until_watched(liveness, "vllm_server_0_0")
         ray.get(server.lose_engine.remote())
-        check_ended(trainer)
-    assert "engine of the rollout server vllm_server_0_0 has died" in liveness.reason
+        check_ended(waits)
+    assert "engine of the rollout server vllm_server_0_0 has died" in reasons[0]
 
 
 def test_a_busy_worker_is_left_alone(trainer, start):
+    waits, end, reasons = trainer
     worker = start(Process, "worker_0")
     work = worker.work.remote(GRACE_S + 4)
-    with Liveness() as liveness:
+    with Liveness(end):
         ray.get(work)
-        assert ray.wait([trainer], timeout=0)[0] == []
-    assert liveness.reason is None
+        assert ray.wait([waits], timeout=0)[0] == []
+    assert not reasons

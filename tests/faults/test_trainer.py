@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
-import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
+import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify

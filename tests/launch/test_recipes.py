@@ -74,7 +74,7 @@ def test_every_recipe_is_accepted_by_verls_own_configuration_classes(recipe):
 def test_a_kl_term_without_weight_needs_no_reference_policy(coefficient):
     from verl.trainer.ppo.utils import need_reference_policy
 
-    from seal.training.main import drop_idle_reference
+    from seal.training.runner import drop_idle_reference
 
     config = composed(QUICKSTART, f"actor_rollout_ref.actor.kl_loss_coef={coefficient}")
     drop_idle_reference(config)

@@ -11,7 +11,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
-import seal.training.plugin  # noqa: F401  registers the platform that the recipe names
+import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import compose_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME

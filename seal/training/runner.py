@@ -1,0 +1,94 @@
+"""verl's trainer, built and run in a process of the cluster."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+from omegaconf import DictConfig, OmegaConf
+
+from seal.records.folder import RunFolder
+from seal.system.files import write_text
+from seal.training.liveness import Liveness
+from seal.training.log import RunLog
+
+ENGINE_NEXT = "verl.trainer.ppo.v1.trainer_base", "actor and ref model engine initialized"
+"""The logger of verl's trainer, and what it says when the training workers are ready."""
+
+
+@ray.remote
+class TaskRunner:
+    """Holds the trainer of a run; the training process, which makes it, does not import what it imports."""
+
+    def run(self, config: DictConfig) -> None:
+        """Train a resolved recipe to its end; whatever ends it early is raised."""
+        log = RunLog(Path(config.seal.run_dir))
+        log.start("trainer")
+        import transfer_queue
+        from verl.trainer.ppo.utils import need_critic, need_reference_policy
+        from verl.trainer.ppo.v1 import AgentLoopManagerTQ, get_trainer_cls
+        from verl.utils.config import validate_config
+        from verl.utils.device import auto_set_device
+        from verl.utils.logging_utils import configure_verl_logging
+
+        from seal.backends import cpu_platform  # noqa: F401  registered before verl asks for the platform
+        from seal.training import async_trainer, trainer  # noqa: F401  registered under their modes
+
+        configure_verl_logging()
+        drop_idle_reference(config)
+        auto_set_device(config)
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+        config.transfer_queue.enable = True
+        OmegaConf.resolve(config)
+        transfer_queue.init(config.transfer_queue)
+        training, code = None, 1
+
+        def end(reason: str) -> None:
+            """Leave the reason in the run's folder and end this process: what waits for a dead one cannot be told."""
+            write_text(reason, RunFolder(config.seal.run_dir).death)
+            os._exit(1)
+
+        try:
+            with Liveness(end):
+                training = get_trainer_cls(config.trainer.v1.trainer_mode)(config)
+                log.start("model")
+                with on_message(ENGINE_NEXT, lambda: log.start("engine")):
+                    training.init()
+                log.start("agents")
+                agent_loops = AgentLoopManagerTQ.create(
+                    config=config,
+                    llm_client=training.get_llm_client(),
+                    teacher_client=training.get_teacher_client(),
+                    reward_loop_worker_handles=training.get_reward_handles(),
+                )
+                training.fit(agent_loops)
+            code = 0
+        finally:
+            if tracking := getattr(training, "logger", None):
+                tracking.finish(exit_code=code)
+            transfer_queue.close()
+
+
+def drop_idle_reference(config: DictConfig) -> None:
+    """Let verl start no reference policy for a KL term whose coefficient is 0; config is changed in place."""
+    actor = config.actor_rollout_ref.actor
+    if actor.use_kl_loss and actor.kl_loss_coef == 0:
+        actor.use_kl_loss = False
+
+
+@contextmanager
+def on_message(awaited: tuple[str, str], act: Callable[[], None]) -> Iterator[None]:
+    """Act when a logger, by its name, gives a message."""
+    name, message = awaited
+
+    def seen(record: logging.LogRecord) -> bool:
+        if record.getMessage() == message:
+            act()
+        return True
+
+    logger = logging.getLogger(name)
+    logger.addFilter(seen)
+    yield
+    logger.removeFilter(seen)

@@ -1,0 +1,31 @@
+"""The environment that a run's workers inherit is the one that verl would give them."""
+
+import pytest
+from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+from seal.system.paths import HOME
+from seal.training.cluster import VERL_ENVIRONMENT, prepare, verl_environment
+from tests.support.recipes import composed
+
+QUICKSTART = HOME / "exp" / "quickstart.yaml"
+OURS = {"TRANSFER_QUEUE_ENABLE", "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
+"""What verl sets elsewhere: in `run_ppo`, and when it is imported."""
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_workers_get_the_variables_that_verl_would_give_them(exact, monkeypatch):
+    config = composed(QUICKSTART, f"actor_rollout_ref.rollout.full_determinism={str(exact).lower()}")
+    ours = verl_environment(config)
+    for name in (*ours, "PYTHONHASHSEED"):
+        monkeypatch.delenv(name, raising=False)
+    if exact:  # verl's `run_ppo` sets these before it asks
+        for name in ("VERL_FULL_DETERMINISM", "VLLM_BATCH_INVARIANT", "PYTHONHASHSEED"):
+            monkeypatch.setenv(name, ours[name])
+    theirs = get_ppo_ray_runtime_env(config)["env_vars"]
+    assert {name: value for name, value in ours.items() if name not in OURS} == theirs
+
+
+def test_a_variable_of_the_shell_is_kept():
+    shell = {"NCCL_DEBUG": "INFO"}
+    prepare(composed(QUICKSTART), shell)
+    assert shell == {**VERL_ENVIRONMENT, "NCCL_DEBUG": "INFO"}
