@@ -11,8 +11,7 @@ START = {
     "ray": "the training process waits for Ray's processes",
     "trainer": "the trainer imports verl",
     "model": "the trainer reads the tasks, and the training workers load the policy",
-    "engine": "the trainer waits for the rollout engine",
-    "agents": "the trainer waits for the agent-loop workers and the first weight sync",
+    "engine": "the trainer waits for the rollout engine, the agent-loop workers and the first weight sync",
 }
 """The stages of a start in their order, and who waits for what; `ready` ends the last one."""
 READY = "ready"

@@ -45,6 +45,9 @@ Ray starts a new process for an actor with a runtime environment. Inherited from
 the environment empty, and Ray's prestarted workers fit.
 """
 
+PRELOADED = "verl.workers.rollout.llm_server"
+"""Imported by the workers that Ray prestarts, as many as it counts processors: most of what verl's actors import."""
+
 CPUS_PER_GPU = 3
 """Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""
 
@@ -78,15 +81,16 @@ def uses_existing_cluster(config: DictConfig) -> bool:
 def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.environ) -> None:
     """Fit a recipe's ray.init arguments and this process's environment to its cluster, in place.
 
-    A new cluster gets as many processors as the run needs, unless the recipe sets a number, and its workers inherit
-    the environment. For an existing one, sizes are removed and the workers' environment is added.
+    A new cluster gets as many processors as the run needs, unless the recipe sets a number; its workers inherit
+    the environment and import PRELOADED while they wait. For an existing one, sizes are removed and the workers' environment is added.
     """
     arguments = config.ray_kwargs.ray_init
     for name, value in verl_environment(config).items():
         environment.setdefault(name, value)
     if not uses_existing_cluster(config):
         arguments.address = LOCAL  # without an address Ray would join a cluster that it finds
-        arguments.num_cpus = arguments.num_cpus or max(os.cpu_count() or 1, processors(config).training)
+        arguments.num_cpus = arguments.num_cpus or processors(config).training
+        environment.setdefault("RAY_preload_python_modules", PRELOADED)
         return
     with open_dict(arguments):
         for name in SIZES:

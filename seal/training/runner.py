@@ -56,7 +56,6 @@ class TaskRunner:
                 log.start("model")
                 with on_message(ENGINE_NEXT, lambda: log.start("engine")):
                     training.init()
-                log.start("agents")
                 agent_loops = AgentLoopManagerTQ.create(
                     config=config,
                     llm_client=training.get_llm_client(),
