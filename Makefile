@@ -42,17 +42,18 @@ test-bed: setup
 	$(PYTHON) scripts/test_bed.py
 
 # import-linter checks that no floor imports a higher one: .importlinter.
-# Each worker takes whole files, in order, so that module fixtures are made once and the training run of tests/e2e starts
-# early. WORKERS=4 is faster on more cores, and needs more memory.
+# Each worker takes whole files, so that module fixtures are made once, in the order of tests/conftest.py. WORKERS=4 is
+# faster on more cores, and needs more memory. Modules are compiled once, not in each process that a test starts.
+TESTS := -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
+test test-core: export PYTHONDONTWRITEBYTECODE :=
 test: setup
 	$(PYTHON) -m ruff check .
 	$(dir $(PYTHON))lint-imports
-	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTHON) $(TESTS)
 
-# The core's rooms, in at most five minutes: no training run, no faults, no installation.
+# The core's rooms, in at most four minutes: no training run, no faults, no installation.
 test-core: setup
-	$(PYTHON) -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests \
-		--ignore tests/e2e --ignore tests/faults --ignore tests/install --ignore tests/benchmarks
+	$(PYTHON) $(TESTS) tests --ignore tests/e2e --ignore tests/faults --ignore tests/install --ignore tests/benchmarks
 
 test-slow: setup
 	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults --ignore=tests/attack

@@ -48,10 +48,13 @@ class Updated(NamedTuple):
 
 
 def updates(case, rank, place):
-    """In a process of its own: the same rows by verl's own engine and by ours."""
+    """In the process of a rank: the same rows by verl's own engine and by ours."""
     os.environ |= PROCESS | {"RANK": str(rank), "WORLD_SIZE": str(len(case.idle)), "MASTER_PORT": "1"}
     torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=len(case.idle))
-    return updated(case, rank, ours=False), updated(case, rank, ours=True)
+    try:
+        return updated(case, rank, ours=False), updated(case, rank, ours=True)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def updated(case, rank, ours):
@@ -138,11 +141,17 @@ def rows(case, rank):
     )
 
 
-def played(case, place):
-    """(verl's, ours) of each rank."""
-    with multiprocessing.get_context("spawn").Pool(len(case.idle)) as pool:
-        begun = [pool.apply_async(updates, (case, rank, place)) for rank in range(len(case.idle))]
-        return [each.get(timeout=300) for each in begun]
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Plays a case: (verl's, ours) of each rank. The processes stay: they import verl for longer than they play."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+
+        def play(case):
+            place = tmp_path_factory.mktemp("meeting") / "file"
+            begun = [pool.apply_async(updates, (case, rank, place)) for rank in range(len(case.idle))]
+            return [each.get(timeout=300) for each in begun]
+
+        yield play
 
 
 def check_equal(verls, ours):
@@ -153,23 +162,23 @@ def check_equal(verls, ours):
 
 
 @pytest.mark.parametrize(("mode", "temperature"), [("token-mean", 1.0), ("seq-mean-token-mean", 0.7)])
-def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, temperature, tmp_path):
+def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, temperature, played):
     # The second mini-batch has no advantage at all.
-    ((verls, ours),) = played(Case(mode, temperature, ((0, 2, 3, 4, 5),)), tmp_path / "meeting")
+    ((verls, ours),) = played(Case(mode, temperature, ((0, 2, 3, 4, 5),)))
     assert verls.tokens == verls.logits == sum(map(sum, LENGTHS))
     assert ours.tokens == sum(LENGTHS[1]) + sum(LENGTHS[3]) and ours.logits == LENGTHS[1][1] - 1 + LENGTHS[3][1] - 1
     check_equal(verls, ours)
 
 
-def test_a_prompt_that_rows_share_is_computed_once(tmp_path):
-    ((verls, ours),) = played(Case("token-mean", 0.7, ((2,),), GROUPS), tmp_path / "meeting")
+def test_a_prompt_that_rows_share_is_computed_once(played):
+    ((verls, ours),) = played(Case("token-mean", 0.7, ((2,),), GROUPS))
     # At most 24 tokens in a micro-batch; row 2 is idle, and rows 0 to 2 are a mini-batch of their own.
     assert verls.tokens == sum(map(sum, GROUPS)) and ours.tokens == (6 + 3 + 6) + (6 + 5) + (4 + 2 + 4)
     check_equal(verls, ours)
 
 
-def test_ranks_with_different_numbers_of_idle_rows_stay_together(tmp_path):
-    (verls, ours), (_, others) = played(Case("token-mean", 1.0, ((3, 4), tuple(range(6)))), tmp_path / "meeting")
+def test_ranks_with_different_numbers_of_idle_rows_stay_together(played):
+    (verls, ours), (_, others) = played(Case("token-mean", 1.0, ((3, 4), tuple(range(6)))))
     assert ours.tokens == sum(map(sum, LENGTHS[:3])) + sum(LENGTHS[5])
     assert others.tokens == sum(map(sum, LENGTHS[:3])) + sum(LENGTHS[3])
     check_equal(verls, ours)

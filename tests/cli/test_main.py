@@ -6,6 +6,7 @@ import sys
 import tomllib
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from seal import __version__
@@ -16,11 +17,6 @@ from seal.system import exits
 from seal.system.paths import HOME
 
 COMMANDS = commands()
-
-
-def seal(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "seal.cli", *arguments]
-    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_help_names_every_command_and_imports_none():
@@ -59,10 +55,10 @@ def test_the_version_is_the_packages():
         (("train", "data.train_batch_size=8"), "name a recipe"),
     ],
 )
-def test_a_wrong_command_line_is_one_sentence(arguments, named):
-    done = seal(*arguments)
-    assert done.returncode == exits.USAGE and done.stdout == ""
-    assert named in done.stderr and len(done.stderr.splitlines()) == 1
+def test_a_wrong_command_line_is_one_sentence(arguments, named, capsys):
+    assert execute(typer.main.get_command(app), arguments, "seal") == exits.USAGE
+    said = capsys.readouterr()
+    assert said.out == "" and named in said.err and len(said.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("train", "exp/quickstart.yaml", "--print-config")])
@@ -108,16 +104,17 @@ def test_a_command_of_a_package_that_left_says_to_install_again(tmp_path):
     assert there.returncode == 0
 
 
-def test_train_and_the_launcher_are_the_same_command():
+def test_train_and_the_launcher_are_the_same_command(capsys):
     own = ("data.train_batch_size=5",)
     asked = (
         (sys.executable, "launcher.py", "--conf", "exp/quickstart.yaml", "--with-bfcl", "--", *own),
         (sys.executable, "-m", "seal.cli", "train", "exp/quickstart.yaml", "--with-bfcl", *own),
-        (sys.executable, "-m", "seal.cli", "train", *own, "--conf", "exp/quickstart.yaml"),
     )
     done = [subprocess.run(c, cwd=HOME, capture_output=True, text=True, timeout=120, check=False) for c in asked]
     assert {each.returncode for each in done} == {exits.REFUSED}
-    assert len({each.stdout for each in done}) == 1 and "data.train_batch_size=5" in done[0].stdout
+    assert execute(load("train"), [*own, "--conf", "exp/quickstart.yaml"], "seal train") == exits.REFUSED
+    said = {each.stdout for each in done} | {capsys.readouterr().out}
+    assert len(said) == 1 and "data.train_batch_size=5" in said.pop()
 
 
 def test_an_interpreter_without_the_packages_says_what_to_run():

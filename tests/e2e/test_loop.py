@@ -18,10 +18,22 @@ SMALL = (
 )
 
 
+WITHDRAWAL = "seal.data.withdrawal={categories: [base], prefix_turns: [1], limit: 2}"
+
+
+def test_it_trains_validates_and_saves(make_run):
+    run = make_run(*SMALL, "trainer.total_training_steps=2", "trainer.test_freq=2", WITHDRAWAL, loggers=None)
+    done = run.finish()
+    assert done.returncode == 0, done.stdout
+    assert run.leftovers() == [] and run.saved == 2
+    check_steps(run, 2)
+    check_complete(run, 2, done.stdout)
+
+
+@pytest.mark.slow
 def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run):
     settings = ("trainer.total_training_steps=3", "trainer.test_freq=3", "trainer.save_freq=9")
-    withdrawal = "seal.data.withdrawal={categories: [base], prefix_turns: [1], limit: 2}"
-    run = make_run(*SMALL, *settings, withdrawal, loggers=None)
+    run = make_run(*SMALL, *settings, WITHDRAWAL, loggers=None)
     process = run.start()
     run.wait_for(process, lambda: run.stage == ("train", 2), "a second step")
     process.send_signal(signal.SIGINT)
@@ -31,17 +43,25 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
     assert run.leftovers() == []
     saved = run.saved
     assert saved == run.logged[-1] >= 1, "the steps that were done are saved, though save_freq is 9"
-    first_state = json.loads((run.checkpoints / f"global_step_{saved}" / "seal_state.json").read_text())
-    assert json.loads(first_state["state"])["loop"]["omega"]["version"] >= 0
+    assert omega_saved(run, saved)["version"] >= 0
 
     done = run.finish()
     assert done.returncode == 0, done.stdout
     assert run.leftovers() == []
-    steps = run.lines("seal_log/steps.jsonl")
-    assert [step["step"] for step in steps] == [1, 2, 3]
     log = (run.folder / "train.log").read_text()
     assert re.search(rf"Resuming from \S*{run.name}/checkpoints/global_step_{saved}", log)
+    check_steps(run, 3)
+    check_complete(run, 3, done.stdout)
 
+
+def omega_saved(run, step):
+    state = json.loads((run.checkpoints / f"global_step_{step}" / "seal_state.json").read_text())
+    return json.loads(state["state"])["loop"]["omega"]
+
+
+def check_steps(run, last):
+    steps = run.lines("seal_log/steps.jsonl")
+    assert [step["step"] for step in steps] == list(range(1, last + 1))
     for step in steps:
         trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
         assert [t["infra_message"] for t in trajectories if t["infra"]] == []
@@ -51,7 +71,10 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert {t["omega_version"] for t in trajectories} == {step["omega"]["version"]}
         assert all(t["split"] == "train" and t["score"] in (0.0, 1.0) for t in trajectories)
 
-    for step in (0, 3):
+
+def check_complete(run, last, said):
+    """Check the validations before and after training, the best checkpoint, and that another launch adds nothing."""
+    for step in (0, last):
         validated = run.lines(f"validation_log/{step}.jsonl")
         assert len(validated) == 4
         assert {line["data_source"] for line in validated} == {"base", "miss_func", "miss_param", "long_context"}
@@ -64,15 +87,16 @@ def test_it_trains_validates_saves_and_resumes_where_it_was_interrupted(make_run
         assert len({line["withdrawn"] for line in withdrawn}) >= 3 and {"", "*"} < {
             line["withdrawn"] for line in withdrawn
         }
-    assert "`seal report" in done.stdout
+    assert "`seal report" in said
 
     best = json.loads((run.checkpoints / "best.json").read_text())
-    assert best["step"] == 3 and (run.checkpoints / best["folder"]).is_dir()
+    assert best["step"] == last and (run.checkpoints / best["folder"]).is_dir()
+    assert omega_saved(run, last)["version"] >= 0
 
     again = run.finish()
     assert again.returncode == 0 and "complete" in again.stdout
-    assert run.logged == [1, 2, 3]
-    assert [step for step, _ in weights_drawn(run)] == [1, 2, 3]
+    assert run.logged == list(range(1, last + 1))
+    assert [step for step, _ in weights_drawn(run)] == run.logged
 
 
 def weights_drawn(run, hide_superseded=True):

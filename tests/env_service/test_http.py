@@ -440,7 +440,7 @@ def test_services_with_different_hash_seeds_print_sets_alike(
     }
     call = f"<tool_call>{json.dumps({'name': 'book_flight', 'arguments': arguments})}</tool_call>"
     answers = set()
-    for seed in "12345":
+    for seed in "124":  # a set of the three classes has another order with each
         with start_service(BFCL_WORKERS="1", PYTHONHASHSEED=seed) as port:
             client = Client(port)
             client.ok("create", {"instance_id": "one", "task_id": task.id, "params": COMPACT})

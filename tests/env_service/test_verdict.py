@@ -17,20 +17,23 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.registry import get_environment
 from shelf.testbed.synthesis.verify import passes
+from tests.support.samples import in_steps
 
 
-def test_every_reference_passes_over_http_as_it_does_officially(service: int) -> None:
-    runs = [(task, texts(reference_calls(task), None)) for task in load_tasks().values()]
+@in_steps
+def test_every_reference_passes_over_http_as_it_does_officially(service: int, step: int) -> None:
+    runs = [(task, texts(reference_calls(task), None)) for task in [*load_tasks().values()][::step]]
     results = play_all(service, [(task.id, run) for task, run in runs])
-    assert [result["valid"] for result in results] == [True] * 800
-    assert [official.verdict(task, run) for task, run in runs] == [True] * 800
+    assert [result["valid"] for result in results] == [True] * (800 // step)
+    assert [official.verdict(task, run) for task, run in runs] == [True] * (800 // step)
     expected = {"pass", "correct_abstention"}
     assert {label for result in results for label in result["labels"]} == expected
     assert all(result["completed"] and result["progress"] == 1.0 for result in results)
 
 
-def test_three_thousand_faulty_runs_get_the_official_verdict(service: int) -> None:
-    runs = list(perturbed(seed=0, count=3000))
+@in_steps
+def test_three_thousand_faulty_runs_get_the_official_verdict(service: int, step: int) -> None:
+    runs = list(perturbed(seed=0, count=3000 // step))
     results = play_all(service, [(task.id, run) for task, _, run in runs])
     theirs = [official.verdict(task, run) for task, _, run in runs]
     disagreements = [
@@ -41,7 +44,10 @@ def test_three_thousand_faulty_runs_get_the_official_verdict(service: int) -> No
     assert not disagreements
     labels = Counter(label for result in results for label in result["labels"])
     assert 0.2 < sum(theirs) / len(theirs) < 0.8
-    assert min(labels[name] for name in ("pass", "state_mismatch", "missing_tool_call", "spurious_tool_call")) > 100
+    assert (
+        min(labels[name] for name in ("pass", "state_mismatch", "missing_tool_call", "spurious_tool_call"))
+        > len(runs) / 30
+    )
 
 
 @pytest.mark.parametrize("mode", official.HANDLERS)

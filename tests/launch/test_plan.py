@@ -11,20 +11,20 @@ from seal.system.paths import HOME
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"
-SEAL = composed(EXP / "SEAL.yaml")
+SEAL = EXP / "SEAL.yaml"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
 def changed(**values):
     """The main run with other values; __ stands for a dot."""
-    config = SEAL.copy()
+    config = composed(SEAL)
     for key, value in values.items():
         OmegaConf.update(config, key.replace("__", "."), value)
     return config
 
 
 def test_the_papers_step():
-    plan = step_plan(SEAL)
+    plan = step_plan(composed(SEAL))
     assert (plan.rows, plan.mini_batches, plan.optimizer_steps) == (256, 4, 4)
     assert (plan.devices, plan.ranks, plan.engines, plan.rows_per_rank) == (4, 4, 4, 16)
     assert (plan.message, plan.response, plan.model, plan.packed, plan.longest) == (1024, 4096, 16384, 16384, 13312)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -11,6 +12,7 @@ from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
+from seal.launch import recipe as recipes
 from seal.launch.plan import step_plan
 from seal.launch.preflight import CHECKS
 from seal.launch.recipe import compose_recipe, read_recipe
@@ -182,6 +184,33 @@ def test_overrides_reach_the_configuration():
     config = compose_recipe(QUICKSTART, ["seal.reweighting.alpha=0.5", "env_service.env_url=http://127.0.0.1:9"])
     assert config.seal.reweighting.alpha == 0.5
     assert config.env_service.env_url == "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["seal.seed=3", "seal.seed=4", "trainer.logger=[console]", "seal.name='a b'", "data.train_batch_size=null"],
+        ["ablation=vanilla", "trainer.total_training_steps=${trainer.test_freq}"],
+        ["seal.data.train={categories: [base], mixture: []}", "seal.data.train.limit=2", "ablation=vanilla"],
+        ["seal.seed=3", "+seal.process_env.B=2", "~trainer.logger", "seal.process_env.B=3"],
+    ],
+    ids=str,
+)
+def test_what_a_kept_composition_becomes_is_what_hydra_composes(overrides):
+    for _ in range(2):  # the second time it is kept
+        kept, whole = recipes._compose(QUICKSTART, overrides), recipes._hydra.__wrapped__(QUICKSTART, overrides, ())
+        assert OmegaConf.to_container(kept) == OmegaConf.to_container(whole)
+        assert OmegaConf.is_struct(kept) and OmegaConf.is_struct(whole)
+
+
+@pytest.mark.parametrize("override", ["seal.seed=1,2", "seal.sed=1", "seal.seed@x=1", "hydra.x=1", "seal.seed=]"])
+def test_an_override_that_hydra_refuses_is_refused_in_its_words(override):
+    with pytest.raises(HydraException) as whole:
+        recipes._hydra.__wrapped__(QUICKSTART, [override], ())
+    with pytest.raises(HydraException) as kept:
+        recipes._compose(QUICKSTART, [override])
+    assert str(kept.value) == str(whole.value)
 
 
 def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from env_service.environments.bfcl.splits import EVAL_SCENARIOS
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
 from shelf.lab.experiment.arms import ComposedArm
@@ -73,6 +74,7 @@ def make_bench(tmp_path, quickstart, monkeypatch):
         plan = tmp_path / "plan.json"
         plan.write_text("{}")
         monkeypatch.setenv("STAND_IN", str(plan))
+        monkeypatch.setenv("STAND_IN_SCENARIOS", json.dumps(EVAL_SCENARIOS[:20]))
         return Bench(experiment, {arm: ComposedArm(arm, quickstart, 4) for arm in arms}, plan, [])
 
     return make

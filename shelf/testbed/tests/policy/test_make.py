@@ -37,22 +37,28 @@ def record():
     return json.loads((COMMITTED / RECORD).read_text())
 
 
-def test_the_same_plan_makes_the_same_files(tmp_path):
-    for name in ("first", "second"):
-        make(PLAN, tmp_path / name, ["make"], "cpu", Console(quiet=True))
-    names = {path.name for path in (tmp_path / "first").iterdir()}
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder of a policy that the plan made."""
+    make(PLAN, folder := tmp_path_factory.mktemp("made") / "first", ["make"], "cpu", Console(quiet=True))
+    return folder
+
+
+def test_the_same_plan_makes_the_same_files(first, tmp_path):
+    make(PLAN, tmp_path / "second", ["make"], "cpu", Console(quiet=True))
+    names = {path.name for path in first.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", RECORD} <= names
     for name in names - {RECORD}:  # the record tells the time that it took
-        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "first")
+        assert (first / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    model = AutoModelForCausalLM.from_pretrained(first)
     assert model.config.model_type == "qwen2" and model.dtype == torch.float32
 
 
-def test_another_seed_makes_another_policy(tmp_path):
-    plan = replace(PLAN, seed=1)
-    made = [make(p, tmp_path / str(p.seed), ["make"], "cpu", Console(quiet=True)) for p in (PLAN, plan)]
-    assert made[0]["files_sha256"] != made[1]["files_sha256"]
-    assert made[0]["corpus_sha256"] != made[1]["corpus_sha256"]
+def test_another_seed_makes_another_policy(first, tmp_path):
+    made = json.loads((first / RECORD).read_text())
+    other = make(replace(PLAN, seed=1), tmp_path / "other", ["make"], "cpu", Console(quiet=True))
+    assert made["files_sha256"] != other["files_sha256"]
+    assert made["corpus_sha256"] != other["corpus_sha256"]
 
 
 def test_the_committed_policy_is_the_one_that_its_record_describes(record):
