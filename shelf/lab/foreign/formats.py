@@ -12,7 +12,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import Agent, Extra, Step, messages_of
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, documents_of, turns_of
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
@@ -36,7 +36,8 @@ class BfclResult(Foreign):
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         parse_task_id(task_id)
-        return Rollout(place, task_id, [Turn("", [_step(step) for step in turn]) for turn in self.result])
+        turns = [Turn("", [_step(step) for step in turn]) for turn in self.result]
+        return Rollout(place, task_id, turns, steps=True)
 
 
 class Chat(Foreign):
@@ -174,7 +175,7 @@ def _read(line: Line) -> Rollout:
 def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
     if isinstance(step, str):
         return Action(step)
-    calls = [(name, arguments_of(value)) for call in step if isinstance(call, Mapping) for name, value in call.items()]
+    calls = [named for call in step if isinstance(call, Mapping) for named in call.items()]
     return Action("\n".join(call for call in step if isinstance(call, str)), tuple(calls))
 
 

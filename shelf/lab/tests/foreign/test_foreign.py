@@ -90,11 +90,126 @@ def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
     assert "the file's reward is 0 and the replay's 1" in capsys.readouterr().out
 
 
-def test_a_file_that_goes_on_where_the_benchmark_ends_a_turn_is_not_judged(tmp_path):
-    broken = steps()
-    broken[0].insert(0, [{"cd": "{not json"}])
-    (record,) = diagnosed(tmp_path, {"id": TASK, "result": broken}, code=1)
-    assert record.infra == "misread" and not record.labels
+ERROR = "Error: the call cannot be read"
+
+
+def dialogue(*said: dict, rest: bool = True) -> dict:
+    """A chat of the task whose second turn has these messages first, then the reference's if `rest`."""
+    played = chat(steps(), task_id=TASK)
+    users = [at for at, message in enumerate(played["messages"]) if message["role"] == "user"]
+    for at, text in zip(users, load_tasks()[TASK].users, strict=True):
+        played["messages"][at]["content"] = text
+    for message in played["messages"]:
+        message["content"] = "" if message["role"] == "tool" else message["content"]
+    first, after = users[1] + 1, users[2] - 1
+    played["messages"][first : first if rest else after] = said
+    return played
+
+
+def tried(arguments, name="cd", **more) -> list[dict]:
+    """A call that its harness could not read, and what it answered."""
+    made = {"id": "x", "function": {"name": name, "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [made], **more},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ]
+
+
+READABLE = {"id": "y", "function": {"name": "pwd", "arguments": "{}"}}
+MALFORMED = {
+    "cut": tried('{"folder": "docu'),
+    "list": tried(["document"]),
+    "text of a list": tried('["document"]'),
+    "number": tried(3),
+    "null": tried(None),
+    "text of null": tried("null"),
+    "text in text": tried(json.dumps(json.dumps({"folder": "document"}))),
+    "no name": tried("{}", name=None),
+    "no call": [{"role": "assistant", "tool_calls": ["cd"]}, {"role": "tool", "content": ERROR}],
+    "with text": tried('{"folder": "docu', content="I go there."),
+    "legacy": [
+        {"role": "assistant", "content": None, "function_call": {"name": "cd", "arguments": '{"folder": '}},
+        {"role": "function", "name": "cd", "content": ERROR},
+    ],
+    "parallel": [
+        {"role": "assistant", "tool_calls": [READABLE, {"id": "x", "function": {"name": "cd", "arguments": "[]"}}]},
+        {"role": "tool", "tool_call_id": "y", "content": '{"current_working_directory": "/alex"}'},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ],
+    "all refused": [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "y", "function": {"name": "rm", "arguments": '{"file_name": "workspace"}'}},
+                {"id": "x", "function": {"name": "cd", "arguments": "[]"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "y", "content": ERROR},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ],
+    "written in a text": [
+        {"role": "assistant", "content": '<tool_call>\n{"name": "cd", "arg\n</tool_call>'},
+        {"role": "user", "content": ERROR},
+    ],
+}
+
+
+def halves(records: list) -> tuple[list, list]:
+    return records[: len(records) // 2], records[len(records) // 2 :]
+
+
+def test_a_call_that_its_harness_could_not_read_is_a_failed_action_and_the_rollout_goes_on(tmp_path, capsys):
+    mended = [dialogue(*said) for said in MALFORMED.values()]
+    records = diagnosed(tmp_path, *mended, *(dialogue(*said, rest=False) for said in MALFORMED.values()))
+    assert "differ" not in capsys.readouterr().out
+    for name, good, spoilt in zip(MALFORMED, *halves(records), strict=True):
+        assert good.passed and set(good.labels) == {"pass"}, name
+        assert spoilt.labels[1] == "invalid_tool_call" and spoilt.diagnosis[1]["blame"] == "own", name
+        for record in (good, spoilt):
+            action = record.evidence[1]["actions"][0]
+            assert action["refusals"] and [call["name"] for call in action["calls"]] in ([], ["pwd"]), name
+            shown = [message["role"] for message in record.messages].index("assistant", 6)
+            assert ERROR in record.messages[shown + 1]["content"], name
+
+
+PASSED_OVER = {
+    "unknown tool": (tried('{"folder": "document"}', name="go"), "invalid_tool_call"),
+    "empty": ([{"role": "assistant", "content": ""}], "missing_tool_call"),
+    "empty, answered": (
+        [{"role": "assistant", "content": ""}, {"role": "user", "content": "Go on, please."}],
+        "missing_tool_call",
+    ),
+    "text": ([{"role": "assistant", "content": "Let me see."}, *tried("{}", name="pwd")], "missing_tool_call"),
+    "no arguments": (tried("", name="pwd"), "missing_tool_call"),
+    "null for none": (tried(None, name="pwd"), "missing_tool_call"),
+    "parallel, with text": (
+        [{"role": "assistant", "content": "I look.", "tool_calls": [READABLE, {**READABLE, "id": "z"}]}],
+        "missing_tool_call",
+    ),
+}
+
+
+def test_what_a_harness_lets_pass_does_not_end_a_turn(tmp_path):
+    said = [said for said, _ in PASSED_OVER.values()]
+    every = (dialogue(*each, rest=rest) for rest in (True, False) for each in said)
+    records = diagnosed(tmp_path, *every)
+    for (name, (_, label)), good, spoilt in zip(PASSED_OVER.items(), *halves(records), strict=True):
+        assert good.passed and set(good.labels) == {"pass"} and spoilt.labels[1] == label, name
+
+
+def test_a_harness_that_reads_text_in_text_made_the_call(tmp_path):
+    said = tried(json.dumps(json.dumps({"folder": "workspace"})))
+    said[1]["content"] = '{"current_working_directory": "workspace"}'
+    (record,) = diagnosed(tmp_path, dialogue(*said, rest=False))
+    assert record.evidence[1]["actions"][0]["calls"][0]["arguments"] == {"folder": "workspace"}
+
+
+def test_a_rollout_that_reads_calls_which_no_mode_reads_is_not_judged_and_every_one_is_named(tmp_path, capsys):
+    foreign = {"id": TASK, "result": [["Action: ls", "Done."], *([each] for each in ["a", "b", "c"])]}
+    records = diagnosed(tmp_path, foreign, foreign, {"id": TASK, "result": steps()}, code=1)
+    assert [record.infra for record in records] == ["misread", "misread", None] and not records[0].labels
+    named = [line for line in capsys.readouterr().out.split("\n") if "message 0 of turn 0, 'Action: ls'" in line]
+    assert [line.split(" ")[0].rpartition("/")[2] for line in named] == ["rollouts.jsonl:1", "rollouts.jsonl:2"]
 
 
 TOOL = {
