@@ -60,7 +60,12 @@ def judged(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
     pairs = list(zip(rollouts, known, strict=True))
     played = played_again((_again(rollout, names) for rollout, names in pairs if rollout.replays), url)
     for rollout, names in pairs:
-        yield _compared(rollout, next(played)) if rollout.replays else Judged(rollout, _seen(rollout, names))
+        if rollout.failure:
+            category, _ = parse_task_id(rollout.task_id)
+            lost = {"infra": "inference", "infra_message": rollout.failure, "score": 0.0}
+            yield Judged(rollout, TrajectoryRecord(**names, **lost, data_source=category, category=category))
+        else:
+            yield _compared(rollout, next(played)) if rollout.replays else Judged(rollout, _seen(rollout, names))
 
 
 # --- played again ----------------------------------------------------------------------
@@ -322,9 +327,14 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
         yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
     for each in lost:
         yield f"{each.rollout.place} could not be played again: {each.record.infra_message}."
+    for text, count in Counter(judged.rollout.failure for judged in every if judged.rollout.failure).most_common():
+        yield f"{count} were not run, says their file: {text}"
+    if subagents := [judged.rollout for judged in every if judged.rollout.subagents]:
+        number = sum(rollout.subagents for rollout in subagents)
+        yield f"{number} trajectories of sub-agents have no labels, first those of {subagents[0].place}."
     if differing := [judged for judged in replayed if judged.differs]:
         yield f"{len(differing)} differ from their file, first {differing[0].rollout.place}: {differing[0].differs}."
-    if seen := [judged.record for judged in every if not judged.rollout.replays]:
+    if seen := [judged.record for judged in every if not (judged.rollout.replays or judged.rollout.failure)]:
         turns = Counter(label for record in seen for label in record.labels)
         yield (
             f"{len(seen)} were judged by schemas, errors and repetition; {turns[labels.CHECKER_ERROR]} of their "

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
@@ -73,7 +74,8 @@ class Rollout:
 
     prefix: the user turns that were asked for, WHOLE for all. cut: the budget that ended it (a key of CUTS, or
     STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its harness read a call in each message but a
-    turn's last.
+    turn's last. failure: why it was not played, "" if it was. subagents: trajectories of others that it names or holds.
+    continued: further files that it goes on in.
     """
 
     place: str
@@ -86,10 +88,15 @@ class Rollout:
     cut: str = ""
     truncated: tuple[int, ...] = ()
     steps: bool = False
+    failure: str = ""
+    subagents: int = 0
+    continued: tuple[Path, ...] = ()
 
     @property
     def replays(self) -> bool:
         """Whether the task is one of the benchmark, which the service plays again."""
+        if self.failure:
+            return False
         try:
             return parse_task_id(self.task_id) is not None and not self.task_id.startswith("synth_")
         except ValueError:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from atif import Agent, FinalMetrics, Metrics, Observation, ObservationResult, Step, ToolCall, Trajectory
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
@@ -72,6 +73,15 @@ def test_results_of_the_official_tool_get_exact_labels_and_whose_fault_they_are(
     assert not failed.passed and failed.labels[0] == "missing_tool_call" and failed.diagnosis[0]["blame"] == "own"
     out = capsys.readouterr().out
     assert "3 of 3 rollouts were played again" in out and "rollouts.jsonl:4: result is 'Error'" in out
+
+
+def test_a_row_of_failed_inference_is_not_run_and_counts_in_no_rate(tmp_path, capsys):
+    row = {"id": TASK, "result": "Error during inference: 503 overloaded", "traceback": "Traceback ..."}
+    lost, lost_too, played = diagnosed(tmp_path, row, row, {"id": TASK, "result": steps()}, code=1)
+    assert lost.infra == lost_too.infra == "inference" and not lost.labels and played.passed
+    out = capsys.readouterr().out
+    assert "2 were not run, says their file: Error during inference: 503 overloaded" in out and "not run" in out
+    assert "1 of 3 rollouts were played again" in out
 
 
 def test_a_turn_may_have_more_messages_than_the_runner_allows_and_one_that_it_cut_is_nobody_s_fault(tmp_path):
@@ -284,7 +294,10 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
     own = [record for record in map(TrajectoryRecord.from_json, lines) if record.infra is None]
     files = sorted((tmp_path / "atif").iterdir())
     written = json.loads(files[0].read_text())
-    assert len(files) == len(own) and written["schema_version"] == "ATIF-v1.7" and written["extra"]["seal"]["verified"]
+    assert len(files) == len(own) and written["extra"]["seal"]["verified"]
+    read_by_others = [Trajectory.model_validate_json(file.read_text()) for file in files]
+    assert {each.schema_version for each in read_by_others} == {"ATIF-v1.8"}
+    assert len({each.trajectory_id for each in read_by_others}) == len(files)
     shown = [tool["function"]["parameters"] for tool in written["agent"]["tool_definitions"]]
     arguments = [argument for parameters in shown for argument in parameters["properties"].values()]
     assert arguments and all(argument["description"] for argument in arguments)
@@ -295,6 +308,97 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
         return Counter((each.task, each.passed, each.labels, json.dumps(each.diagnosis)) for each in records)
 
     assert figures(again) == figures(own)
+
+
+def trajectory(**more) -> dict:
+    """A file in ATIF whose one call breaks the tool's schema, with every optional field."""
+    seat = {"tool_call_id": "c", "function_name": "book", "arguments": {"seat": "a"}, "extra": {"tries": 1}}
+    result = {"source_call_id": "c", "content": "no", "subagent_trajectory_ref": None, "extra": {}}
+    said = {"timestamp": "2026-11-01T08:00:00Z", "model_name": "m", "reasoning_effort": 1.0, "reasoning_content": "Hm."}
+    said |= {"metrics": {"prompt_tokens": 3, "logprobs": [], "extra": {}}, "extra": {}, "llm_call_count": 1}
+    answered = {"tool_calls": [seat], "observation": {"results": [result]}, "is_copied_context": False, **said}
+    return {
+        "schema_version": "ATIF-v1.8",
+        "session_id": "s",
+        "trajectory_id": "t",
+        "agent": {"name": "a", "version": "1", "model_name": "m", "tool_definitions": [TOOL], "extra": {}},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Book."}]},
+            {"step_id": 2, "source": "agent", "message": "", **answered},
+        ],
+        "notes": "n",
+        "final_metrics": {"total_steps": 2, "extra": {}},
+        "extra": {"reward": 0.0, "task_id": "seats"},
+        "subagent_trajectories": [],
+        **more,
+    }
+
+
+def objects(value: dict) -> list[tuple[type, dict]]:
+    """The objects of a file, each with what the package `atif` reads it as."""
+    (step,) = value["steps"][1:]
+    found = [(Trajectory, value), (Agent, value["agent"]), (Step, step), (Metrics, step["metrics"])]
+    found += [(Observation, step["observation"]), (ObservationResult, step["observation"]["results"][0])]
+    return [*found, (ToolCall, step["tool_calls"][0]), (FinalMetrics, value["final_metrics"])]
+
+
+def test_every_optional_field_of_atif_may_be_absent_null_or_empty(tmp_path):
+    files, labels, missing = [], [], object()
+    for place, (model, _) in enumerate(objects(trajectory())):
+        optional = [name for name, field in model.model_fields.items() if not field.is_required()]
+        for name in optional:
+            for empty in (missing, None, "", [], {}):
+                value = trajectory()
+                own = objects(value)[place][1]
+                own.pop(name, None)
+                own |= {} if empty is missing else {name: empty}
+                try:
+                    Trajectory.model_validate(value)
+                except ValueError:
+                    assert empty not in (missing, None), name  # of another type
+                    continue
+                files.append(value)
+                shows = name not in ("tool_calls", "tool_definitions")
+                labels.append(("argument_mismatch" if shows else "checker_error",))
+    records = diagnosed(tmp_path, *files)
+    assert [record.labels for record in records] == labels and len(labels) > 100
+
+
+def test_copied_steps_are_left_out_and_trajectories_of_sub_agents_are_said(tmp_path, capsys):
+    copied = {"step_id": 1, "source": "user", "message": "Earlier.", "is_copied_context": True}
+    answer = {"step_id": 2, "source": "agent", "message": "Yes.", "is_copied_context": True}
+    reference = {"content": "done", "subagent_trajectory_ref": [{"trajectory_path": "sub.json"}]}
+    value = trajectory()
+    value["steps"][1]["observation"]["results"].append(reference)
+    value["steps"] = [copied, answer, *({**step, "step_id": step["step_id"] + 2} for step in value["steps"])]
+    Trajectory.model_validate(value)
+    (record,) = diagnosed(tmp_path, value)
+    assert record.labels == ("argument_mismatch",) and "Earlier." not in str(record.messages)
+    assert "1 trajectories of sub-agents have no labels" in capsys.readouterr().out
+
+
+def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_reward(tmp_path, capsys):
+    for name, reward in (("good", 1.0), ("bad", 0.0), ("lost", None)):
+        agent = tmp_path / "job" / name / "agent"
+        agent.mkdir(parents=True)
+        whole = trajectory(extra=None, continued_trajectory_ref="trajectory.cont-1.json")
+        more = trajectory(steps=[{**whole["steps"][0], "is_copied_context": True}, *call_steps(seat=1)])
+        (agent / "trajectory.json").write_text(json.dumps(whole))
+        (agent / "trajectory.cont-1.json").write_text(json.dumps(more))
+        verdict = {"verifier_result": {"rewards": {"reward": reward}}} if reward is not None else {}
+        (agent.parent / "result.json").write_text(json.dumps({"task_name": f"seats/{name}", **verdict}))
+    bad, good, lost = read(tmp_path, tmp_path / "job")
+    assert good.passed and good.task_id == "seats/good" and good.labels == ("pass",) and good.calls == 2
+    assert bad.score == 0 and bad.labels == ("argument_mismatch",) and lost.category.startswith("unscored/")
+    (tmp_path / "job" / "bad" / "agent" / "trajectory.cont-1.json").unlink()
+    (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
+    assert len(read(tmp_path, tmp_path / "job", code=1)) == 2
+    assert "goes on in trajectory.cont-1.json, which is not beside it" in capsys.readouterr().out
+
+
+def call_steps(**arguments) -> list[dict]:
+    made = {"tool_call_id": "d", "function_name": "book", "arguments": arguments}
+    return [{"step_id": 2, "source": "agent", "message": "", "tool_calls": [made]}]
 
 
 @pytest.mark.parametrize(
