@@ -5,6 +5,7 @@ without the suspected items. Several runs: paired differences on the same tasks.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ def summarise_run(
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
-        warning=not_held_out(run, log.lines),
+        warning=" ".join(filter(None, (not_held_out(run, log.lines), *mixed([log])))) or None,
     )
 
 
@@ -128,6 +129,7 @@ def compare_runs(
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),
+        warning=" ".join(mixed(every)) or None,
     )
 
 
@@ -193,13 +195,24 @@ def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
     return {field: sorted({getattr(line, field) for line in lines} - {""}) for field in PROVENANCE}
 
 
+def mixed(logs: Sequence[Log]) -> Iterator[str]:
+    """A sentence for each field of PROVENANCE in which the lines differ, with what to do about it."""
+    for field, what in PROVENANCE.items():
+        counts = Counter(getattr(line, field) for log in logs for line in log.lines)
+        del counts[""]
+        if len(counts) > 1:
+            parts = ", ".join(f"{count} of {value[:16]}" for value, count in counts.most_common())
+            yield (
+                f"MIXED: the rollouts differ in {what} ({parts}), so they are different tests, and no figure is of one "
+                "of them: use none. Put the lines of each into a folder of its own and read it there, or evaluate all "
+                f"tasks again with the same {what}."
+            )
+
+
 def _notes(log: Log, suspected: frozenset[Task]) -> str:
     notes = [f"w/o susp.: without {len(suspected)} suspected items (docs/recipes.md)"] if suspected else []
     for field, values in provenance([log]).items():
-        if len(values) > 1:
-            notes.append(f"WARNING: lines of different {PROVENANCE[field]} ({', '.join(each[:16] for each in values)})")
-        elif values:
-            notes.append(f"{PROVENANCE[field]} {values[0][:16]}")
+        notes += [f"{PROVENANCE[field]} {', '.join(value[:16] for value in values)}"] if values else []
     return "; ".join(notes)
 
 

@@ -31,7 +31,7 @@ def rescore(
     reward_cut: Annotated[Cut | None, _judge("The reward of a rollout that a budget cut.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every changed verdict.")] = False,
     json: Annotated[Path | None, option("Every change as JSON.", "FILE")] = None,
-    atif: Annotated[Path | None, option("The rollouts that were judged again, as ATIF v1.7 files.", "DIR")] = None,
+    atif: Annotated[Path | None, option("The rollouts that were judged again, as ATIF v1.8 files.", "DIR")] = None,
     processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
     """Play stored episodes again and judge them by the present checker, taxonomy and reward.

@@ -1,10 +1,12 @@
-"""Trajectories in ATIF v1.7, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym writes too."""
+"""Trajectories in ATIF v1.8, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym writes too."""
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel
 
 from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
@@ -17,7 +19,7 @@ from seal.system.files import write_json
 from shelf.lab.foreign.rollout import Call, Message, text_of
 from shelf.lab.rescore import Rescoring
 
-VERSION = "ATIF-v1.7"
+VERSION = "ATIF-v1.8"
 
 
 class Agent(BaseModel):
@@ -31,6 +33,13 @@ class Result(BaseModel):
 
     source_call_id: str | None = None
     content: Any = None
+    subagent_trajectory_ref: list[Any] | None = None
+
+
+class Observation(BaseModel):
+    """What answered a step."""
+
+    results: list[Result] | None = None
 
 
 class Step(BaseModel):
@@ -40,7 +49,13 @@ class Step(BaseModel):
     source: Literal["system", "user", "agent"]
     message: Any
     tool_calls: list[Call] | None = None
-    observation: dict[str, list[Result]] = {}
+    observation: Observation | None = None
+    is_copied_context: bool | None = None
+
+    @property
+    def results(self) -> list[Result]:
+        """What answered the step."""
+        return (self.observation.results if self.observation else None) or []
 
 
 class Own(BaseModel):
@@ -51,21 +66,61 @@ class Own(BaseModel):
     truncated: tuple[int, ...] = ()
 
 
-class Extra(BaseModel):
-    """What is read of `extra`."""
-
-    task_id: str | None = None
-    reward: FiniteFloat | None = None
-    seal: Own = Own()
-
-
 def messages_of(steps: Sequence[Step]) -> Iterator[Message]:
-    """The steps of a trajectory as a chat."""
+    """The steps of a trajectory as a chat, without those that were copied from another one."""
     for step in steps:
+        if step.is_copied_context:
+            continue
         role = "assistant" if step.source == "agent" else step.source
         yield Message(role=role, content=text_of(step.message), tool_calls=step.tool_calls)
-        for result in step.observation.get("results", ()):
+        for result in step.results:
             yield Message(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
+
+
+def number_of(value: Any) -> float | None:
+    """A reward, where the format lets anything stand; None if it is no finite number."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def trial_of(path: Path) -> dict[str, Any]:
+    """Task and reward of Harbor's `result.json` beside a trial's trajectory; empty without one.
+
+    ValueError if it cannot be read.
+    """
+    file = (path.parent.parent if path.parent.name == "agent" else path.parent) / "result.json"
+    value = _object(file) if file.is_file() and file != path else {}
+    found = value.get("verifier_result")
+    rewards = found.get("rewards") if isinstance(found, dict) else None
+    if not isinstance(rewards, dict):
+        return {}
+    reward = next(iter(rewards.values())) if len(rewards) == 1 else rewards.get("reward")
+    return {"task_id": value.get("task_name"), "reward": number_of(reward)}
+
+
+def continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:
+    """The steps of a trajectory and of those that go on from it, and their files.
+
+    ValueError if one is missing or cannot be read.
+    """
+    steps, files, following = list(value.get("steps") or ()), [], value.get("continued_trajectory_ref")
+    while following:
+        file = path.parent / str(following)
+        if not file.is_file() or file in (path, *files):
+            raise ValueError(f"goes on in {following}, which is not beside it: put it there")
+        more = _object(file)
+        files.append(file)
+        steps += more.get("steps") or ()
+        following = more.get("continued_trajectory_ref")
+    return steps, tuple(files)
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file.name} beside it cannot be read: {error}") from error
+    return value if isinstance(value, dict) else {}
 
 
 def write_atif(found: Rescoring, folder: Path) -> None:
@@ -101,12 +156,14 @@ def atif(record: TrajectoryRecord) -> dict[str, Any]:
             ]
             results = [{"source_call_id": name, "content": call["result"]} for name, call in named]
             steps[-1]["observation"] = {"results": results}
+    name = f"{record.task_id}/{record.data_source}/{record.step}/{record.sample}"
     totals = {"total_completion_tokens": record.tokens, "total_steps": len(steps)}
     own = {name: getattr(record, name) for name in ("prompt_mode", "stop", "truncated", "labels", "diagnosis")}
     own |= {"turns": record.prefix} if record.prefix != WHOLE else {}
     return {
         "schema_version": VERSION,
-        "session_id": f"{record.task_id}/{record.data_source}/{record.step}/{record.sample}",
+        "session_id": name,
+        "trajectory_id": name,
         "agent": {"name": "seal", "version": __version__, "tool_definitions": _tools(record.task_id)},
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
         "final_metrics": totals | ({"total_prompt_tokens": record.prompted} if record.prompted else {}),

@@ -2,21 +2,26 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
 from seal.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Agent, Extra, Step, messages_of
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, arguments_of, documents_of, turns_of
+from shelf.lab.foreign.atif import Agent, Own, Step, continued, messages_of, number_of, trial_of
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, documents_of, turns_of
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
 """The keys under which a file may name the task, the first one that it has."""
+FAILED = "Error during inference"
+"""How the official tool begins the result of a task that it could not play."""
+TRIAL = "agent/trajectory.json"
+"""Where Harbor puts the trajectory of a trial."""
 
 
 class Foreign(BaseModel):
@@ -33,10 +38,19 @@ class BfclResult(Foreign):
     """A line of the official tool's result files: per turn and step, a text, or calls as {name: arguments}."""
 
     result: list[list[str | list[dict[str, Any] | str]]]
+    failure: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _failed(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        text = value["result"]
+        failed = isinstance(text, str) and text.startswith(FAILED)
+        return {**value, "result": [] if failed else text, "failure": text if failed else ""}
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         parse_task_id(task_id)
-        return Rollout(place, task_id, [Turn("", [_step(step) for step in turn]) for turn in self.result])
+        turns = [Turn("", [_step(step) for step in turn]) for turn in self.result]
+        return Rollout(place, task_id, turns, steps=True, failure=self.failure)
 
 
 class Chat(Foreign):
@@ -60,27 +74,28 @@ class _Reward(BaseModel):
 
 class _Node(BaseModel):
     message: Message
-    tools: list[Any] = Field(default_factory=list)
+    tools: list[Any] | None = None
 
 
 class VerifiersTrace(Foreign):
     """A line of verifiers' traces.jsonl without branches."""
 
     nodes: list[_Node]
-    rewards: dict[str, _Reward | None] = Field(default_factory=dict)
-    task: dict[str, Any] = Field(default_factory=dict)
+    rewards: dict[str, _Reward | None] | None = None
+    task: dict[str, Any] | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        found = [reward.score * reward.weight for reward in self.rewards.values() if reward]
-        data = self.task.get("data")
-        task = (data.get("id") if isinstance(data, dict) else None) or self.task.get("key") or task_id
-        tools = [tool for node in self.nodes for tool in node.tools]
+        found = [reward.score * reward.weight for reward in (self.rewards or {}).values() if reward]
+        named = self.task or {}
+        data = named.get("data")
+        task = (data.get("id") if isinstance(data, dict) else None) or named.get("key") or task_id
+        tools = [tool for node in self.nodes for tool in node.tools or ()]
         chat = Chat(messages=[node.message for node in self.nodes], tools=tools, reward=sum(found) if found else None)
         return chat.rollout(place, str(task))
 
 
 class _Asked(BaseModel):
-    input: str | list[dict[str, Any]] = ""
+    input: str | list[dict[str, Any]] | None = None
     tools: list[Any] | None = None
 
 
@@ -97,25 +112,39 @@ class NemoRollout(Foreign):
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         first = self.responses_create_params.input
-        items = [{"role": "user", "content": first}] if isinstance(first, str) else first
+        items = first if isinstance(first, list) else [{"role": "user", "content": first or ""}]
         messages = list(_messages([*items, *self.response.output]))
         chat = Chat(messages=messages, tools=self.responses_create_params.tools, reward=self.reward)
         return chat.rollout(place, task_id)
 
 
 class Atif(Foreign):
-    """A trajectory in ATIF."""
+    """A trajectory in ATIF; trial: what its trial's result says."""
 
     agent: Agent
     steps: list[Step]
-    extra: Extra = Extra()
+    extra: dict[str, Any] | None = None
+    subagent_trajectories: list[Any] | None = None
+    trial: dict[str, Any]
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         system, turns = turns_of(messages_of(self.steps))
-        extra, own = self.extra, self.extra.seal
-        tools, named, prefix = documents_of(self.agent.tool_definitions), extra.task_id or task_id, own.turns or WHOLE
-        cut = own.stop if own.stop in (*CUTS, STEP_LIMIT) else ""
-        return Rollout(place, named, turns, system, tools, extra.reward, prefix, cut, own.truncated)
+        extra = self.extra or {}
+        own = Own.model_validate(extra["seal"]) if isinstance(extra.get("seal"), dict) else Own()
+        reward = number_of(extra.get("reward"))
+        referred = sum(len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results)
+        return Rollout(
+            place,
+            str(extra.get("task_id") or self.trial.get("task_id") or task_id),
+            turns,
+            system,
+            documents_of(self.agent.tool_definitions),
+            self.trial.get("reward") if reward is None else reward,
+            own.turns or WHOLE,
+            own.stop if own.stop in (*CUTS, STEP_LIMIT) else "",
+            own.truncated,
+            subagents=max(referred, len(self.subagent_trajectories or ())),
+        )
 
 
 FORMATS: Mapping[str, type[Foreign]] = {
@@ -131,19 +160,21 @@ FORMATS: Mapping[str, type[Foreign]] = {
 def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
     """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
 
-    ValueError for a path without files.
+    Of a folder with Harbor's trials only their trajectories are read. ValueError for a path without files.
     """
     rollouts: list[Rollout] = []
     bad: list[BadLine] = []
     for path in paths:
-        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES) if path.is_dir() else [path]
+        files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
+        files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not files or not path.exists():
             raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
         for file in files:
             found, problems = parse_lines(_objects(file), _read)
             rollouts += found
             bad += problems
-    return rollouts, bad
+    joined = {file for rollout in rollouts for file in rollout.continued}
+    return [each for each in rollouts if Path(each.place.rpartition(":")[0]) not in joined], bad
 
 
 def _objects(path: Path) -> Iterator[Line | BadLine]:
@@ -168,13 +199,17 @@ def _read(line: Line) -> Rollout:
     if model is None:
         raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
     task = next((str(value[key]) for key in IDS if value.get(key)), f"{line.path.stem}:{line.line}")
-    return model.model_validate(value).rollout(f"{line.path}:{line.line}", task)
+    files: tuple[Path, ...] = ()
+    if model is Atif:
+        value["steps"], files = continued(value, line.path)
+        value["trial"] = trial_of(line.path)
+    return replace(model.model_validate(value).rollout(f"{line.path}:{line.line}", task), continued=files)
 
 
 def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
     if isinstance(step, str):
         return Action(step)
-    calls = [(name, arguments_of(value)) for call in step if isinstance(call, Mapping) for name, value in call.items()]
+    calls = [named for call in step if isinstance(call, Mapping) for named in call.items()]
     return Action("\n".join(call for call in step if isinstance(call, str)), tuple(calls))
 
 

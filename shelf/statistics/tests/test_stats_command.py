@@ -236,6 +236,19 @@ def test_runs_on_different_data_are_not_compared(run, tmp_path, capsys):
     assert "not comparable" in capsys.readouterr().err
 
 
+def test_a_validation_that_mixes_prompt_modes_says_what_to_do_with_its_figures(run, tmp_path, capsys):
+    modes = ["compact"] * 100 + ["bfcl_qwen_fc"] * (len(TASKS) - 100)
+    write(run, 20, [line(t, 1.0, step=20, prompt_mode=mode) for t, mode in zip(TASKS, modes, strict=True)])
+    counted = f"({len(TASKS) - 100} of bfcl_qwen_fc, 100 of compact)"
+    assert command(app, ["--val-dir", str(run), "--step", "20", "--json", str(tmp_path / "x.json")]) == 0
+    assert counted in " ".join(capsys.readouterr().out.split())
+    assert (
+        "evaluate all tasks again with the same prompt mode" in json.loads((tmp_path / "x.json").read_text())["warning"]
+    )
+    assert command(app, ["--compare", str(run), str(run) + "/validation_log"]) == 0
+    assert "MIXED" in capsys.readouterr().out
+
+
 def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, capsys):
     from seal.data.parquet import write_rows
     from seal.data.rows import whole_rows

@@ -17,7 +17,7 @@ from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import Log
-from shelf.statistics.runs import missing_sentences, provenance
+from shelf.statistics.runs import missing_sentences, mixed, provenance
 from shelf.statistics.summary import Summary, informative
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
@@ -96,7 +96,7 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
 def _validation_problems(run: Run, log: Log) -> list[str]:
     problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
     leak = not_held_out(run.folder.path, log.lines)
-    problems += [*([leak] if leak else []), *missing_sentences([log])]
+    problems += [*([leak] if leak else []), *mixed([log]), *missing_sentences([log])]
     failed = sum(line.infra is not None for line in log.lines)
     if failed:
         problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")

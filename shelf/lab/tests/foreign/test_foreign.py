@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from atif import Agent, FinalMetrics, Metrics, Observation, ObservationResult, Step, ToolCall, Trajectory
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
@@ -74,6 +75,15 @@ def test_results_of_the_official_tool_get_exact_labels_and_whose_fault_they_are(
     assert "3 of 3 rollouts were played again" in out and "rollouts.jsonl:4: result is 'Error'" in out
 
 
+def test_a_row_of_failed_inference_is_not_run_and_counts_in_no_rate(tmp_path, capsys):
+    row = {"id": TASK, "result": "Error during inference: 503 overloaded", "traceback": "Traceback ..."}
+    lost, lost_too, played = diagnosed(tmp_path, row, row, {"id": TASK, "result": steps()}, code=1)
+    assert lost.infra == lost_too.infra == "inference" and not lost.labels and played.passed
+    out = capsys.readouterr().out
+    assert "2 were not run, says their file: Error during inference: 503 overloaded" in out and "not run" in out
+    assert "1 of 3 rollouts were played again" in out
+
+
 def test_a_turn_may_have_more_messages_than_the_runner_allows_and_one_that_it_cut_is_nobody_s_fault(tmp_path):
     long, ended = steps(), steps()
     long[0][:0] = [[{"pwd": "{}"}]] * 25
@@ -90,11 +100,126 @@ def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
     assert "the file's reward is 0 and the replay's 1" in capsys.readouterr().out
 
 
-def test_a_file_that_goes_on_where_the_benchmark_ends_a_turn_is_not_judged(tmp_path):
-    broken = steps()
-    broken[0].insert(0, [{"cd": "{not json"}])
-    (record,) = diagnosed(tmp_path, {"id": TASK, "result": broken}, code=1)
-    assert record.infra == "misread" and not record.labels
+ERROR = "Error: the call cannot be read"
+
+
+def dialogue(*said: dict, rest: bool = True) -> dict:
+    """A chat of the task whose second turn has these messages first, then the reference's if `rest`."""
+    played = chat(steps(), task_id=TASK)
+    users = [at for at, message in enumerate(played["messages"]) if message["role"] == "user"]
+    for at, text in zip(users, load_tasks()[TASK].users, strict=True):
+        played["messages"][at]["content"] = text
+    for message in played["messages"]:
+        message["content"] = "" if message["role"] == "tool" else message["content"]
+    first, after = users[1] + 1, users[2] - 1
+    played["messages"][first : first if rest else after] = said
+    return played
+
+
+def tried(arguments, name="cd", **more) -> list[dict]:
+    """A call that its harness could not read, and what it answered."""
+    made = {"id": "x", "function": {"name": name, "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [made], **more},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ]
+
+
+READABLE = {"id": "y", "function": {"name": "pwd", "arguments": "{}"}}
+MALFORMED = {
+    "cut": tried('{"folder": "docu'),
+    "list": tried(["document"]),
+    "text of a list": tried('["document"]'),
+    "number": tried(3),
+    "null": tried(None),
+    "text of null": tried("null"),
+    "text in text": tried(json.dumps(json.dumps({"folder": "document"}))),
+    "no name": tried("{}", name=None),
+    "no call": [{"role": "assistant", "tool_calls": ["cd"]}, {"role": "tool", "content": ERROR}],
+    "with text": tried('{"folder": "docu', content="I go there."),
+    "legacy": [
+        {"role": "assistant", "content": None, "function_call": {"name": "cd", "arguments": '{"folder": '}},
+        {"role": "function", "name": "cd", "content": ERROR},
+    ],
+    "parallel": [
+        {"role": "assistant", "tool_calls": [READABLE, {"id": "x", "function": {"name": "cd", "arguments": "[]"}}]},
+        {"role": "tool", "tool_call_id": "y", "content": '{"current_working_directory": "/alex"}'},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ],
+    "all refused": [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "y", "function": {"name": "rm", "arguments": '{"file_name": "workspace"}'}},
+                {"id": "x", "function": {"name": "cd", "arguments": "[]"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "y", "content": ERROR},
+        {"role": "tool", "tool_call_id": "x", "content": ERROR},
+    ],
+    "written in a text": [
+        {"role": "assistant", "content": '<tool_call>\n{"name": "cd", "arg\n</tool_call>'},
+        {"role": "user", "content": ERROR},
+    ],
+}
+
+
+def halves(records: list) -> tuple[list, list]:
+    return records[: len(records) // 2], records[len(records) // 2 :]
+
+
+def test_a_call_that_its_harness_could_not_read_is_a_failed_action_and_the_rollout_goes_on(tmp_path, capsys):
+    mended = [dialogue(*said) for said in MALFORMED.values()]
+    records = diagnosed(tmp_path, *mended, *(dialogue(*said, rest=False) for said in MALFORMED.values()))
+    assert "differ" not in capsys.readouterr().out
+    for name, good, spoilt in zip(MALFORMED, *halves(records), strict=True):
+        assert good.passed and set(good.labels) == {"pass"}, name
+        assert spoilt.labels[1] == "invalid_tool_call" and spoilt.diagnosis[1]["blame"] == "own", name
+        for record in (good, spoilt):
+            action = record.evidence[1]["actions"][0]
+            assert action["refusals"] and [call["name"] for call in action["calls"]] in ([], ["pwd"]), name
+            shown = [message["role"] for message in record.messages].index("assistant", 6)
+            assert ERROR in record.messages[shown + 1]["content"], name
+
+
+PASSED_OVER = {
+    "unknown tool": (tried('{"folder": "document"}', name="go"), "invalid_tool_call"),
+    "empty": ([{"role": "assistant", "content": ""}], "missing_tool_call"),
+    "empty, answered": (
+        [{"role": "assistant", "content": ""}, {"role": "user", "content": "Go on, please."}],
+        "missing_tool_call",
+    ),
+    "text": ([{"role": "assistant", "content": "Let me see."}, *tried("{}", name="pwd")], "missing_tool_call"),
+    "no arguments": (tried("", name="pwd"), "missing_tool_call"),
+    "null for none": (tried(None, name="pwd"), "missing_tool_call"),
+    "parallel, with text": (
+        [{"role": "assistant", "content": "I look.", "tool_calls": [READABLE, {**READABLE, "id": "z"}]}],
+        "missing_tool_call",
+    ),
+}
+
+
+def test_what_a_harness_lets_pass_does_not_end_a_turn(tmp_path):
+    said = [said for said, _ in PASSED_OVER.values()]
+    every = (dialogue(*each, rest=rest) for rest in (True, False) for each in said)
+    records = diagnosed(tmp_path, *every)
+    for (name, (_, label)), good, spoilt in zip(PASSED_OVER.items(), *halves(records), strict=True):
+        assert good.passed and set(good.labels) == {"pass"} and spoilt.labels[1] == label, name
+
+
+def test_a_harness_that_reads_text_in_text_made_the_call(tmp_path):
+    said = tried(json.dumps(json.dumps({"folder": "workspace"})))
+    said[1]["content"] = '{"current_working_directory": "workspace"}'
+    (record,) = diagnosed(tmp_path, dialogue(*said, rest=False))
+    assert record.evidence[1]["actions"][0]["calls"][0]["arguments"] == {"folder": "workspace"}
+
+
+def test_a_rollout_that_reads_calls_which_no_mode_reads_is_not_judged_and_every_one_is_named(tmp_path, capsys):
+    foreign = {"id": TASK, "result": [["Action: ls", "Done."], *([each] for each in ["a", "b", "c"])]}
+    records = diagnosed(tmp_path, foreign, foreign, {"id": TASK, "result": steps()}, code=1)
+    assert [record.infra for record in records] == ["misread", "misread", None] and not records[0].labels
+    named = [line for line in capsys.readouterr().out.split("\n") if "message 0 of turn 0, 'Action: ls'" in line]
+    assert [line.split(" ")[0].rpartition("/")[2] for line in named] == ["rollouts.jsonl:1", "rollouts.jsonl:2"]
 
 
 TOOL = {
@@ -169,7 +294,10 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
     own = [record for record in map(TrajectoryRecord.from_json, lines) if record.infra is None]
     files = sorted((tmp_path / "atif").iterdir())
     written = json.loads(files[0].read_text())
-    assert len(files) == len(own) and written["schema_version"] == "ATIF-v1.7" and written["extra"]["seal"]["verified"]
+    assert len(files) == len(own) and written["extra"]["seal"]["verified"]
+    read_by_others = [Trajectory.model_validate_json(file.read_text()) for file in files]
+    assert {each.schema_version for each in read_by_others} == {"ATIF-v1.8"}
+    assert len({each.trajectory_id for each in read_by_others}) == len(files)
     shown = [tool["function"]["parameters"] for tool in written["agent"]["tool_definitions"]]
     arguments = [argument for parameters in shown for argument in parameters["properties"].values()]
     assert arguments and all(argument["description"] for argument in arguments)
@@ -180,6 +308,97 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
         return Counter((each.task, each.passed, each.labels, json.dumps(each.diagnosis)) for each in records)
 
     assert figures(again) == figures(own)
+
+
+def trajectory(**more) -> dict:
+    """A file in ATIF whose one call breaks the tool's schema, with every optional field."""
+    seat = {"tool_call_id": "c", "function_name": "book", "arguments": {"seat": "a"}, "extra": {"tries": 1}}
+    result = {"source_call_id": "c", "content": "no", "subagent_trajectory_ref": None, "extra": {}}
+    said = {"timestamp": "2026-11-01T08:00:00Z", "model_name": "m", "reasoning_effort": 1.0, "reasoning_content": "Hm."}
+    said |= {"metrics": {"prompt_tokens": 3, "logprobs": [], "extra": {}}, "extra": {}, "llm_call_count": 1}
+    answered = {"tool_calls": [seat], "observation": {"results": [result]}, "is_copied_context": False, **said}
+    return {
+        "schema_version": "ATIF-v1.8",
+        "session_id": "s",
+        "trajectory_id": "t",
+        "agent": {"name": "a", "version": "1", "model_name": "m", "tool_definitions": [TOOL], "extra": {}},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Book."}]},
+            {"step_id": 2, "source": "agent", "message": "", **answered},
+        ],
+        "notes": "n",
+        "final_metrics": {"total_steps": 2, "extra": {}},
+        "extra": {"reward": 0.0, "task_id": "seats"},
+        "subagent_trajectories": [],
+        **more,
+    }
+
+
+def objects(value: dict) -> list[tuple[type, dict]]:
+    """The objects of a file, each with what the package `atif` reads it as."""
+    (step,) = value["steps"][1:]
+    found = [(Trajectory, value), (Agent, value["agent"]), (Step, step), (Metrics, step["metrics"])]
+    found += [(Observation, step["observation"]), (ObservationResult, step["observation"]["results"][0])]
+    return [*found, (ToolCall, step["tool_calls"][0]), (FinalMetrics, value["final_metrics"])]
+
+
+def test_every_optional_field_of_atif_may_be_absent_null_or_empty(tmp_path):
+    files, labels, missing = [], [], object()
+    for place, (model, _) in enumerate(objects(trajectory())):
+        optional = [name for name, field in model.model_fields.items() if not field.is_required()]
+        for name in optional:
+            for empty in (missing, None, "", [], {}):
+                value = trajectory()
+                own = objects(value)[place][1]
+                own.pop(name, None)
+                own |= {} if empty is missing else {name: empty}
+                try:
+                    Trajectory.model_validate(value)
+                except ValueError:
+                    assert empty not in (missing, None), name  # of another type
+                    continue
+                files.append(value)
+                shows = name not in ("tool_calls", "tool_definitions")
+                labels.append(("argument_mismatch" if shows else "checker_error",))
+    records = diagnosed(tmp_path, *files)
+    assert [record.labels for record in records] == labels and len(labels) > 100
+
+
+def test_copied_steps_are_left_out_and_trajectories_of_sub_agents_are_said(tmp_path, capsys):
+    copied = {"step_id": 1, "source": "user", "message": "Earlier.", "is_copied_context": True}
+    answer = {"step_id": 2, "source": "agent", "message": "Yes.", "is_copied_context": True}
+    reference = {"content": "done", "subagent_trajectory_ref": [{"trajectory_path": "sub.json"}]}
+    value = trajectory()
+    value["steps"][1]["observation"]["results"].append(reference)
+    value["steps"] = [copied, answer, *({**step, "step_id": step["step_id"] + 2} for step in value["steps"])]
+    Trajectory.model_validate(value)
+    (record,) = diagnosed(tmp_path, value)
+    assert record.labels == ("argument_mismatch",) and "Earlier." not in str(record.messages)
+    assert "1 trajectories of sub-agents have no labels" in capsys.readouterr().out
+
+
+def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_reward(tmp_path, capsys):
+    for name, reward in (("good", 1.0), ("bad", 0.0), ("lost", None)):
+        agent = tmp_path / "job" / name / "agent"
+        agent.mkdir(parents=True)
+        whole = trajectory(extra=None, continued_trajectory_ref="trajectory.cont-1.json")
+        more = trajectory(steps=[{**whole["steps"][0], "is_copied_context": True}, *call_steps(seat=1)])
+        (agent / "trajectory.json").write_text(json.dumps(whole))
+        (agent / "trajectory.cont-1.json").write_text(json.dumps(more))
+        verdict = {"verifier_result": {"rewards": {"reward": reward}}} if reward is not None else {}
+        (agent.parent / "result.json").write_text(json.dumps({"task_name": f"seats/{name}", **verdict}))
+    bad, good, lost = read(tmp_path, tmp_path / "job")
+    assert good.passed and good.task_id == "seats/good" and good.labels == ("pass",) and good.calls == 2
+    assert bad.score == 0 and bad.labels == ("argument_mismatch",) and lost.category.startswith("unscored/")
+    (tmp_path / "job" / "bad" / "agent" / "trajectory.cont-1.json").unlink()
+    (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
+    assert len(read(tmp_path, tmp_path / "job", code=1)) == 2
+    assert "goes on in trajectory.cont-1.json, which is not beside it" in capsys.readouterr().out
+
+
+def call_steps(**arguments) -> list[dict]:
+    made = {"tool_call_id": "d", "function_name": "book", "arguments": arguments}
+    return [{"step_id": 2, "source": "agent", "message": "", "tool_calls": [made]}]
 
 
 @pytest.mark.parametrize(
