@@ -1,1 +1,1 @@
-"""What was learnt from runs: experiments, certificates, stored episodes judged again."""
+"""What was learnt from runs: experiments, probes, runs played and judged again."""

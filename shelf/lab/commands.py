@@ -13,8 +13,7 @@ COMMANDS = {
         "shelf.lab.cli.rescore",
         extra="lab",
     ),
-    "certify": Entry(RESULTS, "Write a run into one file that others can check.", "shelf.lab.cli.certify", extra="lab"),
-    "verify": Entry(RESULTS, "Play a certified run again and say what agrees.", "shelf.lab.cli.verify", extra="lab"),
+    "verify": Entry(RESULTS, "Play a run again and say what agrees.", "shelf.lab.cli.verify", extra="lab"),
     "diagnose": Entry(
         RESULTS,
         "Label the turns of other programs' rollouts.",

@@ -16,11 +16,10 @@ from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
-from seal.system.jsonl import BadLine, read_jsonl, step_files
+from seal.system.jsonl import BadLine, read_jsonl, read_records, step_files
 from seal.training.closed_loop import ClosedLoop
-from shelf.lab.certificate.launches import Launch, launch_of_step, read_launches
-from shelf.lab.certificate.places import difference, shown
-from shelf.lab.certificate.replay import UNPLAYABLE, parameters
+from shelf.lab.differences import difference, shown
+from shelf.lab.launches import Launch, launch_of_step, read_launches
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.tables import comparison_record, comparison_table, percent, table
@@ -35,6 +34,11 @@ PARTS = {
     "reward": "the reward grades the same verdict differently",
 }
 STORED, NOW = "stored", "now"
+UNPLAYABLE = frozenset({"environment_refused", "environment_failed", "environment_broken"})
+"""What a record that does not fit the environment makes of a replay; other faults are this machine's."""
+
+Omegas = Mapping[int, Mapping[str, Any]]
+"""Omega as JSON values, by its version."""
 
 
 class Reason(NamedTuple):
@@ -59,14 +63,21 @@ class Rescored(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredLog:
-    """One `<step>.jsonl`: its rollouts, the run that it is of, and what ran it (None if no launch was recorded)."""
+    """One `<step>.jsonl`: the run that it is of, and what ran it (None if no launch was recorded)."""
 
     path: Path
     step: int
     training: bool
     run: RunFolder
     launch: Launch | None
-    records: tuple[TrajectoryRecord, ...]
+
+    @property
+    def records(self) -> tuple[TrajectoryRecord, ...]:
+        """Its rollouts, read anew each time; ValueError, in one sentence, for a line that cannot be played again."""
+        records, bad = read_records(self.path, _record)
+        if bad:
+            raise ValueError(str(bad[0]))
+        return records
 
     def terms(self, taxonomy: str | None, reward: Mapping[str, Any]) -> Terms:
         """How the rollouts are judged, with these changes of the run's own taxonomy and reward."""
@@ -75,16 +86,21 @@ class StoredLog:
         labels = taxonomy or (settings.diagnosis.taxonomy if settings else "paper")
         return Terms(self.training, RewardSettings.read(judged, "reward"), labels)
 
-    def again(self, record: TrajectoryRecord, terms: Terms, omega: Mapping[str, Any] | None) -> Again:
-        """What plays a rollout again as it was played."""
+    def again(self, record: TrajectoryRecord, terms: Terms, omegas: Omegas) -> Again:
+        """What plays a rollout again as the agent loop played it (the leak guard changes no answer)."""
         mode = self.launch.prompt_mode if self.launch else record.prompt_mode
-        enforced = True if self.launch else None
-        omega = omega if record.omega_version is not None else None
-        if record.cues:  # with a teacher only a part of the step's
-            omega = Omega.of(record.cues, record.omega_version).to_json()
-        params = parameters(record, mode, self.training, enforced, omega)
-        limit = self._max_steps()
-        return Again(record, params | ({"max_steps": limit} if limit is not None else {}), terms)
+        params: dict[str, Any] = {"split": record.split if self.training else "eval", "tool_prompt_mode": mode}
+        if record.prefix > 0:
+            params["turns"] = record.prefix
+        if self.training:
+            params["enforce_available_tools"] = True
+            if record.cues:  # with a teacher only a part of the step's
+                params["omega"] = Omega.of(record.cues, record.omega_version).to_json()
+            elif record.omega_version is not None:
+                params["omega"] = omegas[record.omega_version]
+        if (limit := self._max_steps()) is not None:
+            params["max_steps"] = limit
+        return Again(record, params, terms)
 
     def tasks(self, files: Iterable[str]) -> list[dict[str, Any]]:
         """The synthesised tasks of the rollouts, from these files and those of the run."""
@@ -99,17 +115,14 @@ class StoredLog:
             raise ValueError(f"{missing[0]} of {self.path} is a synthesised task: name its file with --tasks.")
         return [known[task].model_dump(mode="json") for task in sorted(wanted)]
 
-    def omega(self) -> Mapping[str, Any] | None:
-        """Omega_t of a training step: the one that the step before left, or the run's first."""
+    def omegas(self) -> Omegas:
+        """Every Omega that the run sent: its first one, and those that its steps left."""
         if not self.training:
-            return None
+            return {}
+        sent = [ClosedLoop(self.launch.settings).omega_to_send()]
         lines = read_jsonl(self.run.log("omega")) if self.run.log("omega").is_file() else ()
-        for line in lines:
-            if not isinstance(line, BadLine) and line.value.get("step") == self.step - 1:
-                return line.value.get("omega")
-        if self.step == 1 and self.launch:
-            return ClosedLoop(self.launch.settings).omega_to_send()
-        return None
+        sent += [line.value.get("omega") for line in lines if not isinstance(line, BadLine)]
+        return {omega["version"]: omega for omega in sent if omega}
 
     def _max_steps(self) -> int | None:
         """The limit of an evaluation on the calls of a turn, which its settings hold."""
@@ -142,33 +155,31 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
     if not wanted:
         raise ValueError(f"{named} has no step {step}: it has {', '.join(str(each) for each, _ in files)}.")
     launches = read_launches(run)
-    return tuple(_read(path, each, training, run, launches) for each, path in wanted)
+    return tuple(_found(path, each, training, run, launches) for each, path in wanted)
 
 
-def _read(path: Path, step: int, training: bool, run: RunFolder, launches: Sequence[Launch]) -> StoredLog:
+def _record(line: Mapping[str, Any]) -> TrajectoryRecord:
+    if line.get("format") != FORMAT:
+        was = line.get("format", "unknown")
+        raise ValueError(f"a rollout of format {was} lacks what a replay needs: play it again")
+    return TrajectoryRecord.from_line(line)
+
+
+def _found(path: Path, step: int, training: bool, run: RunFolder, launches: Sequence[Launch]) -> StoredLog:
     if training and not launches:
         raise ValueError(
             f"{run.launches} is missing, so how {path} was played is unknown: only validations can be read."
         )
-    records = []
-    for line in read_jsonl(path):
-        if isinstance(line, BadLine):
-            raise ValueError(str(line))
-        if line.value.get("format") != FORMAT:
-            was = line.value.get("format", "unknown")
-            raise ValueError(f"{path} has rollouts of format {was}, which lack what a replay needs: play them again.")
-        records.append(TrajectoryRecord.from_line(line.value))
     launch = launches[launch_of_step(launches, max(step, 1))] if launches else None
-    return StoredLog(path, step, training, run, launch, tuple(records))
+    return StoredLog(path, step, training, run, launch)
 
 
-def _judged(log: StoredLog, terms: Terms, url: str) -> Iterator[Rescored]:
-    """Every rollout of a log judged again; ValueError if this machine cannot play one."""
-    omega = log.omega()
-    problems = {number: text for number, record in enumerate(log.records) if (text := _lost(record, omega))}
-    playable = (log.again(r, terms, omega) for n, r in enumerate(log.records) if n not in problems)
-    played = played_again(playable, url)
-    for number, record in enumerate(log.records):
+def judged(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[Rescored]:
+    """Every rollout of a log judged again, in order; ValueError if this machine cannot play one."""
+    records = log.records
+    problems = {number: text for number, record in enumerate(records) if (text := _lost(record, omegas))}
+    played = played_again((log.again(r, terms, omegas) for n, r in enumerate(records) if n not in problems), url)
+    for number, record in enumerate(records):
         stored = _slim(record)
         if number in problems:
             yield Rescored(stored, None, problem=problems[number])
@@ -186,11 +197,11 @@ def _slim(record: TrajectoryRecord) -> TrajectoryRecord:
     return replace(record, messages=(), evidence=(), sampled=())
 
 
-def _lost(record: TrajectoryRecord, omega: Mapping[str, Any] | None) -> str:
+def _lost(record: TrajectoryRecord, omegas: Omegas) -> str:
     """Why a rollout is not played again; "" if it is."""
     if record.infra is not None:
         return f"lost to infrastructure ({record.infra})"
-    missing = record.omega_version is not None and omega is None and not record.cues
+    missing = record.omega_version is not None and record.omega_version not in omegas and not record.cues
     return "the environment does not play it (its Omega is not in the run's log)" if missing else ""
 
 
@@ -257,7 +268,7 @@ class Rescoring(NamedTuple):
 
 def rescored(log: StoredLog, terms: Terms, url: str) -> Rescoring:
     """Judge every rollout of a log again on the service at `url`, which serves its synthesised tasks."""
-    rollouts = tuple(_judged(log, terms, url))
+    rollouts = tuple(judged(log, terms, log.omegas(), url))
     pairs = [(each.stored, each.now) for each in rollouts if each.now is not None]
     sides = [Side(name, (tuple(side),)) for name, side in zip((STORED, NOW), zip(*pairs, strict=True), strict=False)]
     verdicts = any(stored.passed != now.passed or stored.turns_passed != now.turns_passed for stored, now in pairs)

@@ -2,13 +2,10 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from env_service.local_service import local_service
-from shelf.lab.certificate.collect import records
-from shelf.lab.certificate.file import read, write
 from tests.support.played_run import SMALL, write_run
 
 
@@ -30,14 +27,6 @@ def url():
 def played(tmp_path_factory) -> Path:
     """A run of two steps; do not change it, see `run`."""
     return write_run(tmp_path_factory.mktemp("runs") / "whole", *SMALL, steps=2, validations=(0, 2), seed=4)
-
-
-@pytest.fixture(scope="session")
-def contents(played) -> list[tuple[str, Any]]:
-    """The records of the run's certificate, played/whole.seal.gz."""
-    path = played / "whole.seal.gz"
-    write(records(played), path)
-    return [(record.kind, record.value) for record in read(path)]
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_a_viewer_on_a_full_disk_shows_what_it_has_and_goes_on_when_there_is_roo
     inside(FULL.replace("400k", "1m"), tmp_path, "viewer", str(played))
 
 
-@pytest.mark.parametrize("command", [["report"], ["stats"], ["certify"], ["view", "--port", "0"]])
+@pytest.mark.parametrize("command", [["report"], ["stats"], ["verify"], ["view", "--port", "0"]])
 def test_a_command_that_cannot_write_anywhere_works_or_says_so(played, tmp_path, command):
     line = [sys.executable, "-m", "seal.cli", *command, str(played)]
     mounted = ["unshare", "-rm", "sh", "-c", READ_ONLY, str(tmp_path), *line]

@@ -42,7 +42,7 @@ from seal.teacher import answering, is_control, sees_omega
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
-from shelf.lab.certificate.advantages import group_advantages
+from shelf.lab.advantages import group_advantages
 
 ENVIRONMENT = BfclEnvironment()
 

@@ -72,10 +72,6 @@ def run(
         str, option("The GPUs that the runs share, for instance 0,1,2,3; needed for several at a time.", "LIST")
     ] = "",
     only: Annotated[str, option("Run only these arms, for instance vanilla,seal.", "LIST")] = "",
-    certify: Annotated[
-        bool,
-        typer.Option("--certify", help="Certify every run that ends, even if the file's `keep` does not ask for it."),
-    ] = False,
 ) -> None:
     """Run what the matrix lacks, each run as `seal train --with-bfcl`.
 
@@ -90,7 +86,7 @@ def run(
 
     out = launch_console()
     with refusing("seal experiment run"):
-        experiment = Experiment.read(file, certify=certify)
+        experiment = Experiment.read(file)
         arms = composed_arms(experiment)
         job = Job(jobs=jobs, devices=_listed(devices), only=_listed(only))
         session = run_experiment(experiment, arms, job, lambda text: out.print(text, highlight=False, soft_wrap=True))
@@ -115,7 +111,7 @@ def status(file: File) -> None:
     with refusing("seal experiment status"):
         experiment = Experiment.read(file)
         shown = console()
-        collect_finished(experiment, shown.print)
+        collect_finished(experiment)
         shown.print(*status_parts(experiment), sep="\n", highlight=False)
 
 
@@ -139,7 +135,7 @@ def report(
     with refusing("seal experiment report"):
         experiment = Experiment.read(file)
         shown = console()
-        collect_finished(experiment, shown.print)
+        collect_finished(experiment)
         found = analyse(experiment)
         page, picture = write_report(found, out)
         shown.print(Markdown(page.read_text(encoding="utf-8")))

@@ -1,62 +1,60 @@
-"""`seal verify`: replay a certificate and say what agrees."""
+"""`seal verify`: play a run again and say what agrees."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from seal.cli.commands import refusing
+from seal.cli.commands import option, refusing
+from shelf.list_command import ListCommand
 
 if TYPE_CHECKING:
-    from shelf.lab.certificate.findings import Findings
+    from shelf.lab.verify import Findings
+
+SHOWN = 10
+TASKS = "Files of the synthesised tasks, if the run does not name them."
 
 app = typer.Typer(add_completion=False)
 
 
-@app.command("verify")
+@app.command("verify", cls=ListCommand)
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate (seal certify RUN).")],
-    digest: Annotated[str | None, typer.Option(help="The digest that was published with it.", metavar="HEX")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="Default: one per core.", metavar="N")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Print every disagreement, not only the first.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")],
+    tasks: Annotated[list[str] | None, option(TASKS, "FILE...")] = None,
+    every: Annotated[bool, typer.Option("--all", help=f"Print every difference, not only the first {SHOWN}.")] = False,
+    processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
-    """Play every episode of a certificate again and compute every reward, label, weight, cue and figure from that.
+    """Play every rollout of a run again, and compute verdicts, labels, advantages, C_t, rho, w and Omega from that.
 
-    Needs no GPU and no weights. Exits with 0 if nothing disagrees, 1 if something does, 2 for bad input.
+    Needs no GPU and no weights. Exits with 0 if nothing differs, 1 if something does, 2 for bad input.
     """
-    from shelf.lab.certificate.verify import verify as check
+    from shelf.lab.launches import read_launches
+    from shelf.lab.service import service
+    from shelf.lab.verify import run_logs
+    from shelf.lab.verify import verify as check
+    from shelf.statistics.tables import console
 
+    out = console(soft_wrap=True, highlight=False)
     with refusing("seal verify"):
-        if not file.is_file():
-            raise ValueError(f"{file} does not exist: name a certificate (seal certify RUN).")
-        found = check(file, digest, processes)
-    _show(found, Console(soft_wrap=True, highlight=False), every)
-    raise typer.Exit(int(not found.holds))
+        logs = run_logs(run)
+        made = {task["id"]: task for log in logs for task in log.tasks(tasks or ())}
+        with service(list(made.values()), processes) as url:
+            found = check(run, logs, read_launches(logs[0].run), url)
+    out.print(*_parts(found, None if every else SHOWN), sep="\n", markup=False)
+    raise typer.Exit(int(bool(found.differs)))
 
 
-def _show(found: "Findings", console: Console, every: bool) -> None:
-    console.print(
-        f"run {found.run}, certified by SEAL {found.made_by}: {found.steps} steps, {found.trajectories} trajectories, "
-        f"{found.validations} of them of validations of {len(found.validated)} tasks",
-        markup=False,
-    )
-    console.print(f"sha256:{found.digest}")
-    table = Table(box=None)
-    for name, justify in (("compared", "left"), ("agree", "right"), ("of", "right")):
-        table.add_column(name, justify=justify)
-    for name, count in found.counts.items():
-        style = None if count.agree == count.of else "bold red"
-        table.add_row(name, f"{count.agree:,}", f"{count.of:,}", style=style)
-    console.print(table)
-    for what, number in (+found.taken).items():
-        console.print(f"taken as written: {number:,} {what}", markup=False)
-    if found.holds:
-        taken = "What is computed again agrees; the rest is taken as written, see above."
-        console.print(taken if +found.taken else "Everything agrees.")
-        return
-    shown = found.disagreements if every else found.disagreements[:1]
-    for number, each in enumerate(shown):
-        label = "" if number else "First disagreement: "
-        console.print(f"{label}{each}", style="bold red", markup=False)
+def _parts(found: "Findings", most: int | None) -> list:
+    """The findings for people. most: at most this many differences; None for all."""
+    from shelf.statistics.tables import table
+
+    made = table("Computed again", ["what", "agree", "of"])
+    for what, number in found.compared.items():
+        made.add_row(what, f"{found.agree[what]:,}", f"{number:,}")
+    played = f"{found.steps} training steps and {found.validations} validations, {found.rollouts:,} rollouts"
+    parts = [f"Played again: {played}.", *found.notes, made]
+    parts += [f"not judged: {number:,} {what}" for what, number in found.unjudged.items()]
+    parts += [f"differs: {each}" for each in found.differs[:most]]
+    if hidden := len(found.differs[len(found.differs) if most is None else most :]):
+        parts.append(f"and {hidden:,} more (--all)")
+    return [*parts, *([] if found.differs else ["Nothing that was computed again differs."])]

@@ -15,9 +15,9 @@ from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
-from shelf.lab.certificate.launches import validation_steps
 from shelf.lab.experiment.design import Outcome
 from shelf.lab.experiment.matrix import Experiment
+from shelf.lab.launches import validation_steps
 from shelf.lab.paths import movable
 from shelf.statistics.summary import AVERAGE
 

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +17,6 @@ from seal.system.files import json_hash, write_text
 from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.paths import HOME
 from seal.training.checkpoints import last_step
-from shelf.lab.certificate import collect as certificate
-from shelf.lab.certificate.file import write as write_certificate
 from shelf.lab.experiment.arms import ComposedArm, recorded_arm
 from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
@@ -85,22 +83,6 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     return result
 
 
-def certify(experiment: Experiment, cell: Cell, tell: Callable[[str], None]) -> bool:
-    """Write the certificate of a run if the experiment certifies.
-
-    False, and the reason is told, if the run cannot be certified: what a certificate is made of must then stay.
-    """
-    if not experiment.certifies:
-        return True
-    try:
-        digest = write_certificate(certificate.records(experiment.run(cell).path), experiment.certificate(cell))
-    except ValueError as error:
-        tell(f"[yellow]warning:[/yellow] {cell} has no certificate, so its files stay: {error}")
-        return False
-    experiment.note_digest(cell, digest)
-    return True
-
-
 def drop(folder: RunFolder, keep: Keep) -> None:
     """Remove what an experiment does not keep of a run that has a result."""
     if keep.checkpoints == "none":
@@ -119,7 +101,7 @@ def drop(folder: RunFolder, keep: Keep) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def collect_finished(experiment: Experiment, tell: Callable[[str], None], drops: bool = False) -> None:
+def collect_finished(experiment: Experiment, drops: bool = False) -> None:
     """Take in every run that is whole and has no result yet; drops: remove what is not kept of those that have one.
 
     A run that a launcher works on is left alone, and so is everything in a published folder.
@@ -136,10 +118,9 @@ def collect_finished(experiment: Experiment, tell: Callable[[str], None], drops:
         with held(folder.path) as free:
             if not free:
                 continue
-            certified = (finished and experiment.certificate(cell).is_file()) or certify(experiment, cell, tell)
             if not finished:
                 collect(experiment, cell, arm)
-            if drops and certified:
+            if drops:
                 drop(folder, experiment.design.keep)
     write_results(experiment)
 

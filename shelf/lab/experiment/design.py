@@ -120,8 +120,12 @@ class Keep(Settings):
     """Whether validation logs stay with their messages; scores are in the results anyway."""
     tensorboard: bool = False
     """Whether TensorBoard's files stay."""
-    certificate: bool = False
-    """Whether the run is certified before anything is removed (`seal certify`)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, value: Any) -> Any:
+        # Experiments that were registered with an earlier version may keep a `certificate`, which no version makes now.
+        return {k: v for k, v in value.items() if k != "certificate"} if isinstance(value, dict) else value
 
 
 class Design(Settings):

@@ -1,6 +1,5 @@
 """The runs of an experiment, and the files of its folder."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +7,11 @@ from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
-from seal.system.files import write_json
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import Design, parse_design
 from shelf.lab.experiment.records import RunResult, read_results
 from shelf.lab.experiment.registration import FILE as REGISTRATION
 from shelf.lab.experiment.registration import Registration
-
-DIGESTS = "certificates.json"
-"""The digests of an experiment's certificates, which stay where the certificates do not."""
 
 
 class Cell(NamedTuple):
@@ -33,18 +28,15 @@ class Cell(NamedTuple):
 class Experiment:
     """A design and its folder, which need not exist.
 
-    source: the file of the design, or the folder; text: what the file holds, or what is registered in the folder;
-    certify: whether runs are certified even if the design keeps no certificates, because the file of an experiment
-    that has begun must not change.
+    source: the file of the design, or the folder; text: what the file holds, or what is registered in the folder.
     """
 
     design: Design
     source: Path
     text: str
-    certify: bool = False
 
     @classmethod
-    def read(cls, source: Path, *, certify: bool = False) -> Self:
+    def read(cls, source: Path) -> Self:
         """The experiment of a file, or of a folder with its registration and its results.
 
         LaunchError with one sentence for the first thing that is wrong.
@@ -53,13 +45,13 @@ class Experiment:
             registered = Registration.read(source)
             if registered is None:
                 raise LaunchError(f"{source} holds no {REGISTRATION}: name an experiment's file or its folder.")
-            return cls(registered.design, source, registered.text, certify)
+            return cls(registered.design, source, registered.text)
         try:
             text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not a text"
             raise LaunchError(f"{source} cannot be read ({reason}): name the file of an experiment.") from error
-        return cls(parse_design(text, str(source)), source, text, certify)
+        return cls(parse_design(text, str(source)), source, text)
 
     @property
     def folder(self) -> Path:
@@ -103,24 +95,6 @@ class Experiment:
     def result(self, cell: Cell) -> Path:
         """The result of a run; a run that has one is finished."""
         return self.run(cell).path / "result.json"
-
-    @property
-    def certifies(self) -> bool:
-        return self.certify or self.design.keep.certificate
-
-    def certificate(self, cell: Cell) -> Path:
-        """The certificate of a run, if the experiment keeps one."""
-        return self.run(cell).path / "certificate.seal.gz"
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The digest of each certificate, by run."""
-        path = self.folder / DIGESTS
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-    def note_digest(self, cell: Cell, digest: str) -> None:
-        """Keep the digest of a run's certificate."""
-        write_json(dict(sorted((self.digests | {str(cell): digest}).items())), self.folder / DIGESTS)
 
     def log(self, cell: Cell) -> Path:
         """What the launcher of a run printed."""

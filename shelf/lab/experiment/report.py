@@ -218,12 +218,6 @@ def _doubts(analysis: Analysis) -> list[Section]:
         notes.append(
             f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
-    digests = analysis.experiment.digests
-    if certified := sum(str(Cell(each.arm, each.seed)) in digests for each in results):
-        notes.append(
-            f"{certified} of {len(results)} runs have a certificate (certificates.json holds the digests) that "
-            "`seal verify` checks without a GPU and without the weights."
-        )
     lost = sum(each.infra for result in results for each in result.validations)
     notes += (
         [f"{lost} validation rollouts failed for reasons other than the policy and are in no score."] if lost else []

@@ -21,7 +21,6 @@ from seal.system.text import last_line
 from shelf.lab.experiment.arms import ComposedArm, record_configuration, require_unchanged
 from shelf.lab.experiment.collect import (
     Attempt,
-    certify,
     collect,
     collect_finished,
     drop,
@@ -98,7 +97,7 @@ def run_experiment(
         registered = Registration.ensure(experiment.folder, experiment.text)
         if changes := registered.changes(experiment.text):
             tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {', '.join(changes)}")
-        collect_finished(experiment, tell, drops=True)
+        collect_finished(experiment, drops=True)
         _Runs(experiment, arms, job, tell, session, descriptor).run()
     return session
 
@@ -222,12 +221,10 @@ class _Runs:
         try:
             if not is_whole(folder, arm):
                 raise ValueError(f"its logs end before step {arm.steps}")
-            certified = certify(self.experiment, cell, self.tell)
             result = collect(self.experiment, cell, arm)
         except (ValueError, OSError) as error:
             return f"its logs cannot be used: {error}"
-        if certified:
-            drop(folder, self.experiment.design.keep)
+        drop(folder, self.experiment.design.keep)
         write_results(self.experiment)
         self.tell(f"{cell}: finished in {result.minutes:.1f} min; {len(self.pending)} to start")
         return ""

@@ -19,7 +19,7 @@ from seal.settings import SealSettings
 from seal.teacher import answering
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
-from shelf.lab.certificate.advantages import group_advantages
+from shelf.lab.advantages import group_advantages
 from shelf.lab.probe.gradients import Policy, Weighed
 from shelf.lab.probe.rollouts import NAME, Job, Played, Tokens, play
 from shelf.statistics.intervals import paired_difference

@@ -10,18 +10,6 @@ from shelf.lab.experiment.collect import changes_outside, collect_finished
 from shelf.lab.experiment.registration import Registration
 
 
-def test_a_run_without_the_certificate_that_was_asked_for_keeps_its_files_and_says_why(make_bench):
-    bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{certificate: true}")
-    bench.run()
-    folder, refusal = bench.experiment.run(bench.experiment.cells[0]), "vanilla-0 has no certificate"
-    assert bench.finished == ["vanilla-0"] and any(refusal in line for line in bench.said)
-    bench.experiment.result(bench.experiment.cells[0]).unlink()
-    told = []
-    collect_finished(bench.experiment, told.append, drops=True)
-    assert bench.finished == ["vanilla-0"] and folder.trajectories.exists() and folder.checkpoints.exists()
-    assert len(told) == 1 and refusal in told[0]
-
-
 def test_only_a_session_drops_files(make_bench):
     bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{trajectories: true, checkpoints: all}")
     bench.run()
@@ -29,9 +17,9 @@ def test_only_a_session_drops_files(make_bench):
     folder.path.joinpath("result.json").unlink()
     keep = design.keep.model_copy(update={"trajectories": False, "checkpoints": "none"})
     bench.experiment = replace(bench.experiment, design=design.model_copy(update={"keep": keep}))
-    collect_finished(bench.experiment, bench.said.append)
+    collect_finished(bench.experiment)
     assert bench.finished == ["vanilla-0"] and folder.trajectories.exists() and folder.checkpoints.exists()
-    collect_finished(bench.experiment, bench.said.append, drops=True)
+    collect_finished(bench.experiment, drops=True)
     assert not folder.trajectories.exists() and not folder.checkpoints.exists()
 
 

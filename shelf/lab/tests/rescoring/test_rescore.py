@@ -117,7 +117,7 @@ def test_a_task_that_is_gone_is_left_out_and_said(copy, tmp_path, capsys):
         ("", ("--step", "7"), "has no step 7: it has 0, 2"),
         ("seal_log/steps.jsonl", (), "is not a log"),
         ("seal_log/withdrawal/2.jsonl", (), "is of a withdrawal"),
-        ("validation_log/2.jsonl", (), "rollouts of format 1"),
+        ("validation_log/2.jsonl", (), "a rollout of format 1"),
         ("", ("--training", "--step", "1"), "launches.jsonl is missing"),
     ],
 )

@@ -1,21 +1,16 @@
 """The launches of a run: what each was told, and which one a step or a validation belongs to."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import ValidationError
 
-from seal.data.selection import selected_rows
 from seal.records.folder import RunFolder
-from seal.rollout.budgets import Budgets
 from seal.settings import BLOCKS, SealSettings
 from seal.settings.base import plain
-from seal.settings.data import DataSettings, Selection
 from seal.settings.sentences import refusal
-from seal.system.files import file_sha256
 from seal.system.jsonl import read_records
-from seal.system.paths import HOME
 
 MOST_STEPS = 1_000_000
 
@@ -42,14 +37,13 @@ class Launch:
     step: int
     facts: Mapping[str, Any]
     settings: SealSettings
-    budgets: Budgets
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Read a line of launches.jsonl; ValueError if it is not one."""
         try:
             config = recorded(facts["config"])
-            launch = cls(int(facts["step"]), facts, SealSettings.of(config), Budgets.of(config))
+            launch = cls(int(facts["step"]), facts, SealSettings.of(config))
             counts = (launch.samples, launch.prompts, launch.validation_samples)
             if not all(isinstance(count, int) and count > 0 for count in counts):
                 raise ValueError(f"a launch has {counts} samples, prompts and validation samples")
@@ -88,23 +82,6 @@ class Launch:
         """Data source, task and side of each row of `training` or `validation`."""
         return [(source, task, side) for source, task, side in self.facts["rows"][kind]]
 
-    def sides(self, kind: str) -> dict[tuple[str, str], str]:
-        """The side of each row of `training` or `validation`, by data source and task."""
-        return {(source, task): side for source, task, side in self.rows(kind)}
-
-    def selected(self, kind: str) -> list[tuple[str, str, str]] | None:
-        """The rows that the settings select; None if they name a file that is not here as the launch read it."""
-        data = self.settings.data
-        selections = (data.train,) if kind == "training" else data.val
-        if not all(self._is_here(name) for name in DataSettings(train=selections[0], val=selections).files()):
-            return None
-        rows = (row for each in selections for row in selected_rows(_in_checkout(each)))
-        return [(row.data_source, row.task_id, row.split) for row in rows]
-
-    def _is_here(self, name: str) -> bool:
-        path = HOME / name
-        return path.is_file() and file_sha256(path) == self.facts.get("files", {}).get(name)
-
     @property
     def steps(self) -> int:
         """The step with which the configuration ends a run."""
@@ -124,16 +101,6 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
     return launches
 
 
-def _in_checkout(selection: Selection) -> Selection:
-    """The selection with the files of this checkout, wherever the command was called."""
-    sources = [
-        each if each.environment else each.model_copy(update={"tasks": str(HOME / each.tasks)})
-        for each in selection.mixture
-    ]
-    listed = selection.task_file and str(HOME / selection.task_file)
-    return selection.model_copy(update={"mixture": tuple(sources), "task_file": listed})
-
-
 def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:
     """The steps after which a run of this many validates, 0 before training. trainer: that block of the recipe."""
     every = trainer["test_freq"]
@@ -141,23 +108,14 @@ def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:
     return (*([0] if trainer["val_before_train"] else []), *sorted(after - {0}))
 
 
-def lacking(launches: Sequence[Launch], steps: int, validated: Collection[int]) -> str:
-    """What the configuration asks for and a run lacks, as a clause; "" if nothing.
-
-    steps: how many it has trained. validated: the steps of its validations.
-    """
-    ends = [*(launch.step for launch in launches[1:]), launches[-1].steps]
-    due = [0] if 0 in validation_steps(launches[0].config["trainer"], launches[0].steps) else []
+def due_validations(launches: Sequence[Launch], last: int) -> list[int]:
+    """The steps up to `last`, the last one that was trained, after which the configurations ask for a validation."""
+    ends = [*(launch.step for launch in launches[1:]), last]
+    due = {step for step in validation_steps(launches[0].config["trainer"], launches[0].steps) if not step}
     for launch, end in zip(launches, ends, strict=True):
         asked = validation_steps(launch.config["trainer"], launch.steps)
-        due += [step for step in asked if launch.step < step <= end]
-    if steps >= ends[-1] and set(due) <= set(validated):
-        return ""
-    wanted, there = (", ".join(map(str, sorted(each))) or "none" for each in (due, validated))
-    return (
-        f"the configuration asks for {ends[-1]} steps and validations at {wanted}, and there are {steps} steps and "
-        f"validations at {there}"
-    )
+        due.update(step for step in asked if launch.step < step <= end)
+    return sorted(due)
 
 
 def launch_of_step(launches: Sequence[Launch], step: int) -> int:
