@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
 from seal.launch.recipe import Recipe
 from seal.launch.service import Service
-from seal.records.folder import READY, START, RunFolder
+from seal.records.folder import FIRST, READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
 from seal.system import exits
 from seal.system.errors import LaunchError
@@ -30,7 +30,6 @@ from seal.training.main import ENDED
 POLL_S = 0.5
 PLAIN_S = 30.0
 """How often a console that is not a terminal is told how many rollouts have ended."""
-FIRST = next(iter(START))
 ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
 STAGES = {
     "validate": f"validation: {ROLLOUT}",

@@ -14,7 +14,7 @@ START = {
     "engine": "the trainer waits for the rollout engine, the agent-loop workers and the first weight sync",
 }
 """The stages of a start in their order, and who waits for what; `ready` ends the last one."""
-READY = "ready"
+FIRST, READY = next(iter(START)), "ready"
 
 
 class RunFolder:

@@ -82,7 +82,8 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
     """Fit a recipe's ray.init arguments and this process's environment to its cluster, in place.
 
     A new cluster gets as many processors as the run needs, unless the recipe sets a number; its workers inherit
-    the environment and import PRELOADED while they wait. For an existing one, sizes are removed and the workers' environment is added.
+    the environment and import PRELOADED while they wait. For an existing one, sizes are removed and the workers'
+    environment is added.
     """
     arguments = config.ray_kwargs.ray_init
     for name, value in verl_environment(config).items():

@@ -1,10 +1,13 @@
 """What the training of a run cost: rollouts, tokens in and out, wall time and device hours."""
 
+import math
 from collections.abc import Iterator
+from itertools import pairwise
 
-from seal.records.folder import RunFolder
+from seal.records.folder import FIRST, READY, RunFolder
 from seal.records.step import read_steps
 from seal.system.jsonl import Line, read_jsonl
+from shelf.statistics.log import begun
 
 _SECONDS = 3600.0
 
@@ -40,6 +43,19 @@ def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
         counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")
         if all(isinstance(count, int) for count in counts):
             yield int(value.get("step", 0)), counts[0] * counts[1], str(trainer.get("device") or "device")
+
+
+def start_seconds(run: RunFolder) -> tuple[float, float] | None:
+    """How long the starts of a run took, and its launches from command to last stage, in seconds; None without any."""
+    lines = [line.value for line in read_jsonl(run.start) if isinstance(line, Line)] if run.start.is_file() else []
+    commands, ready = ([line["time"] for line in lines if line["stage"] == name] for name in (FIRST, READY))
+    starts, whole = 0.0, 0.0
+    for command, following in pairwise([*commands, math.inf]):
+        ended = [time for time in ready if command < time < following]
+        stages = [line["time"] for line in begun(run) if command < line["time"] < following]
+        if ended and stages:
+            starts, whole = starts + ended[0] - command, whole + stages[-1] - command
+    return (starts, whole) if whole else None
 
 
 def _duration(seconds: float) -> str:

@@ -12,9 +12,11 @@ from seal.launch.folder import Start, find_start
 from seal.launch.follow import failure_reason, follow, step_line
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
+from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
+from seal.system.files import write_json
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.training.checkpoints import Checkpoints
@@ -93,6 +95,44 @@ def test_a_run_that_makes_no_progress_is_ended_and_says_who_waits_for_whom(tmp_p
     with pytest.raises(LaunchError, match=r"step_deadline_s\) in step 7, .*wait for the rollout engine") as raised:
         follow(tmp_path, tmp_path / "none.log", running, deadline_s=1.5, console=Console(quiet=True))
     assert raised.value.code == 4
+
+
+def test_a_start_shows_the_seconds_of_its_own_stages_and_names_one_that_hangs(tmp_path):
+    log, console = RunLog(tmp_path), Console(record=True, width=200)
+    for launched in (100.0, 1000.0):
+        log.start("checks", at=launched)
+        log.start("service", at=launched + 4)
+    polls = iter([lambda: log.start("ray", at=1007.0), lambda: log.start("engine", at=1030.0)])
+
+    def running():
+        next(polls, lambda: None)()
+        return True
+
+    with pytest.raises(LaunchError, match=r"step_deadline_s\) in its start, engine: .* rollout engine") as raised:
+        follow(tmp_path, tmp_path / "none.log", running, deadline_s=1.5, console=console)
+    assert raised.value.code == 4
+    shown = [line for line in console.export_text().splitlines() if "start" in line]
+    assert shown == ["start: checks 4 s", "start: service 3 s", "start: ray 23 s"]
+
+
+def test_a_pipe_is_told_how_many_prompts_are_played(tmp_path, monkeypatch):
+    monkeypatch.setattr("seal.launch.follow.PLAIN_S", 0.0)
+    log, console = RunLog(tmp_path), Console(record=True, width=200)
+    polls = iter(
+        [
+            lambda: log.stage("validate", step=0, of=9),
+            lambda: write_json({"done": 4, "of": 9}, RunFolder(tmp_path).progress),
+        ]
+    )
+
+    def running():
+        act = next(polls, None)
+        if act:
+            act()
+        return act is not None
+
+    follow(tmp_path, tmp_path / "none.log", running, deadline_s=30, console=console)
+    assert "4 of 9 prompts" in console.export_text()
 
 
 def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):

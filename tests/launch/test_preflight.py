@@ -382,8 +382,10 @@ def test_a_token_is_tried_first_where_there_is_one(tmp_path, monkeypatch):
 
 def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(config):
     alone = config.copy()
+    alone.ray_kwargs.ray_init.num_cpus = 7
+    sized = alone.copy()
     prepare(alone, {"HF_HOME": "/models"})
-    assert alone == config
+    assert alone == sized
     alone.ray_kwargs.ray_init.num_cpus, alone.trainer.n_gpus_per_node = None, 1000
     prepare(alone, {})
     assert alone.ray_kwargs.ray_init.num_cpus == 3002

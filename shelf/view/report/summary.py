@@ -21,7 +21,7 @@ from shelf.statistics.runs import missing_sentences, mixed, provenance
 from shelf.statistics.summary import Summary, informative
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
-from shelf.view.cost import training_cost
+from shelf.view.cost import start_seconds, training_cost
 from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log
 from shelf.view.report.example import learnt_example
@@ -117,6 +117,8 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
     cells = training_cost(run.folder, run.steps[-1].step)
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
+    if spent := start_seconds(run.folder):
+        notes.append(f"starting took {spent[0]:.0f} s, {percent(spent[0] / spent[1])} % of the run")
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
     return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
