@@ -4,6 +4,8 @@
 """
 
 import os
+import tempfile
+import uuid
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
@@ -45,8 +47,13 @@ Ray starts a new process for an actor with a runtime environment. Inherited from
 the environment empty, and Ray's prestarted workers fit.
 """
 
-PRELOADED = "verl.workers.rollout.llm_server"
-"""Imported by the workers that Ray prestarts, as many as it counts processors: most of what verl's actors import."""
+OWN_CLUSTER = {
+    # Most of what verl's actors import, in the workers that Ray prestarts, as many as it counts processors.
+    "RAY_preload_python_modules": "verl.workers.rollout.llm_server",
+    # Ray takes 127.0.0.1 for the machine's address, and with it verl, vLLM and the data queue: none listens elsewhere.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+"""What a cluster of the run's own adds to the environment."""
 
 CPUS_PER_GPU = 3
 """Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""
@@ -82,8 +89,7 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
     """Fit a recipe's ray.init arguments and this process's environment to its cluster, in place.
 
     A new cluster gets as many processors as the run needs, unless the recipe sets a number; its workers inherit
-    the environment and import PRELOADED while they wait. For an existing one, sizes are removed and the workers'
-    environment is added.
+    the environment. For an existing one, sizes are removed and the workers' environment is added.
     """
     arguments = config.ray_kwargs.ray_init
     for name, value in verl_environment(config).items():
@@ -91,7 +97,10 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
     if not uses_existing_cluster(config):
         arguments.address = LOCAL  # without an address Ray would join a cluster that it finds
         arguments.num_cpus = arguments.num_cpus or processors(config).training
-        environment.setdefault("RAY_preload_python_modules", PRELOADED)
+        for name, value in OWN_CLUSTER.items():
+            environment.setdefault(name, value)
+        # torch's processes would meet at a server that listens on all interfaces.
+        environment.setdefault("DIST_INIT_METHOD", f"file://{tempfile.gettempdir()}/seal_{uuid.uuid4().hex}")
         return
     with open_dict(arguments):
         for name in SIZES:

@@ -3,7 +3,9 @@
 import json
 import re
 import signal
+from ipaddress import ip_address
 
+import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -23,11 +25,22 @@ WITHDRAWAL = "seal.data.withdrawal={categories: [base], prefix_turns: [1], limit
 
 def test_it_trains_validates_and_saves(make_run):
     run = make_run(*SMALL, "trainer.total_training_steps=2", "trainer.test_freq=2", WITHDRAWAL, loggers=None)
-    done = run.finish()
-    assert done.returncode == 0, done.stdout
+    process = run.start()
+    run.wait_for(process, lambda: run.stage == ("update", 1), "the first update")
+    listening = addresses(process)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    assert len(listening) > 20 and all(ip_address(each).is_loopback for each in listening)
     assert run.leftovers() == [] and run.saved == 2
     check_steps(run, 2)
-    check_complete(run, 2, done.stdout)
+    check_complete(run, 2, output)
+
+
+def addresses(process):
+    """Where a process and all that it started listen; an IPv4 address that IPv6 maps is given as IPv4."""
+    parent = psutil.Process(process.pid)
+    connections = [c for each in (parent, *parent.children(recursive=True)) for c in each.net_connections("inet")]
+    return [c.laddr.ip.removeprefix("::ffff:") for c in connections if c.status == psutil.CONN_LISTEN]
 
 
 @pytest.mark.slow

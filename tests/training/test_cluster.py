@@ -4,7 +4,7 @@ import pytest
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from seal.system.paths import HOME
-from seal.training.cluster import PRELOADED, VERL_ENVIRONMENT, prepare, verl_environment
+from seal.training.cluster import OWN_CLUSTER, VERL_ENVIRONMENT, prepare, verl_environment
 from tests.support.recipes import composed
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
@@ -28,4 +28,5 @@ def test_workers_get_the_variables_that_verl_would_give_them(exact, monkeypatch)
 def test_a_variable_of_the_shell_is_kept():
     shell = {"NCCL_DEBUG": "INFO"}
     prepare(composed(QUICKSTART), shell)
-    assert shell == {**VERL_ENVIRONMENT, "NCCL_DEBUG": "INFO", "RAY_preload_python_modules": PRELOADED}
+    assert shell.pop("DIST_INIT_METHOD").startswith("file://")
+    assert shell == {**VERL_ENVIRONMENT, "NCCL_DEBUG": "INFO", **OWN_CLUSTER}
