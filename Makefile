@@ -92,6 +92,11 @@ lock:
 	$(PYTHON) -m uv pip compile requirements.in --quiet --output-file $(LOCK) --python-version $(LOCK_PYTHON) \
 		--python-platform x86_64-manylinux_2_28 --no-annotate --custom-compile-command "make lock"
 
+# Published advisories of locked versions.
+lock-check: setup
+	for lock in requirements.txt requirements-cpu.txt; do \
+		$(PYTHON) -m uv tool run pip-audit --no-deps --disable-pip --requirement $$lock || exit; done
+
 # The documentation site, built into build/site. Its packages stay apart from training's: .venv-docs.
 DOCS := .venv-docs/bin
 DOCS_PYTHON ?= $(firstword $(wildcard $(PYTHON)) python3)

@@ -84,6 +84,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
     # Deferred: it needs the packages that were just looked for.
     from seal.launch.recipe import read_recipe
     from seal.rollout.services import addresses
+    from seal.training.cluster import uses_existing_cluster
 
     try:
         asked = read_recipe(recipe, overrides)
@@ -95,11 +96,13 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
     yield from _engines(target, torch)
     if target == "cuda":
         # A run that joins a cluster uses that one's GPUs.
-        here = config.ray_kwargs.ray_init.get("address") in (None, "local")
-        yield replace(_gpus(torch), needed=here)
+        yield replace(_gpus(torch), needed=not uses_existing_cluster(config))
         yield _flash_attn()
         yield _compiler()
         yield _fits(asked, torch)
+    if uses_existing_cluster(config):
+        close = "Close the nodes' ports to other machines: docs/operate.md#many-machines."
+        yield Finding("network", "the engine and the data queue listen on the nodes' addresses", close, needed=False)
     yield _registrations(target)
     yield _memory(asked.settings.min_memory_gb)
     yield _shared_memory(config)
