@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -214,7 +214,7 @@ def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
     return _hydra.__wrapped__(path, overrides, ())
 
 
-@cache
+@lru_cache(maxsize=32)
 def _hydra(path: Path, overrides: Sequence[str], _read: tuple[bytes, ...]) -> DictConfig:
     ConfigStore.instance().store("seal_settings", {name: recipe_defaults(block) for name, block in BLOCKS.items()})
     spec = find_spec("verl")

@@ -13,17 +13,14 @@ from seal.launch import devices
 from seal.launch.devices import Torch
 from seal.system.paths import HOME
 from shelf.operate import doctor
+from shelf.operate.cli.doctor import app
 from shelf.operate.doctor import examine
+from tests.support.commands import run
 from tests.support.launches import free_url
 from tests.support.recipes import composed
 from tests.support.stub_server import service_that_answers
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
-
-
-def run_doctor(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", "from shelf.operate.cli.doctor import app; app()", *arguments]
-    return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900, check=False)
 
 
 def rows(output: str) -> dict[str, tuple[str, str]]:
@@ -34,7 +31,9 @@ def rows(output: str) -> dict[str, tuple[str, str]]:
 
 def test_a_broken_model_path_is_the_one_problem():
     url = f"env_service.env_url={free_url()}"
-    done = run_doctor("--conf", "exp/quickstart.yaml", "--", "actor_rollout_ref.model.path=/nowhere/model", url)
+    arguments = ["--conf", "exp/quickstart.yaml", "--", "actor_rollout_ref.model.path=/nowhere/model", url]
+    command = [sys.executable, "-c", "from shelf.operate.cli.doctor import app; app()", *arguments]
+    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     found = rows(done.stdout)
     assert {what for what, (mark, _) in found.items() if mark == "missing"} == {"model"}
@@ -48,10 +47,9 @@ def test_a_broken_model_path_is_the_one_problem():
     ("arguments", "named"),
     [(("--conf", "exp/none.yaml"), "There is no recipe"), (("--", "trainer.n_gpus=1"), "trainer.n_gpus")],
 )
-def test_a_recipe_that_cannot_be_composed_is_a_finding(arguments, named):
-    done = run_doctor(*arguments)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert named in " ".join(done.stdout.split())
+def test_a_recipe_that_cannot_be_composed_is_a_finding(arguments, named, capsys):
+    assert run(app, arguments) == 1
+    assert named in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypatch):
