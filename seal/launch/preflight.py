@@ -13,6 +13,7 @@ from env_service.environments.registry import get_environment
 from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
 from seal.launch.model import check_model, is_local
+from seal.launch.numbers import require_sense, unusual
 from seal.launch.plan import step_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
@@ -28,8 +29,8 @@ LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trac
 """verl's experiment loggers; all but the first two need the package of their name."""
 
 
-def check(recipe: Recipe) -> None:
-    """Raise LaunchError with a line for each thing that would make the run fail later.
+def check(recipe: Recipe) -> tuple[str, ...]:
+    """Raise LaunchError with a line for each thing that would make the run fail later; returns warnings.
 
     What this machine tells comes first; the hub is asked only if nothing else is missing.
     """
@@ -43,6 +44,7 @@ def check(recipe: Recipe) -> None:
             refusals.setdefault(str(error), error.code)
     if refusals:
         raise LaunchError("\n".join(refusals), max(refusals.values()))
+    return unusual(recipe)
 
 
 def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
@@ -103,8 +105,13 @@ def _engines(recipe: Recipe) -> None:
             "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
             "the cues that seal.interface.teacher takes away: leave it false."
         )
+    if (estimator := recipe.config.algorithm.adv_estimator) == "gae" or recipe.config.critic.enable:
+        raise LaunchError(
+            f"algorithm.adv_estimator={estimator} or critic.enable=true asks for a critic, which SEAL does not train: "
+            "set grpo, and leave the other null."
+        )
     share = recipe.settings.interface.share
-    if whole_part(share, rollout.n) < 1:
+    if rollout.n >= 1 and whole_part(share, rollout.n) < 1:
         raise LaunchError(
             f"seal.interface.share={share:g} leaves no rollout of {rollout.n} (actor_rollout_ref.rollout.n) that sees "
             f"Omega: raise it to {1 / rollout.n:g}, or set seal.interface.enabled=false."
@@ -170,6 +177,7 @@ def _loggers(recipe: Recipe) -> None:
 CHECKS: dict[str, Callable[[Recipe], object]] = {
     "devices": check_devices,
     "disk": check_disk,
+    "numbers": require_sense,
     "step plan": _plan,
     "engines": _engines,
     "environments": _environments,

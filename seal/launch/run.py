@@ -100,7 +100,8 @@ def rehearse(request: Request, console: Console) -> int:
     """Check everything that is checked before a run starts, and start nothing."""
     recipe = read_recipe(request.source, request.overrides)
     os.chdir(HOME)
-    preflight.check(recipe)
+    for warning in preflight.check(recipe):
+        tell(console, warning, WARNING)
     rows = recipe.rows
     tell(console, f"{recipe.name} can start: {len(rows.train)} training tasks, {len(rows.val)} validation tasks.")
     return exits.FINISHED
@@ -124,10 +125,10 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     source = request.source.resolve() if request.source.is_file() else HOME / request.source
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
-    preflight.check(recipe)
+    warnings = preflight.check(recipe)
     recipe, warning = preflight.with_attention(recipe)
-    if warning:
-        tell(console, warning, WARNING)
+    for each in filter(None, (*warnings, warning)):
+        tell(console, each, WARNING)
     urls, existed = service_urls(recipe.config, to_start=with_bfcl), recipe.run_dir.exists()
     if with_bfcl:
         urls = (own_address(recipe, urls[0], console),)

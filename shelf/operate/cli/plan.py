@@ -29,6 +29,8 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     os.environ.setdefault("VERL_LOGGING_LEVEL", "ERROR")
     warnings.filterwarnings("ignore", category=UserWarning, module=r"verl\.")
     from seal.launch.devices import Torch
+    from seal.launch.follow import WARNING, tell
+    from seal.launch.numbers import require_sense, unusual
     from seal.launch.recipe import read_recipe
     from seal.launch.run import refused
     from seal.system.errors import LaunchError
@@ -36,7 +38,11 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     from shelf.operate.plan import RunPlan, model_of, table
 
     try:
-        asked = RunPlan.of(read_recipe(recipe, overrides))
+        named = read_recipe(recipe, overrides)
+        for warning in unusual(named):
+            tell(console(), warning, WARNING)
+        require_sense(named)
+        asked = RunPlan.of(named)
         console().print(table(asked.lines(), f"A training step of {asked.recipe.name}"))
         if asked.recipe.config.trainer.device != "cuda":
             return
