@@ -3,8 +3,8 @@ PYTHON := .venv/bin/python
 WORKERS := 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart quickstart-long policy test-bed test test-core test-slow test-recipes test-faults test-attack test-viewer lint lock lock-docs
-.PHONY: pretrained docs docs-serve notebook screenshots gpu-smoke
+.PHONY: setup quickstart quickstart-long test test-core test-slow test-recipes test-faults test-attack test-viewer lint lock lock-docs
+.PHONY: pretrained lock-check docs docs-serve notebook screenshots gpu-smoke
 
 setup: .venv/ready
 
@@ -17,9 +17,6 @@ quickstart: setup
 
 quickstart-long: setup
 	$(PYTHON) launcher.py --conf exp/quickstart_long.yaml --with-bfcl
-
-policy: setup
-	$(PYTHON) -m seal.cli policy make --out data/quickstart_policy --seed 0
 
 # A pretrained model through the whole loop: fetched, taught for an hour (kept in the cache), trained for three steps
 # of 16 rollouts, exported and evaluated. CORES: for all of it.
@@ -36,10 +33,6 @@ pretrained: setup
 	test -e $(PRETRAINED)/model || $(PYTHON) -m seal.cli export $(PRETRAINED) --out $(PRETRAINED)/model
 	OMP_NUM_THREADS=$(CORES) $(PYTHON) -m seal.cli evaluate bfcl --checkpoint $(PRETRAINED)/model --temperature 1 \
 		--tasks data/pretrained/probe.jsonl --max-tokens 96 --max-steps 6
-
-# The tasks that this policy passes sometimes, and held-out ones.
-test-bed: setup
-	$(PYTHON) scripts/test_bed.py
 
 # import-linter checks that no floor imports a higher one: .importlinter.
 # Each worker takes whole files, so that module fixtures are made once, in the order of tests/conftest.py. WORKERS=4 is

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from env_service.encoding import encode
-from env_service.environments.base import Call, Environment, Guard
+from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 
 PROCESS_SECONDS = 600.0
 """How long another process may take to play all runs."""
@@ -30,10 +30,14 @@ class Run:
 
 
 def play(environment: Environment, run: Run, guard: Guard | None = None) -> list[Any]:
+    """What `played` gives of a run."""
+    return played(environment.open(run.task_id, dict(run.params), guard or Guard()), run.messages)
+
+
+def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
     """The opening, the answer to each message until the end, and the evaluation, as they are after the wire."""
-    episode = environment.open(run.task_id, dict(run.params), guard or Guard())
     answers: list[Any] = [episode.start()]
-    for message in run.messages:
+    for message in messages:
         answers.append(episode.step(message, False))
         if answers[-1]["is_terminated"]:
             break
@@ -41,11 +45,11 @@ def play(environment: Environment, run: Run, guard: Guard | None = None) -> list
     return orjson.loads(encode(answers))
 
 
-def dialogue(run: Run, answers: Sequence[Any]) -> list[dict[str, str]]:
-    """The messages of a played run, as a policy reads and says them."""
+def dialogue(messages: Sequence[str], answers: Sequence[Any]) -> list[dict[str, str]]:
+    """What a policy reads and says: its messages, and the answers to them (`played`)."""
     opening, *steps, _ = answers
     told = list(opening["state"])
-    for message, step in zip(run.messages, steps, strict=False):
+    for message, step in zip(messages, steps, strict=False):
         told += [{"role": "assistant", "content": message}, *(() if step["is_terminated"] else step["state"])]
     return [{"role": message["role"], "content": message["content"]} for message in told]
 
@@ -65,12 +69,18 @@ def sample(environment: Environment, count: int) -> tuple[str, ...]:
 
 def reference_run(environment: Environment, task_id: str, mode: str, without: tuple[int, int] | None = None) -> Run:
     """Every call of the reference in a message of its own, perhaps without one at (turn, place)."""
-    messages = []
-    for turn, calls in enumerate(environment.reference(task_id)):
-        kept = [call for place, call in enumerate(calls) if (turn, place) != without]
-        messages += [*(environment.render(mode, call) for call in kept), environment.closing(mode)]
+    kept = [
+        [call for place, call in enumerate(calls) if (turn, place) != without]
+        for turn, calls in enumerate(environment.reference(task_id))
+    ]
     kind = "reference" if without is None else "a write left out"
-    return Run(kind, task_id, tuple(messages), {"tool_prompt_mode": mode})
+    return Run(kind, task_id, said(environment, kept, mode), {"tool_prompt_mode": mode})
+
+
+def said(environment: Environment, turns: Sequence[Sequence[Call]], mode: str) -> tuple[str, ...]:
+    """The messages of an assistant that makes these calls one by one, and closes each turn."""
+    texts = ((*(environment.render(mode, call) for call in calls), environment.closing(mode)) for calls in turns)
+    return tuple(text for turn in texts for text in turn)
 
 
 def idle_run(environment: Environment, task_id: str, mode: str) -> Run:

@@ -16,7 +16,7 @@ from seal.system.paths import HOME
 from shelf.operate.fit import GPUS, fit, require_fit
 from shelf.operate.plan import model_of
 from shelf.operate.selfcheck import built_for
-from shelf.testbed.policy.model import SIZES
+from shelf.testbed.policy.grow import LARGE
 from tests.support.recipes import composed
 
 SMALL = [f"actor_rollout_ref.model.path={HOME / 'data' / 'quickstart_policy'}"]
@@ -36,7 +36,7 @@ def test_the_stages_reach_what_they_ask_for():
         return read_recipe(HOME / RECIPES["cuda"], [*SMALL, *STAGES[name].overrides]).config
 
     bucket = config("sync").actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
-    assert bucket << 20 < 4 * SIZES["100m"].feed_forward * SIZES["100m"].hidden
+    assert bucket << 20 < 4 * LARGE.feed_forward * LARGE.hidden
     assert config("async").trainer.v1.trainer_mode == "seal_async"
     one_gpu, offload = composed(HOME / "exp" / "SEAL_1gpu.yaml").actor_rollout_ref.actor, config("offload")
     for key in ("fsdp_config", "optim.override_optimizer_config"):

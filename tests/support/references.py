@@ -2,11 +2,11 @@
 
 from env_service.environments.bfcl.catalog import Task
 from seal.interface.cues import Omega
-from shelf.testbed.policy.dialogue import Transcript, parsed, play
+from shelf.testbed.policy.dialogue import reference_dialogue
 
 
-def play_reference(task: Task, omega: Omega | None = None) -> Transcript:
-    """The dialogue in which every call is the reference's."""
-    transcript = play(task, parsed(task.reference), omega)
-    assert transcript is not None, f"the reference of {task.id} does not pass its own episode"
-    return transcript
+def play_reference(task: Task, omega: Omega | None = None) -> tuple[dict[str, str], ...]:
+    """The messages of the dialogue in which every call is the reference's."""
+    messages = reference_dialogue(task, omega=omega)
+    assert messages is not None, f"the reference of {task.id} does not pass its own episode"
+    return messages

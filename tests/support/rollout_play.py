@@ -115,7 +115,7 @@ def tokenizer() -> AutoTokenizer:
 @cache
 def reference_texts(task_id: str = TASK) -> tuple[str, ...]:
     """What a policy says that plays a task's reference in the compact mode."""
-    messages = play_reference(load_tasks()[task_id]).messages
+    messages = play_reference(load_tasks()[task_id])
     return tuple(message["content"] for message in messages if message["role"] == "assistant")
 
 

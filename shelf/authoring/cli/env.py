@@ -81,7 +81,7 @@ def show(
         environment = _environment(name, location)
         run = reference_run(environment, task or sample(environment, 1)[0], mode or environment.formats[0])
         answers = play(environment, run)
-    for message in dialogue(run, answers):
+    for message in dialogue(run.messages, answers):
         console.print(f"[bold]{message['role']}[/bold]")
         console.print(message["content"] + "\n", markup=False, highlight=False)
     verdict = "passed" if answers[-1]["valid"] else "NOT passed"

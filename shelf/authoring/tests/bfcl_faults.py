@@ -20,12 +20,12 @@ from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import state_chec
 
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, load_tasks, revealed_tools
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.python_calls import write_call
 from env_service.environments.bfcl.tools import Toolbox
 from seal import labels
 from shelf.authoring.tests import bfcl_official as official
-from shelf.testbed.policy.dialogue import parsed
 
 Turns = list[list[Call]]
 
@@ -109,7 +109,7 @@ def _known() -> dict[str, list[Call]]:
     """Every call of the references by tool, each once."""
     known: dict[str, dict[str, Call]] = {}
     for task in load_tasks().values():
-        for call in (call for turn in parsed(task.reference) for call in turn):
+        for call in (call for turn in BfclEnvironment().calls(task) for call in turn):
             known.setdefault(call[0], {})[json.dumps(call, sort_keys=True, default=str)] = call
     return {name: list(calls.values()) for name, calls in known.items()}
 
@@ -229,7 +229,7 @@ def _foreign(mode: str, call: Call) -> list[str]:
     found = [f"```json\n{qwen}\n```", f"I will do this now: {qwen}", f"Sure.\n\n{qwen}", f"Let me see. [{python}]"]
     if mode != "toolace_official_prompt":
         found += [python, f"[{python}]", f"```python\n{python}\n```"]
-    if mode not in ("compact", "bfcl_qwen_fc", "envtuning_fc"):
+    if mode not in ("compact", "bfcl_qwen_fc"):
         found += [f"<tool_call>\n{qwen}\n</tool_call>", f"I call it.\n{get_format(mode).render_call(name, arguments)}"]
     if mode != "llama31_official_fc":
         found += [llama, qwen]
@@ -311,7 +311,7 @@ def faults(task: Task, seed: int = 0) -> Iterator[Fault]:
     for kinds, places in ((WANTED, wanted), (SILENT, silent)):
         for inject in kinds:
             tries = rng.sample(places, min(5, len(places)))  # not every call has room for every fault
-            made = (inject(_Site(task, t, c, rng, parsed(task.reference))) for t, c in tries)
+            made = (inject(_Site(task, t, c, rng, BfclEnvironment().calls(task))) for t, c in tries)
             yield from [fault for fault in made if fault is not None][:1]
 
 
@@ -344,7 +344,7 @@ def writers() -> frozenset[str]:
     found = set()
     for task in (task for task in load_tasks().values() if task.category == "base"):
         toolbox = Toolbox(task)
-        for name, arguments in (call for turn in parsed(task.reference) for call in turn):
+        for name, arguments in (call for turn in BfclEnvironment().calls(task) for call in turn):
             before = None if name in found else copy.deepcopy(toolbox.instances)
             toolbox.call(name, arguments)
             if before is not None and not state_checker(toolbox.instances, before)["valid"]:

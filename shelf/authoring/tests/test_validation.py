@@ -15,7 +15,6 @@ from seal.diagnosis.rules import diagnose, taxonomy_of
 from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, Fault, faults, writers
 from shelf.authoring.tests.confusion import Confusion, Judged
 from shelf.authoring.tests.validation import play, validate
-from shelf.testbed.policy.dialogue import parsed
 
 TASKS = list(load_tasks().values())
 QUIRKS = {"multi_turn_miss_func_49"}
@@ -71,7 +70,7 @@ def test_with_one_fault_exactly_one_turn_is_to_blame_in_every_task():
 
 def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later():
     task = load_tasks()["multi_turn_base_0"]
-    turns = parsed(task.reference)
+    turns = BfclEnvironment().calls(task)
     turns[0].append(("cd", {"folder": ".."}))
     found = play(task, Fault("another folder", 0, turns))
     assert [label.label for label in diagnose(found)] == ["pass"] + ["recovery_failure"] * 3
@@ -88,7 +87,7 @@ def evidence_of(turns):
 
 def test_a_failure_that_cannot_be_replayed_in_time_is_its_turn_s_own():
     task = load_tasks()["multi_turn_base_0"]
-    scene, turns, failed = scene_of(task), parsed(task.reference), [False, True, True, True]
+    scene, turns, failed = scene_of(task), BfclEnvironment().calls(task), [False, True, True, True]
     turns[0].append(("cd", {"folder": ".."}))
     assert blame(scene, evidence_of(turns), failed) == ("own", "inherited", "inherited", "inherited")
     # A turn that made the reference's calls inherited its failure, whatever a replay would tell of the others.
@@ -111,7 +110,7 @@ def test_slow_calls_are_replayed_no_longer_than_allowed():
 
 def test_the_tools_that_write_are_those_that_were_seen_to_write():
     assert writers() <= WRITES
-    used = {name for task in TASKS for turn in parsed(task.reference) for name, _ in turn}
+    used = {name for task in TASKS for turn in BfclEnvironment().calls(task) for name, _ in turn}
     assert used & WRITES == writers()
 
 

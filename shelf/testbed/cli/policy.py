@@ -1,67 +1,19 @@
-"""`seal policy`: make a small policy, adapt one to an environment, and find the tasks that it solves sometimes.
+"""`seal policy`: teach a model tool calls, adapt a policy, find the tasks that it solves sometimes."""
 
-seal policy make --out data/quickstart_policy --seed 0            # one core, about an hour
-seal policy make --out big --size 100m --device cuda --tokens 200e6 --tasks 200000
-"""
-
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from seal.cli.commands import option, refusing
 from seal.system.paths import HOME
 
 app = typer.Typer(
-    help="Make a small policy, adapt one to an environment, find its band.", no_args_is_help=True, add_completion=False
+    help="Teach a model tool calls, adapt a policy, find its band.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 QUICKSTART = HOME / "data" / "quickstart_policy"
-_network = partial(option, panel="Network")
-_data = partial(option, panel="Data (training side only)")
-_training = partial(option, panel="Warm start")
-
-
-@app.command()
-def make(
-    out: Annotated[Path, option("Folder to write.")],
-    seed: int = 0,
-    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
-    device: Annotated[str, option("cpu or cuda.")] = "cpu",
-    size: Annotated[Literal["tiny", "small", "100m"], _network("Shape.")] = "small",
-    vocab: Annotated[int, _network("Tokens in the vocabulary.")] = 3072,
-    context: Annotated[int, _network("Longest dialogue in tokens; longer ones are left out.")] = 2048,
-    tasks: Annotated[int, _data("Synthesised tasks.")] = 36_000,
-    cue_share: Annotated[float, _data("Share of dialogues with cues.")] = 0.55,
-    tokens: Annotated[float, _training("Budget, padding included.")] = 18e6,
-) -> None:
-    """Make a policy from scratch: tokenizer, network, warm start."""
-    with refusing("seal policy make"):
-        import torch
-
-        from shelf.testbed.policy.lessons import LessonSettings
-        from shelf.testbed.policy.make import RECORD, Plan
-        from shelf.testbed.policy.make import make as make_policy
-        from shelf.testbed.policy.synthetic import SyntheticSettings
-        from shelf.testbed.policy.warm_start import WarmStartSettings
-
-        if device.startswith("cuda") and not torch.cuda.is_available():
-            raise ValueError(f"--device {device}: torch sees no CUDA device here; leave it out to use the CPU.")
-        torch.set_num_threads(threads)
-        plan = Plan(
-            seed=seed,
-            size=size,
-            vocab_size=vocab,
-            context=context,
-            synthetic=SyntheticSettings(tasks),
-            lessons=LessonSettings(cue_share),
-            training=WarmStartSettings(int(tokens)),
-        )
-        console = Console()
-        record = make_policy(plan, out, ["seal", *sys.argv[1:]], device, console)
-    console.print(f"{out}: {record['parameters'] / 1e6:.2f}M parameters; how it was made is in {out / RECORD}.")
 
 
 @app.command("warm-start")

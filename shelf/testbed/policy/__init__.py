@@ -1,1 +1,1 @@
-"""A small policy made on the spot, so that the whole loop runs without pretrained weights."""
+"""Start policies: a pretrained model or the small policy, after supervised lessons."""

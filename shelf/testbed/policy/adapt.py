@@ -14,16 +14,17 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.base import Environment
-from seal.interface.cues import EVERYWHERE, Omega
+from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
 from shelf.testbed.policy.chat import plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
-from shelf.testbed.policy.lessons import drawn_cues
 from shelf.testbed.policy.tokenizer import DialogueEncoder
-from shelf.testbed.policy.warm_start import LESSONS, Step, WarmStartSettings, warm_start
+from shelf.testbed.policy.warm_start import Step, WarmStartSettings, warm_start
 
 PROBED, EVERY = 12, 4
 """References by which the policy is judged, and the steps between two judgements."""
+_ACTIVE = (0.15, 0.3, 0.6, 1.0)
+"""Shares of the cues that are active: in a run all at first, later those of the labels that remain."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def adapt(
     tokenizer = AutoTokenizer.from_pretrained(source)
     encoder, rng, groups = DialogueEncoder(tokenizer), random.Random(settings.seed), []
     for task in environment.task_ids("train"):
-        omegas = [None, *(Omega.of({EVERYWHERE: sorted(drawn_cues(rng))}) for _ in range(settings.cued))]
+        omegas = [None, *(Omega.of({EVERYWHERE: sorted(_drawn_cues(rng))}) for _ in range(settings.cued))]
         group = [encoder.encode(_lesson(environment, task, omega)) for omega in omegas]
         groups.append([each for each in group if len(each.ids) <= model.config.max_position_embeddings])
     groups = list(filter(None, groups))
@@ -81,11 +82,17 @@ def adapt(
         return passes >= settings.passes
 
     if result.passes < settings.passes:
-        how = WarmStartSettings(settings.tokens, muon_lr=settings.lr, adam_lr=settings.lr / 2, warmup=5, floor=1.0)
-        warm_start(model, {LESSONS: groups}, how, settings.seed, judged)
+        how = WarmStartSettings(settings.tokens, muon_lr=settings.lr, adam_lr=settings.lr / 2)
+        warm_start(model, groups, how, settings.seed, judged)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return result
+
+
+def _drawn_cues(rng: random.Random) -> set[str]:
+    """The names of cues that are active in a lesson."""
+    share = rng.choice(_ACTIVE)
+    return {cue.name for cue in catalogue().values() if cue.taxonomy in (None, "paper") and rng.random() < share}
 
 
 def _lesson(environment: Environment, task: str, omega: Omega | None) -> list[dict[str, str]]:
@@ -94,4 +101,4 @@ def _lesson(environment: Environment, task: str, omega: Omega | None) -> list[di
     answers = play(environment, replace(run, params={**run.params, **shown}))
     if not answers[-1]["valid"]:
         raise ValueError(f"The reference of {task} does not pass: seal env check {environment.name} says why.")
-    return dialogue(run, answers)
+    return dialogue(run.messages, answers)

@@ -19,7 +19,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from shelf.suites.folder import written_whole
-from shelf.testbed.policy.dialogue import parsed, play
+from shelf.testbed.policy.dialogue import reference_dialogue
 from shelf.testbed.policy.tokenizer import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -117,8 +117,8 @@ def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Itera
     """Endless lessons of the level `train`, deterministic from the seed."""
     sampler = short(settings.documents, dict(settings.turns))
     for made in synthesise(Grammar(), 10**9, settings.seed, "train", sampler):
-        played = play(made.task, parsed(made.reference), None, mode=settings.prompt_mode)
-        if played is not None and len((lesson := encode(tokenizer, played.messages)).ids) <= settings.longest:
+        messages = reference_dialogue(made.task, settings.prompt_mode)
+        if messages is not None and len((lesson := encode(tokenizer, messages)).ids) <= settings.longest:
             yield lesson
 
 

@@ -11,18 +11,30 @@ give the same logits; training uses all of the larger one.
 import math
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from shelf.testbed.policy.make import RECORD
-from shelf.testbed.policy.model import SIZES, Size, new_model
-
-OWN = ("config.json", "model.safetensors", RECORD)
+OWN = ("config.json", "model.safetensors", "made.json")
 """Files of a policy's folder that are not its tokenizer's."""
 
 
-def grow(source: Path, out: Path, size: Size = SIZES["100m"]) -> int:
+class Size(NamedTuple):
+    """Shape of the network; hidden / heads is the head size."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    feed_forward: int
+
+
+LARGE = Size(hidden=768, layers=16, heads=24, kv_heads=12, feed_forward=2048)
+"""102M parameters, with heads of the committed policy's size."""
+
+
+def grow(source: Path, out: Path, size: Size = LARGE) -> int:
     """Write the policy of `source`, grown to `size`, to `out`; returns its number of parameters.
 
     Raises ValueError if `size` cannot hold it: fewer channels, heads or layers,
@@ -43,11 +55,8 @@ def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
     config = small.config
     depth, heads = config.num_hidden_layers, (config.num_attention_heads, config.num_key_value_heads)
     _check(Size(config.hidden_size, depth, *heads, config.intermediate_size), size)
-    large = new_model(
-        size, config.vocab_size, config.max_position_embeddings, config.eos_token_id, config.pad_token_id, seed=0
-    )
+    large = _new(config, size)
     large.generation_config = small.generation_config
-    large.config.rope_parameters = config.rope_parameters
     ratio = config.hidden_size / size.hidden
     # The mean is over more channels, and the added ones are zero: exact if its epsilon is scaled alike.
     large.config.rms_norm_eps = config.rms_norm_eps * ratio
@@ -62,6 +71,22 @@ def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
             factor = math.sqrt(ratio) if "norm" in name else 1.0
             weight[tuple(slice(n) for n in theirs[name].shape)] = factor * theirs[name]
     return large
+
+
+def _new(config: Qwen2Config, size: Size) -> Qwen2ForCausalLM:
+    """A network of `size` with random weights, the same ones each time, that is otherwise configured alike."""
+    own = {name: value for name, value in config.to_dict().items() if name not in ("layer_types", "head_dim")}
+    own |= {
+        "hidden_size": size.hidden,
+        "num_hidden_layers": size.layers,
+        "max_window_layers": size.layers,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.kv_heads,
+        "intermediate_size": size.feed_forward,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Qwen2ForCausalLM(Qwen2Config(**own))
 
 
 def _check(old: Size, new: Size) -> None:

@@ -11,7 +11,7 @@ from env_service.environments.bfcl.formats import get_format
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.testbed.policy.chat import ChatSettings, encode, learn, lesson_loss, lessons, plays
-from shelf.testbed.policy.dialogue import parsed, play
+from shelf.testbed.policy.dialogue import reference_dialogue
 from shelf.testbed.policy.tokenizer import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -44,8 +44,7 @@ def test_a_task_of_few_documents_shows_what_it_needs_and_passes_in_the_models_pr
         assert SHOWN[0] <= len(tools) <= SHOWN[1] and made.category == "base" and len(made.users) <= 2
         assert {call.split("(")[0] for calls in made.reference for call in calls} <= {tool["name"] for tool in tools}
         assert len(form.system(tools)) < 4_000
-        dialogue = play(made.task, parsed(made.reference), None, mode="bfcl_qwen_fc")
-        assert dialogue.messages[0]["content"] == form.system(tools)
+        assert reference_dialogue(made.task, "bfcl_qwen_fc")[0]["content"] == form.system(tools)
 
 
 def test_a_lesson_is_the_chat_templates_text_and_what_the_assistant_says_ends_with_its_end(tokenizer):

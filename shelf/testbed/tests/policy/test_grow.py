@@ -6,15 +6,13 @@ import pytest
 import torch
 
 from seal.system.paths import HOME
-from shelf.testbed.policy.grow import grow, grown
-from shelf.testbed.policy.model import SIZES, Size, new_model
-
-SMALL = SIZES["tiny"]
+from shelf.testbed.policy.grow import LARGE, Size, grow, grown
+from shelf.testbed.tests.policy.tiny import tiny
 
 
 @pytest.fixture(scope="module")
 def small():
-    return new_model(SMALL, vocab_size=64, context=128, end_id=2, pad_id=0, seed=3).eval()
+    return tiny(seed=3).eval()
 
 
 def test_a_grown_policy_says_the_same_and_trains_all_of_itself(small):
@@ -41,5 +39,5 @@ def test_a_grown_policy_says_the_same_and_trains_all_of_itself(small):
 def test_the_committed_policy_grows_to_a_hundred_million(tmp_path):
     assert 95e6 < grow(HOME / "data" / "quickstart_policy", tmp_path) < 110e6
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == ["Qwen2ForCausalLM"] and config["hidden_size"] == SIZES["100m"].hidden
+    assert config["architectures"] == ["Qwen2ForCausalLM"] and config["hidden_size"] == LARGE.hidden
     assert (tmp_path / "tokenizer.json").exists() and (tmp_path / "chat_template.jinja").exists()

@@ -34,8 +34,8 @@ def test_every_kept_task_passes_and_fails_without_any_one_call(tasks):
 
 def test_the_references_are_played_to_the_end_by_the_services_episodes(tasks):
     for made in tasks[::10]:
-        transcript = play_reference(made.task)
-        said = [message["content"] for message in transcript.messages if message["role"] == "user"]
+        messages = play_reference(made.task)
+        said = [message["content"] for message in messages if message["role"] == "user"]
         assert all(user in said for user in made.users if user is not None)
 
 
