@@ -17,6 +17,7 @@ METHOD = (
     "seal/settings",
     "seal/training/closed_loop.py",
     "seal/training/group.py",
+    "seal/training/round.py",
 )
 """Files and folders of the method."""
 
