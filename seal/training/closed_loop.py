@@ -69,7 +69,7 @@ class ClosedLoop:
             self._rho = update_rho(self._rho, self._profile, settings.reweighting, settings.diagnosis.taxonomy)
         w = [1.0] * len(rows)
         if settings.enabled:
-            w = weights(labels, self._rho, settings.reweighting, row_advantages, settings.diagnosis.taxonomy)
+            w = weights(labels, self._rho, settings.reweighting, settings.diagnosis.taxonomy)
         everybody = [0.0] * len(records)
         for i, factor in zip(counted, w, strict=True):
             everybody[i] = factor
