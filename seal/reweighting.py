@@ -86,38 +86,14 @@ def weights(
     batch_labels: Sequence[Sequence[str]],
     rho: Mapping[str, float],
     settings: ReweightSettings,
-    advantages: Sequence[float],
     taxonomy: str = "paper",
 ) -> list[float]:
-    """w of each trajectory of a batch, scaled as `settings.renormalise` says. Pass no padding rows.
-
-    advantages: A_j of each trajectory. `all` divides the weights by their mean; `signs`
-    divides those of positive and those of negative advantages by their mean weighted by
-    |A|. Scaling clips nothing, so the means are exactly 1.
-    """
-    pairs = [(weight(z, rho, settings, taxonomy), a) for z, a in zip(batch_labels, advantages, strict=True)]
-    if settings.renormalise == "all":
-        scale = _inverse_mean([(w, 1.0) for w, _ in pairs])
-        return [w * scale for w, _ in pairs]
-    if settings.renormalise == "signs":
-        scales = {sign: _inverse_mean([(w, abs(a)) for w, a in pairs if sign_of(a) == sign]) for sign in (-1, 1)}
-        return [w * scales.get(sign_of(a), 1.0) for w, a in pairs]
-    return [w for w, _ in pairs]
+    """w of each trajectory of a batch. Pass no padding rows."""
+    return [weight(labels, rho, settings, taxonomy) for labels in batch_labels]
 
 
 def _mean_utility(labels: Sequence[str], rho: Mapping[str, float]) -> float:
     return sum(rho[label] for label in labels) / len(labels)
-
-
-def sign_of(advantage: float) -> int:
-    """-1, 0 or 1."""
-    return (advantage > 0) - (advantage < 0)
-
-
-def _inverse_mean(counted: Sequence[tuple[float, float]]) -> float:
-    """1 / the mean of values with these shares; 1 where there is nothing to count."""
-    total = sum(w * share for w, share in counted)
-    return sum(share for _, share in counted) / total if total else 1.0
 
 
 def _clip(value: float, settings: ReweightSettings) -> float:

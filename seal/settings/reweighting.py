@@ -1,6 +1,6 @@
 """`seal.reweighting`: how labels become weights on advantages (paper, section 3.4)."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -25,6 +25,3 @@ class ReweightSettings(Settings):
     """How strongly a weakness raises its utility."""
     beta: Share = 0.25
     """The share of the target in rho of the next step; 1 follows it at once."""
-    renormalise: Literal["none", "all", "signs"] = "none"
-    """Scales the weights of a batch to a mean of 1: over all trajectories, or by the sign of the advantage, so that the
-    sums of positive and of negative advantages stay what they are."""

@@ -64,19 +64,13 @@ class ClosedLoop:
         if settings.teaches and self._evolves:
             self._lessons = self._lessons.after(step, prompts, settings.interface.evolve.min_count)
         labels = self._labels(step, rows)
-        played = self._round(step, rows, labels, [advantages[i] for i in counted])
+        played = self._round(step, rows, labels)
         weight = dict(zip(counted, played.w, strict=True))
         record = step_record(step, records, groups, advantages, weight, played, teaching=figures(prompts))
         report = StepReport(record, self._profile.to_json(), self.omega_to_send())
         return [weight.get(i, 0.0) for i in range(len(records))], report
 
-    def _round(
-        self,
-        step: int,
-        rows: Sequence[TrajectoryRecord],
-        labels: Sequence[Sequence[str]],
-        advantages: Sequence[float],
-    ) -> Round:
+    def _round(self, step: int, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> Round:
         """Algorithm 1 from the labels of a step's rollouts to Omega_{t+1}: C_t, rho_t from C_t, w from rho_t, Omega.
 
         rows: the trajectories that count. labels: Psi of their turns, which the environment service diagnosed while
@@ -88,7 +82,7 @@ class ClosedLoop:
             self._rho = update_rho(self._rho, self._profile, method.reweighting, taxonomy)
         w = [1.0] * len(rows)
         if method.enabled:
-            w = weights(labels, self._rho, method.reweighting, advantages, taxonomy)
+            w = weights(labels, self._rho, method.reweighting, taxonomy)
         events: Sequence[Event] = ()
         if self._evolves:
             evolving, retired = method.interface.evolve, self._lessons.retired

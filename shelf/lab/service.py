@@ -13,14 +13,14 @@ from env_service.local_service import local_service
 
 
 @contextmanager
-def service(tasks: Sequence[Mapping[str, Any]], workers: int | None, url: str | None = None) -> Iterator[str]:
+def service(tasks: Sequence[Mapping[str, Any]], workers: int | None) -> Iterator[str]:
     """The address of a service with these tasks; ValueError if it cannot be started or refuses a task.
 
-    workers: processes that play, one per core by default. url: a service that runs already.
+    workers: processes that play, one per core by default.
     """
     with ExitStack() as stack:
         try:
-            url = url or stack.enter_context(local_service(BFCL_WORKERS=str(workers or os.cpu_count() or 1)))
+            url = stack.enter_context(local_service(BFCL_WORKERS=str(workers or os.cpu_count() or 1)))
             if tasks:
                 if problems := identity_problems([MadeTask.model_validate(task) for task in tasks]):
                     raise ValueError(f"a synthesised task cannot be played: {problems[0]}")

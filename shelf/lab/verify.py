@@ -135,6 +135,8 @@ class _Verification:
             self._skipped(last + 1)
         elif last:
             self._found.unjudged["training steps, whose trajectories were not kept"] += last
+        if (left := self._launches[-1].steps - last) > 0:
+            self._found.unjudged["training steps that the configuration asks for and the run did not reach"] += left
         validated = {log.step for log in logs if not log.training}
         for step in due_validations(self._launches, last):
             if step not in validated:

@@ -74,8 +74,8 @@ def test_its_cue_turns_on_with_its_label(repeated):
 
 def test_its_weighting_rule_takes_the_place_of_the_mean(repeated):
     rho, batch = initial_rho(ReweightSettings(), repeated), [("pass", "repeated_call")]
-    assert weights(batch, rho, ReweightSettings(), [1.0], repeated) == [1.4]
-    assert weights(batch, rho, ReweightSettings(), [1.0]) == [1.2]
+    assert weights(batch, rho, ReweightSettings(), repeated) == [1.4]
+    assert weights(batch, rho, ReweightSettings()) == [1.2]
 
 
 def test_other_taxonomies_stay_as_they_are(repeated):

@@ -40,10 +40,9 @@ RUNS = (
     ("toolace_official_prompt", "without_reweighting"),
     ("compact", "without_closed_loop"),
     ("llama31_official_fc", "random_labels"),
-    ("envtuning_fc", "without_environment"),
+    ("compact", "without_environment"),
     ("compact", "permuted_labels"),
-    ("compact", "renormalised"),
-    ("compact_arguments", "balanced"),
+    ("compact_arguments", "vanilla"),
 )
 
 
@@ -133,16 +132,6 @@ def permuted_labels(steps, settings):
     assert all(step["omega"] is not None and step["label_counts"] for step in steps)
 
 
-def renormalised(steps, settings):
-    assert all(abs(step["w"]["mean"] - 1) < 1e-9 for step in steps)
-
-
-def balanced(steps, settings):
-    # Two rollouts of a prompt differ or have no advantage: each is the only one of its sign, and keeps its weight of 1.
-    assert settings.reweighting.renormalise == "signs"
-    assert all(step["w"]["min"] == step["w"]["max"] == 1 for step in steps if step["groups_with_spread"])
-
-
 ONLY = {
     each.__name__: each
     for each in (
@@ -152,7 +141,5 @@ ONLY = {
         without_closed_loop,
         random_labels,
         permuted_labels,
-        renormalised,
-        balanced,
     )
 }

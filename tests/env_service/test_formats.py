@@ -126,7 +126,6 @@ REFUSED = {
         "[cd(folder=pwd(x=1))]",
         "[ls(a=__import__('os').x(y=1))]",
     ],
-    "envtuning_fc": ["<tool_call>[ls(</tool_call>", "<tool_call>[ls()]", "<tool_call>[ls(a=lambda: 1)]</tool_call>"],
 }
 
 

@@ -56,7 +56,7 @@ def run():
         policy.learn(prompt)
         profile = profile.updated(step, batch)
         rho = update_rho(rho, profile, reweighting)
-        used = weights([t.labels for t in batch], rho, reweighting, [0.0] * len(batch))
+        used = weights([t.labels for t in batch], rho, reweighting)
         active = omega.cues
         omega, events = evolve(omega, profile, settings, step)
         line = {

@@ -20,7 +20,6 @@ SHAPES = {
     "compact_arguments": r"<tool_call>.*</tool_call>",
     "llama31_official_fc": r"\{.*\}\}",
     "toolace_official_prompt": r"\[.*\]",
-    "envtuning_fc": r"<tool_call>.*</tool_call>",
 }
 
 
@@ -53,7 +52,7 @@ def test_every_cue_that_shows_a_call_shows_one_that_the_parser_reads(mode):
     form = get_format(mode)
     for cue in showing:
         message = literal(spoken(mode, cue), mode, TOOL="cd", ARGUMENT="folder", VALUE="a b's")
-        if mode in ("toolace_official_prompt", "envtuning_fc"):
+        if mode == "toolace_official_prompt":
             message = message.replace("'a b's'", '"a b\'s"')
         parsed = form.parse(message)
         assert parsed.calls == (("cd", {"folder": "a b's"}),) and not parsed.refusals
@@ -68,7 +67,6 @@ def test_every_cue_that_shows_a_call_shows_one_that_the_parser_reads(mode):
             '[{"name": "ls", "parameters": {"a": True}},{"name": "ls", "parameters": {"a": True}}]',
         ),
         ("toolace_official_prompt", "[ls(a=True), ls(a=True)]"),
-        ("envtuning_fc", "<tool_call>[ls(a=True), ls(a=True)]</tool_call>"),
         ("compact", '<tool_call>{"name":"ls","arguments":{"a":true}}</tool_call>'),
     ],
 )
@@ -82,13 +80,9 @@ def test_what_the_cue_says_of_several_calls_and_of_truth_holds(mode, message):
 
 @pytest.mark.parametrize("mode", format_names())
 def test_an_answer_as_the_cues_ask_for_it_makes_no_call(mode):
-    wanted = get_format(mode).cue_wording.answer_format
-    assert wanted in spoken(mode, "feedback_answer")
-    answer = "Which file do you mean?"
-    if "<answer>" in wanted:
-        assert "<answer>" in get_format(mode).system(TOOLS)
-        answer = f"<answer>{answer}</answer>"
-    assert get_format(mode).parse(answer).calls == get_format(mode).parse(answer).refusals == ()
+    assert get_format(mode).cue_wording.answer_format in spoken(mode, "feedback_answer")
+    parsed = get_format(mode).parse("Which file do you mean?")
+    assert parsed.calls == parsed.refusals == ()
 
 
 @pytest.mark.parametrize("mode", format_names())

@@ -332,8 +332,6 @@ CHANGES = {
     "without_closed_loop": {"closed_loop": False, "interface": {"evolve": {"adaptive": ["guideline"]}}},
     "random_labels": {"diagnosis": {"source": "random"}},
     "permuted_labels": {"diagnosis": {"source": "permuted"}},
-    "renormalised": {"reweighting": {"renormalise": "all"}},
-    "balanced": {"reweighting": {"renormalise": "signs"}},
 }
 
 

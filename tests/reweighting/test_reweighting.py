@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import taxonomy_of
-from seal.reweighting import initial_rho, sign_of, update_rho, weight, weights
+from seal.reweighting import initial_rho, update_rho, weight, weights
 from seal.settings.reweighting import ReweightSettings
 
 DEFAULT = ReweightSettings()
@@ -70,49 +70,16 @@ def test_an_undeclared_label_is_named():
 # --- a batch -------------------------------------------------------------------------
 
 
-def test_a_batch_without_renormalising_is_row_by_row():
+def test_a_batch_is_weighed_row_by_row():
     batch = [("pass",), ("spurious_tool_call", "pass"), ()]
-    assert weights(batch, RHO, DEFAULT, [1, -1, 0]) == [weight(z, RHO, DEFAULT) for z in batch]
-    with pytest.raises(ValueError):
-        weights(batch, RHO, DEFAULT, [1])
+    assert weights(batch, RHO, DEFAULT) == [weight(z, RHO, DEFAULT) for z in batch]
 
 
-def test_renormalise_makes_the_mean_one():
-    batch, advantages = [("spurious_tool_call",), ("missing_tool_call",), ("pass",), ()], [1, -1, 0, 0]
-    plain = weights(batch, RHO, DEFAULT, advantages)
-    scaled = weights(batch, RHO, settings(renormalise="all"), advantages)
-    assert scaled == pytest.approx([w * 4 / 5.5 for w in plain]) and sum(scaled) / 4 == pytest.approx(1)
-
-
-def test_renormalised_weights_keep_their_ratios_beyond_the_clip():
-    rho = {**RHO, "state_mismatch": 0.5}
-    batch = [("spurious_tool_call",)] + [("state_mismatch",)] * 9
-    found = weights(batch, rho, settings(renormalise="all"), [0.0] * 10)
-    assert sum(found) / 10 == pytest.approx(1) and found[0] / found[1] == pytest.approx(4) and found[0] > 2
-
-
-def test_signs_keep_the_sums_of_positive_and_of_negative_advantages():
-    batch = [("spurious_tool_call",), ("state_mismatch",), ("missing_tool_call", "pass"), ("pass",), ("pass",), ()]
-    advantages = [-0.5, -1.5, 0.7, 1.3, 0.0, 0.0]
-    found = weights(batch, RHO, settings(renormalise="signs"), advantages)
-    weighted = [w * a for w, a in zip(found, advantages, strict=True)]
-    assert sum(weighted[:2]) == pytest.approx(-2) and sum(weighted[2:]) == pytest.approx(2)
-    assert found[0] / found[1] == pytest.approx(2) and found[2] / found[3] == pytest.approx(1.25)
-    assert found[4:] == [1.0, 1.0]
-
-
-def test_with_signs_a_nan_advantage_leaves_the_other_weights_alone():
-    found = weights([("pass",), ("pass",), ("pass",)], RHO, settings(renormalise="signs"), [float("nan"), 0.0, 1.0])
-    assert found == [1.0, 1.0, 1.0]
-
-
-def test_without_renormalising_failures_weigh_more_than_successes():
-    """Why `signs` exists: the group's baseline makes the sum of A_j zero, and w does not keep it so."""
+def test_failures_weigh_more_than_successes():
+    """The group's baseline makes the sum of A_j zero, and w does not keep it so."""
     batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
-    plain = weights(batch, RHO, DEFAULT, advantages)
-    assert sum(w * a for w, a in zip(plain, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
-    even = weights(batch, RHO, settings(renormalise="signs"), advantages)
-    assert sum(w * a for w, a in zip(even, advantages, strict=True)) == pytest.approx(0)
+    found = weights(batch, RHO, DEFAULT)
+    assert sum(w * a for w, a in zip(found, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
 
 
 # --- rho_t ---------------------------------------------------------------------------
@@ -178,30 +145,13 @@ any_settings = st.builds(
 )
 
 
-@given(batches, any_settings, st.data())
-def test_weights_are_positive_bounded_and_never_change_a_sign(batch, chosen, data):
-    advantages = data.draw(st.lists(st.floats(-3, 3), min_size=len(batch), max_size=len(batch)))
+@given(batches, any_settings)
+def test_weights_are_positive_and_bounded(batch, chosen):
+    """So no advantage changes its sign."""
     rho = update_rho(initial_rho(chosen), seen({"missing_tool_call": 40, "pass": 10}), chosen)
-    found = weights(batch, rho, chosen, advantages)
-    assert found == weights(batch, rho, chosen, advantages)
-    for w, advantage in zip(found, advantages, strict=True):
-        assert chosen.w_min <= w <= chosen.w_max and w > 0
-        assert sign_of(w * advantage) == sign_of(advantage) or abs(advantage) < 1e-300
-
-
-@given(batches, st.sampled_from(["none", "all", "signs"]), st.data())
-def test_renormalising_keeps_signs_and_what_it_names(batch, mode, data):
-    values = st.floats(-3, 3).filter(lambda a: a == 0 or abs(a) > 1e-6)
-    advantages = data.draw(st.lists(values, min_size=len(batch), max_size=len(batch)))
-    chosen = settings(renormalise=mode)
-    plain = weights(batch, RHO, DEFAULT, advantages)
-    found = weights(batch, RHO, chosen, advantages)
-    assert all(w > 0 for w in found)
-    for sign in (-1, 1):
-        own = [i for i, a in enumerate(advantages) if sign_of(a) == sign]
-        assert [found[i] * plain[own[0]] for i in own] == pytest.approx([plain[i] * found[own[0]] for i in own])
-        if mode == "signs":
-            assert sum(found[i] * advantages[i] for i in own) == pytest.approx(sum(advantages[i] for i in own))
+    found = weights(batch, rho, chosen)
+    assert found == weights(batch, rho, chosen)
+    assert all(chosen.w_min <= w <= chosen.w_max and w > 0 for w in found)
 
 
 @given(st.lists(vocabulary, max_size=8), any_settings, st.randoms(use_true_random=False))
@@ -222,7 +172,6 @@ def test_rho_stays_positive_and_within_reach(counts, reward, chosen):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"renormalise": "mean"}, "seal.reweighting.renormalise is 'mean'"),
         ({"rho": {"pass": 0}}, "seal.reweighting.rho.pass is 0; it must be greater than 0"),
         ({"rho": {"pass": float("inf")}}, "seal.reweighting.rho.pass is inf"),
         ({"per_turn": True}, "seal.reweighting.per_turn is not a setting"),

@@ -69,13 +69,6 @@ def test_a_round_is_weighed_with_rho_of_its_own_profile():
     assert loop.state["rho"] == report.record.rho
 
 
-def test_renormalised_weights_have_a_mean_of_one():
-    weights, report = run(ClosedLoop(settings("ablation=renormalised")), 1, batch())
-    plain, _ = run(ClosedLoop(settings()), 1, batch())
-    assert report.record.w.mean == pytest.approx(1)
-    assert weights[0] / weights[-1] == pytest.approx(plain[0] / plain[-1])
-
-
 # --- the controls, through the whole loop --------------------------------------------
 
 

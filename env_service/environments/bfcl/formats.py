@@ -291,52 +291,9 @@ class ToolaceFormat(PlainFormat):
         return f"[{write_call(name, arguments)}]"
 
 
-_RULES = """You complete a user's tasks with functions. At each step think inside <think></think>, then do one of two:
-- call functions: <tool_call>[name(argument=value, ...), ...]</tool_call>
-- when nothing is left to call, or no function or argument is there to do it: <answer>what to tell the user</answer>
-
-Functions, one JSON document a line:
-"""
-
-
-class EnvTuningFormat(Format):
-    """Thinking, Python calls between <tool_call> tags, or an answer between <answer> tags.
-
-    The wording is SEAL's own; only the shape of the messages follows the
-    environment-tuning line of work.
-    """
-
-    name = "envtuning_fc"
-    cue_wording = PromptWording(
-        "Write calls as <tool_call>[TOOL(ARGUMENT='VALUE')]</tool_call>, several separated by commas inside the "
-        "brackets, and True, False and None as in Python.",
-        answer_format="answer between <answer> and </answer> without a call",
-    )
-
-    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
-        return _RULES + "\n".join(json.dumps(tool) for tool in tools)
-
-    def reveal(self, tools: Sequence[Document]) -> str:
-        return "More functions can be called now:\n" + "\n".join(json.dumps(tool) for tool in tools)
-
-    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """Read every block outside the thoughts; an unreadable block, and a call without tags, leaves a refusal."""
-        _, body = blocks(text, "<think>", "</think>")
-        return read_blocks(
-            body,
-            tool_documents().keys(),
-            read_calls,
-            unreadable="Tool call block {} cannot be read: {}.",
-            advice="Write calls between <tool_call> and </tool_call>.",
-        )
-
-    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        return f"<tool_call>[{write_call(name, arguments)}]</tool_call>"
-
-
 # --- by name ----------------------------------------------------------------------------
 
-_MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat(), EnvTuningFormat())
+_MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat())
 FORMATS: Mapping[str, Format] = {form.name: form for form in _MODES} | {"toolace_fc": _MODES[4]}
 """All modes by name, the default first, and the name by which the public release asks for one of them."""
 

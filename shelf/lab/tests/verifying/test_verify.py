@@ -92,6 +92,10 @@ def test_a_step_that_the_run_did_not_finish_is_not_judged(copy, url):
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:1]))
     found = verified(copy, url)
     assert not found.differs and found.unjudged["steps that the run did not finish"] == 1
+    (copy / "seal_log" / "trajectories" / "2.jsonl").unlink()
+    (copy / "validation_log" / "2.jsonl").unlink()
+    found = verified(copy, url)
+    assert not found.differs and found.steps == 1 and sum("did not reach" in what for what in found.unjudged) == 1
 
 
 def test_a_run_of_another_version_of_the_method_says_so(copy, url):
