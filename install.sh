@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets SEAL up; `bash install.sh --help` says how.
 set -euo pipefail
+unset PYTHONDONTWRITEBYTECODE # the check at the end compiles what a run imports, once for all its processes
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
@@ -224,7 +225,7 @@ if [ "$target" = cpu ]; then
 fi
 install_with_uv() {
   # As with pip, the best version of all indexes is taken, not that of the first.
-  run "${python[@]}" -m uv --quiet pip install "${from[@]}" --no-deps ${again:+--reinstall} --compile-bytecode \
+  run "${python[@]}" -m uv --quiet pip install "${from[@]}" --no-deps ${again:+--reinstall} \
     --index-strategy unsafe-best-match --no-build-isolation-package seal-rl --no-build-isolation-package vllm \
     ${1:+--index "$1"} --requirement "$lock" "${here[@]}"
 }

@@ -12,6 +12,13 @@ from importlib.metadata import version
 from rich.console import Console
 
 NEEDED = ("torch", "ray", "transfer_queue", "verl", "vllm", "bfcl_eval", "fastapi", "env_service", "seal")
+PROCESSES = (
+    "verl.workers.rollout.vllm_rollout.vllm_async_server",
+    "vllm.v1.engine.core",
+    "seal.training.async_trainer",
+    "seal.rollout.agent_loop",
+)
+"""What the processes of a run import; imported here first, it is compiled once and not by each of them."""
 UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 
@@ -43,8 +50,13 @@ def problems(target: str) -> list[str]:
     from seal.training.main import check_registrations
 
     check_registrations()
+    import torch
+
     if target == "cpu":
         from seal.backends import cpu_engine  # noqa: F401  registers itself or raises
+    if target == "cpu" or torch.cuda.is_available():
+        for name in PROCESSES:
+            importlib.import_module(name)
     return found
 
 
