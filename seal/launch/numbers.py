@@ -17,16 +17,16 @@ from seal.launch.recipe import Recipe
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 
-OBJECT_STORE = 75 << 20
-"""Bytes of Ray's smallest object store."""
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "planned": ("", lambda value: True),
     "number": ("a number", lambda value: True),
-    "count": ("a whole number of at least 1", lambda value: _whole(value) and value >= 1),
-    "whole": ("a whole number of at least 0", lambda value: _whole(value) and value >= 0),
-    "all or count": ("-1 or a whole number of at least 1", lambda value: _whole(value) and (value >= 1 or value == -1)),
-    "all or whole": ("a whole number of at least -1", lambda value: _whole(value) and value >= -1),
-    "store": (f"a whole number of at least {OBJECT_STORE}", lambda value: _whole(value) and value >= OBJECT_STORE),
+    "count": ("a whole number of at least 1", lambda value: isinstance(value, int) and value >= 1),
+    "whole": ("a whole number of at least 0", lambda value: isinstance(value, int) and value >= 0),
+    "all or count": (
+        "-1 or a whole number of at least 1",
+        lambda value: isinstance(value, int) and value >= -1 and value,
+    ),
+    "all or whole": ("a whole number of at least -1", lambda value: isinstance(value, int) and value >= -1),
+    "store": ("a whole number of at least 78643200", lambda value: isinstance(value, int) and value >= 75 << 20),
     "positive": ("above 0", lambda value: value > 0),
     "not negative": ("at least 0", lambda value: value >= 0),
     "share": ("from 0 to 1", lambda value: 0 <= value <= 1),
@@ -54,12 +54,9 @@ def table() -> dict[str, Number]:
 
 def numbers(node: Any, key: str = "") -> Iterator[tuple[str, int | float]]:
     """Every number of a resolved configuration with its key, in lists too."""
-    if isinstance(node, dict):
-        for name, value in node.items():
-            yield from numbers(value, f"{key}.{name}" if key else str(name))
-    elif isinstance(node, list):
-        for place, value in enumerate(node):
-            yield from numbers(value, f"{key}[{place}]")
+    if isinstance(node, dict | list):
+        for name, value in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from numbers(value, f"{key}[{name}]" if isinstance(node, list) else f"{key}.{name}".lstrip("."))
     elif isinstance(node, int | float) and not isinstance(node, bool):
         yield key, node
 
@@ -81,14 +78,9 @@ def require_sense(recipe: Recipe) -> None:
 def unusual(recipe: Recipe) -> tuple[str, ...]:
     """A sentence for each number that is legal and unusual."""
     found = dict(numbers(OmegaConf.to_container(recipe.config)))
-    lines = [(key, line) for key, line in table().items() if key in found and line.usual]
     return tuple(
         f"{key} is {shown(found[key])}, and {' to '.join(f'{end:g}' for end in dict.fromkeys(line.usual))} is usual: "
         f"{line.why}."
-        for key, line in lines
-        if not line.usual[0] <= found[key] <= line.usual[1]
+        for key, line in table().items()
+        if key in found and line.usual and not line.usual[0] <= found[key] <= line.usual[1]
     )
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int)
