@@ -78,11 +78,8 @@ class Shown:
     def __init__(self, folder: RunFolder, console: Console, progress: Progress):
         self._folder, self._console, self._progress = folder, console, progress
         self._bar = progress.add_task("starting", total=None)
-        self._starts, self._stages, self._steps = (
-            JsonlTail(folder.start, 0),
-            JsonlTail(folder.stages),
-            JsonlTail(folder.steps),
-        )
+        self._stages, self._steps = JsonlTail(folder.stages), JsonlTail(folder.steps)
+        self._starts = JsonlTail(folder.start, 0)
         self.moved = self._said = time.monotonic()
         self.where = "its start"
         self._begun: dict[str, Any] | None = None
@@ -108,9 +105,9 @@ class Shown:
             seconds = line["time"] - self._begun["time"]
             self._console.print(f"start: {self._begun['stage']} {seconds:.0f} s", highlight=False)
         self._begun = None if line["stage"] == READY else line
-        if self._begun:
-            self.where = f"its start, {line['stage']}: {START[line['stage']]}"
-            self._progress.update(self._bar, description=f"start: {START[line['stage']]}")
+        what = START.get(line["stage"], READY)
+        self.where = f"its start, {line['stage']}: {what}"
+        self._progress.reset(self._bar, total=None, description=f"start: {what}")  # its clock begins at 0 again
 
     def _stage(self, line: dict[str, Any]) -> None:
         self.moved, self._begun = time.monotonic(), line
