@@ -6,13 +6,11 @@ from contextlib import asynccontextmanager
 
 import orjson
 from fastapi import FastAPI, HTTPException
-from fastapi.responses import PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from fastapi.responses import PlainTextResponse
 
 from env_service import protocol
 from env_service.environments.registry import DEFAULT, locations
 from env_service.episodes import Episodes
-from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
 from env_service.settings import ServerSettings
 from env_service.verb_layer import VerbLayer
@@ -24,10 +22,8 @@ SERVICE = f"seal-env-service/{__version__}"
 
 def create_app(settings: ServerSettings) -> FastAPI:
     """The application; its workers run from startup to shutdown."""
-    metrics = Metrics()
     pool = WorkerPool(settings)
-    metrics.gauge("worker_restarts", "Worker processes that were replaced.", lambda: pool.restarts)
-    episodes = Episodes(settings, pool, metrics)
+    episodes = Episodes(settings, pool)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -40,7 +36,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
             await pool.stop()
 
     app = FastAPI(title="SEAL environment service", version=__version__, lifespan=lifespan)
-    app.add_middleware(VerbLayer, settings=settings, episodes=episodes, metrics=metrics)
+    app.add_middleware(VerbLayer, settings=settings, episodes=episodes)
 
     @app.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
@@ -56,17 +52,18 @@ def create_app(settings: ServerSettings) -> FastAPI:
             answer = await pool.query("version", {"env_type": env_type})
         except protocol.RequestRefused as error:
             raise HTTPException(error.status, str(error)) from None
-        return protocol.VersionAnswer(service=SERVICE, protocol=protocol.PROTOCOL, **orjson.loads(answer.body))
+        return protocol.VersionAnswer(service=SERVICE, protocol=protocol.PROTOCOL, **orjson.loads(answer))
 
     @app.get("/environments")
     async def environments() -> protocol.EnvironmentsAnswer:
         """Name the environments that requests can ask for."""
         return protocol.EnvironmentsAnswer(data=sorted({*locations(), *settings.environments}))
 
-    @app.get("/metrics", name="metrics", response_class=PlainTextResponse)
-    async def metrics_text() -> Response:
-        """Give the metrics in Prometheus' text format."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> str:
+        """Count the open episodes, their messages, and the workers that were replaced, in Prometheus' text format."""
+        figures = {**episodes.figures(), "worker_restarts": pool.restarts}
+        return "".join(f"env_service_{name} {value}\n" for name, value in figures.items())
 
     for name, verb in protocol.VERBS.items():  # for the OpenAPI document: the layer answers before the router
         problems = {status: {"model": protocol.Problem} for status in REFUSALS}

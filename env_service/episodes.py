@@ -21,7 +21,6 @@ from typing import Any
 
 from env_service import protocol
 from env_service.encoding import encode
-from env_service.metrics import Metrics
 from env_service.pool import WorkerPool
 from env_service.protocol import RequestRefused
 from env_service.settings import ServerSettings, variable
@@ -38,21 +37,23 @@ class _OpenEpisode:
     request: protocol.CreateRequest
     used: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    finished: bool = False
     last_step: tuple[str, tuple[str, bool], bytes] | None = None
 
 
 class Episodes:
     """The open episodes of the service, and the verbs that act on them."""
 
-    def __init__(self, settings: ServerSettings, pool: WorkerPool, metrics: Metrics) -> None:
+    def __init__(self, settings: ServerSettings, pool: WorkerPool) -> None:
         """The pool must be running before the first call."""
         self._settings = settings
         self._pool = pool
-        self._metrics = metrics
         self._open: dict[str, _OpenEpisode] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
-        metrics.gauge("episodes_open", "Open episodes.", lambda: len(self._open))
+
+    def figures(self) -> dict[str, int]:
+        """How many episodes are open, and how many messages they have answered."""
+        messages = sum(len(entry.history.steps) for entry in self._open.values())
+        return {"episodes_open": len(self._open), "messages_kept": messages}
 
     @cached_property
     def _uploads(self) -> tempfile.TemporaryDirectory[str]:
@@ -63,7 +64,7 @@ class Episodes:
         """List the task ids of a split."""
         split = request.params.get("split") or ""
         answer = await self._pool.query("profile", {"env_type": request.env_type, "split": str(split)})
-        return _success(answer.body)
+        return _success(answer)
 
     async def tasks(self, request: protocol.TasksRequest) -> bytes:
         """Serve further tasks until the service ends."""
@@ -77,7 +78,7 @@ class Episodes:
             reason = f"The tasks cannot be stored ({error.strerror}): make room in the temporary folder, or set TMPDIR."
             raise RequestRefused(reason, 503) from error
         try:
-            return _success((await self._pool.load_task_file(str(path))).body)
+            return _success(await self._pool.load_task_file(str(path)))
         except RequestRefused:
             if not known:
                 path.unlink(missing_ok=True)
@@ -92,7 +93,6 @@ class Episodes:
             return await self._repeat(self._open[name], request)
         limit = self._settings.max_episodes
         if len(self._open) >= limit:
-            self._metrics.failures.labels("too_many_episodes").inc()
             raise RequestRefused(f"{limit} episodes are open: release some, or raise {variable('max_episodes')}.", 429)
         broken = list(request.refused_calls)
         history = EpisodeHistory(name, request.env_type, request.task_id, request.params, broken=broken)
@@ -103,10 +103,8 @@ class Episodes:
             except BaseException:
                 # Whatever went wrong, a failed create leaves nothing behind.
                 del self._open[name]
-                self._metrics.failures.labels("create").inc()
                 raise
-        self._metrics.episodes.labels("created").inc()
-        return _success(answer.body)
+        return _success(answer)
 
     async def _repeat(self, known: _OpenEpisode, request: protocol.CreateRequest) -> bytes:
         """Answer a create that was sent twice; refuse any other use of an open id."""
@@ -115,7 +113,7 @@ class Episodes:
                 name = known.history.id
                 raise RequestRefused(f"instance_id {name!r} is already open: release it or choose another one.")
             self._require_open(known)
-            return _success((await self._pool.send("start", known.history, {})).body)
+            return _success(await self._pool.send("start", known.history, {}))
 
     async def step(self, request: protocol.StepRequest) -> bytes:
         """Pass on one assistant message."""
@@ -128,21 +126,12 @@ class Episodes:
                     raise RequestRefused(f"step_id {step_id!r} was used for another message: choose a new one.")
                 return _success(entry.last_step[2])
             self._require_room(entry.history, len(message[0]))
-            try:
-                answer = await self._pool.step(entry.history, *message)
-            except RequestRefused:
-                self._metrics.failures.labels("lost" if entry.history.lost else "step").inc()
-                raise
+            answer = await self._pool.step(entry.history, *message)
             entry.used = time.monotonic()
-            if answer.header.get("error"):
-                self._metrics.tool_errors.labels(answer.header["error"]).inc()
-            if answer.header["done"] and not entry.finished:
-                entry.finished = True
-                self._metrics.episodes.labels("finished").inc()
             if step_id is not None:
-                entry.last_step = (step_id, message, answer.body)
+                entry.last_step = (step_id, message, answer)
             await asyncio.sleep(delay(self._settings.delay_seconds, f"{entry.history.id}/{len(entry.history.steps)}"))
-            return _success(answer.body)
+            return _success(answer)
 
     async def evaluate(self, request: protocol.EvaluateRequest) -> bytes:
         """Give verdict, figures and labels, without changing the episode."""
@@ -158,7 +147,7 @@ class Episodes:
             self._require_open(entry)
             answer = await self._pool.send(op, entry.history, arguments)
             entry.used = time.monotonic()
-            return _success(answer.body)
+            return _success(answer)
 
     async def release(self, request: protocol.InstanceRequest) -> bytes:
         """Close an episode."""
@@ -193,7 +182,6 @@ class Episodes:
             self._closed[name] = event
             if len(self._closed) > _REMEMBERED_IDS:
                 self._closed.popitem(last=False)
-            self._metrics.episodes.labels(event).inc()
             await self._pool.release(entry.history)
         return True
 

@@ -68,7 +68,7 @@ class Host:
         self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard, str]] = {}
 
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Answer one request: ({"ok": True, ...}, JSON) or ({"ok": False, "code"?}, the reason as text).
+        """Answer one request: ({"ok": True}, JSON) or ({"ok": False, "code"?}, the reason as text).
 
         Whatever an environment raises that is not a refusal is its failure.
         """
@@ -83,10 +83,7 @@ class Host:
             _LOG.exception("the environment %s failed in %s", env_type, op)
             reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
             return {"ok": False, "code": ENVIRONMENT_FAILED}, reason.encode("utf-8", "replace")
-        header = {"ok": True}
-        if op == "step":
-            header |= {"done": data["is_terminated"], "error": data["info"].get("error_class")}
-        return header, encode(data)
+        return {"ok": True}, encode(data)
 
     def _answer(self, op: str, name: str, arguments: Mapping[str, Any]) -> Any:
         match op:

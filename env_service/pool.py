@@ -15,7 +15,7 @@ from env_service.connection import WorkerGone
 from env_service.environments.registry import DEFAULT
 from env_service.protocol import ENVIRONMENT_FAILED, EPISODE_BROKEN, RequestRefused
 from env_service.settings import ServerSettings
-from env_service.worker import START_SECONDS, Answer, EpisodeHistory, Worker
+from env_service.worker import START_SECONDS, EpisodeHistory, Worker
 
 _LOG = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
@@ -58,7 +58,7 @@ class WorkerPool:
             self._deadline_watch.cancel()
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
-    async def query(self, op: str, arguments: Mapping[str, Any]) -> Answer:
+    async def query(self, op: str, arguments: Mapping[str, Any]) -> bytes:
         """Send a request that concerns no episode to any worker."""
         worker = min(self._workers, key=lambda worker: worker.busy)
         for _ in range(_MAX_RESTARTS_PER_REQUEST):
@@ -69,7 +69,7 @@ class WorkerPool:
                 await worker.replace(generation)
         raise RequestRefused("The service's workers end as soon as they start: see its log.", 503)
 
-    async def load_task_file(self, path: str) -> Answer:
+    async def load_task_file(self, path: str) -> bytes:
         """Have every worker, and those that replace it, serve a file's tasks; RequestRefused for a bad file."""
         answer = await self.query("load_task_file", {"path": path})
         others = [worker for worker in self._workers if path not in worker.task_files]
@@ -88,7 +88,7 @@ class WorkerPool:
             raise
         return answer
 
-    async def create(self, history: EpisodeHistory) -> Answer:
+    async def create(self, history: EpisodeHistory) -> bytes:
         """Open an episode on the worker that has the fewest."""
         load = Counter(self._placed.values())
         self._placed[history] = min(self._workers, key=load.__getitem__)
@@ -98,7 +98,7 @@ class WorkerPool:
             del self._placed[history]
             raise
 
-    async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> Answer:
+    async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> bytes:
         """Pass on one assistant message and keep it for a rebuild.
 
         Of a refused message nothing is kept, so that the next one does not pay for its calls.
@@ -122,7 +122,7 @@ class WorkerPool:
         except WorkerGone:
             _LOG.info("the worker of episode %s ended before its release", history.id)
 
-    async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> Answer:
+    async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> bytes:
         """Send a request about an episode; after a death, rebuild it and send again."""
         worker = self._placed[history]
         for _ in range(_MAX_RESTARTS_PER_REQUEST):

@@ -7,7 +7,6 @@ as it is, so that a request costs little more than its transport. Every failure 
 
 import hmac
 import re
-import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeVar
@@ -19,7 +18,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service.episodes import Episodes
-from env_service.metrics import Metrics
 from env_service.protocol import VERBS, RequestRefused
 from env_service.settings import ServerSettings, variable
 from seal.system.net import is_loopback
@@ -30,11 +28,10 @@ Model = TypeVar("Model", bound=BaseModel)
 class VerbLayer:
     """ASGI middleware that answers the verbs and, if a token is set, requires it."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, episodes: Episodes, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, episodes: Episodes) -> None:
         """Requests for other paths go on to `app`. Settings without a token have a loopback host."""
         self._app = app
         self._episodes = episodes
-        self._metrics = metrics
         self._max_body_bytes = settings.max_body_bytes
         self._expected = f"Bearer {settings.token}".encode() if settings.token else None
 
@@ -55,10 +52,7 @@ class VerbLayer:
         elif scope["method"] != "POST":
             answer = _response(405, _problem(f"{path} takes POST."), {"allow": "POST"})
         else:
-            began = time.perf_counter()
-            status, body = await self._answer(verb, receive)
-            self._metrics.observe(verb, status, time.perf_counter() - began)
-            answer = _response(status, body)
+            answer = _response(*await self._answer(verb, receive))
         await answer(scope, receive, send)
 
     def _refuse(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -57,13 +57,6 @@ class EpisodeHistory:
     def opening(self) -> dict[str, Any]:
         """The arguments that open it."""
         return {"env_type": self.env_type, "task_id": self.task_id, "params": self.params, "broken": self.broken}
-
-
-class Answer(NamedTuple):
-    """A worker's answer: a small header, and a body that is already JSON."""
-
-    header: Mapping[str, Any]
-    body: bytes
 
 
 class Worker:
@@ -116,14 +109,14 @@ class Worker:
         await asyncio.to_thread(self._process.wait)
         self._connection.close()
 
-    async def request(self, op: str, history: EpisodeHistory | None, arguments: Mapping[str, Any]) -> Answer:
-        """Send one request; RequestRefused with the worker's reason, WorkerGone when the process ended first."""
+    async def request(self, op: str, history: EpisodeHistory | None, arguments: Mapping[str, Any]) -> bytes:
+        """The answer to one request, as JSON; RequestRefused with the worker's reason, WorkerGone if it ended first."""
         payload = encode([op, history.id if history else "", arguments])
         header, _, body = (await self._connection.send(payload, history)).partition(b"\n")
-        answer = Answer(orjson.loads(header), body)
-        if not answer.header["ok"]:
-            raise RequestRefused(body.decode("utf-8", "replace"), code=answer.header.get("code"))
-        return answer
+        status = orjson.loads(header)
+        if not status["ok"]:
+            raise RequestRefused(body.decode("utf-8", "replace"), code=status.get("code"))
+        return body
 
     @property
     def busy(self) -> bool:

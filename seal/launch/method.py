@@ -22,17 +22,17 @@ METHOD = (
 """Files and folders of the method."""
 
 
-def method_digest(*more: str) -> str:
-    """sha256 over the names and the bytes of the method's files, and of those of further files or folders."""
+def method_digest() -> str:
+    """sha256 over the names and the bytes of the method's files."""
     digest = sha256()
-    for path in sorted(_files((*METHOD, *more))):
+    for path in sorted(_files()):
         digest.update(f"{path.relative_to(HOME).as_posix()}\0".encode())
         digest.update(sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
-def _files(names: tuple[str, ...]) -> Iterator[Path]:
-    for name in names:
+def _files() -> Iterator[Path]:
+    for name in METHOD:
         path = HOME / name
         inside = path.rglob("*") if path.is_dir() else (path,)
         yield from (file for file in inside if file.suffix in (".py", ".json", ".toml", ".yaml") and file.is_file())

@@ -46,7 +46,7 @@ def write_record(
     command: Sequence[str],
     service: Mapping[str, Any],
 ) -> tuple[Path, dict[str, Any]]:
-    """Write the record of a launch; its folder, and what of it a certificate of the run needs (shelf/lab).
+    """Write the record of a launch; its folder, and what of it `seal verify` reads (shelf/lab).
 
     trainer: the recipe's configuration with the keys of a resume, which the training process reads. source: the
     recipe's file. service: its version. Of the facts, values whose names look secret, and what an address holds before

@@ -40,7 +40,7 @@ from seal.system.paths import HOME
 from seal.system.processes import adopt_orphans, stop_descendants
 from seal.training.log import RunLog
 
-STARTS_ANOTHER = "it is left alone"
+LEFT_ALONE = "it is left alone"
 
 
 class Request(NamedTuple):
@@ -132,8 +132,6 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     urls, existed = service_urls(recipe.config, to_start=with_bfcl), recipe.run_dir.exists()
     if with_bfcl:
         urls = (own_address(recipe, urls[0], console),)
-    elif recipe.service.delay_seconds > 0:
-        raise LaunchError("env_service.delay_seconds needs a service that the launcher starts: pass --with-bfcl.")
     elif not existed:
         require_service_for(recipe, urls)
     with locked(recipe.run_dir) as lock:
@@ -157,10 +155,8 @@ def own_address(recipe: Recipe, url: str, console: Console) -> str:
         if answer is None and is_free(url):
             return url
         if not answer:
-            raise LaunchError(f"Something other than the environment service answers at {url}: {STARTS_ANOTHER}.")
-        if recipe.service.delay_seconds > 0:
-            raise LaunchError(f"Something answers at {url}, without env_service.delay_seconds: {STARTS_ANOTHER}.")
-        require_service_for(recipe, (url,), STARTS_ANOTHER)
+            raise LaunchError(f"Something other than the environment service answers at {url}: {LEFT_ALONE}.")
+        require_service_for(recipe, (url,), LEFT_ALONE)
     except LaunchError as error:
         if not is_loopback(urlsplit(url).hostname or ""):
             raise
@@ -195,7 +191,7 @@ def started(run: Fitted, request: Request, console: Console, interrupt: Interrup
     adopt_orphans()
     log, service_log = RunLog(recipe.run_dir), recipe.run_dir / "service.log"
     log.start("checks", at=psutil.Process().create_time())
-    service = Service(run.urls[0], service_log, recipe.task_files, recipe.service.delay_seconds)
+    service = Service(run.urls[0], service_log, recipe.task_files)
     try:
         log.start("service")
         if request.with_bfcl:

@@ -151,19 +151,16 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
 class Service:
     """A service that this process starts; one that already runs at the address is used and left running.
 
-    task_files: the files of synthesised tasks that a service started here serves. delay_seconds:
-    the median time for which it holds back its answers to steps.
+    task_files: the files of synthesised tasks that a service started here serves.
     """
 
-    def __init__(self, url: str, log: Path, task_files: Sequence[str] = (), delay_seconds: float = 0):
+    def __init__(self, url: str, log: Path, task_files: Sequence[str] = ()):
         self.url = url.rstrip("/")
         self._log = log
         parts, variables = urlsplit(self.url), {}
         if task_files:
             # The script of BFCL_SCRIPT starts in another folder.
             variables["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in task_files)
-        if delay_seconds:
-            variables["BFCL_DELAY_SECONDS"] = str(delay_seconds)
         command, cwd = COMMAND, HOME
         if script := os.environ.get("BFCL_SCRIPT"):
             command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"

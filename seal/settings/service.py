@@ -21,8 +21,6 @@ class EnvServiceSettings(Settings):
     """Formats of single environments, as `{tau2_telecom: hermes}`; others use `prompt_mode`."""
     timeout_s: PositiveFloat = 30
     """Seconds for one answer."""
-    delay_seconds: NonNegativeFloat = 0
-    """For benchmarks: the median time for which a service started by the launcher holds back each answer to a step."""
     attempts: Count = 4
     """How often a request is sent before its service counts as failed."""
     restart_wait_s: NonNegativeFloat = 120

@@ -17,6 +17,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
 from seal.system.jsonl import BadLine, read_jsonl, read_records, step_files
+from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from shelf.lab.differences import difference, shown
 from shelf.lab.launches import Launch, launch_of_step, read_launches
@@ -107,10 +108,9 @@ class StoredLog:
         wanted = {record.task_id for record in self.records if record.task_id.startswith("synth_")}
         if not wanted:
             return []
-        own: Sequence[str] = ()
-        if self.launch:
-            own = self.launch.settings.data.task_files()
-        known = {task.id: task for file in (*files, *own) for task in read_task_file(file)}
+        own = [HOME / file for file in self.launch.settings.data.task_files()] if self.launch else []
+        named = (*files, *(path for path in own if path.is_file()))
+        known = {task.id: task for file in named for task in read_task_file(file)}
         if missing := sorted(wanted - set(known)):
             raise ValueError(f"{missing[0]} of {self.path} is a synthesised task: name its file with --tasks.")
         return [known[task].model_dump(mode="json") for task in sorted(wanted)]

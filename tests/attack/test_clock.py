@@ -76,5 +76,6 @@ def test_a_service_whose_clock_jumps_keeps_its_episodes_and_its_deadlines(jump):
             assert client.post("/evaluate", json={"instance_id": opened["instance_id"]}).status_code == 200
             assert client.get("/healthz").text == "OK" and time.monotonic() - began < 20
         figures = client.get("/metrics").text
-        assert "env_service_worker_restarts 0.0" in figures and "expired" not in figures
+        assert f"env_service_episodes_open {1 + len(JUMPS)}\n" in figures, "an episode expired"
+        assert "env_service_worker_restarts 0\n" in figures
     assert len(days) == len(JUMPS)

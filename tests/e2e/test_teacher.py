@@ -79,7 +79,7 @@ def test_an_asynchronous_run_teaches(make_run):
         f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}",
         "trainer.val_before_train=false",
         "trainer.test_freq=-1",
-        "env_service.delay_seconds=0.3",
+        prefix=("env", "BFCL_DELAY_SECONDS=0.3"),
     )
     done = run.finish()
     assert done.returncode == exits.FINISHED, done.stdout

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, SAMPLES = 6, 2, 4
 SMALL = (
-    "env_service.delay_seconds=0.3",
     "trainer.v1.trainer_mode=seal_async",
     "trainer.v1.sampler.max_off_policy_threshold=4",
     "trainer.v1.sampler.max_off_policy_strategy=wait",
@@ -37,7 +36,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def run():
     """One run; each test goes on where the one before ended it. The environment answers as slowly as real tools."""
-    made = Run(f"test-async-{uuid4().hex[:8]}", SMALL)
+    made = Run(f"test-async-{uuid4().hex[:8]}", SMALL, ("env", "BFCL_DELAY_SECONDS=0.3"))
     yield made
     shutil.rmtree(made.folder, ignore_errors=True)
     shutil.rmtree(HOME / "launcher_record" / made.name, ignore_errors=True)

@@ -281,8 +281,9 @@ def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, mo
         guarded.stop()
 
 
-def test_a_service_that_is_started_delays_its_answers_to_steps(tmp_path):
-    slow = Service(free_url(), tmp_path / "slow.log", delay_seconds=1000)
+def test_a_service_that_is_started_delays_its_answers_to_steps(tmp_path, monkeypatch):
+    monkeypatch.setenv("BFCL_DELAY_SECONDS", "1000")
+    slow = Service(free_url(), tmp_path / "slow.log")
     try:
         assert slow.start()
         with ServiceClient(slow.url, deadline_s=5) as client:

@@ -68,7 +68,7 @@ def test_a_guarded_service_needs_its_token(monkeypatch):
         assert probe(service.url)["protocol"] == 1
 
 
-def address(url: str, *overrides: str) -> tuple[str, str]:
+def address(url: str) -> tuple[str, str]:
     """Where --with-bfcl starts or uses a service, and what the launcher says of it."""
     console = Console(record=True, width=400)
     recipe = read_recipe(
@@ -78,7 +78,6 @@ def address(url: str, *overrides: str) -> tuple[str, str]:
             "seal.data.train.mixture=[]",
             "seal.data.val=[{split: eval}]",
             "seal.data.withdrawal=null",
-            *overrides,
         ],
     )
     return own_address(recipe, url, console), console.export_text()
@@ -100,7 +99,5 @@ def test_an_own_service_starts_on_a_free_port_if_another_program_has_the_recipe_
 def test_a_running_service_is_used_if_it_can_play_the_recipe():
     with running_service() as service:
         assert address(service.url) == (service.url, "")
-        other, said = address(service.url, "env_service.delay_seconds=0.2")
-        assert other != service.url and "without env_service.delay_seconds" in said
         with pytest.raises(LaunchError, match="stop it and let the launcher start one with --with-bfcl"):
             require_tasks([service.url], ["data/test_bed/train.jsonl"], FIX)

@@ -80,7 +80,7 @@ class ServiceProcess:
         return requests.get(f"{self.url}/metrics", timeout=10).text
 
     def open_episodes(self) -> int:
-        return int(float(self.figures().split("\nenv_service_episodes_open ")[1].split()[0]))
+        return int(self.figures().split("env_service_episodes_open ")[1].split()[0])
 
     def kill(self) -> None:
         """kill -9; its workers follow by themselves."""

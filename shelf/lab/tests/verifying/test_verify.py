@@ -241,6 +241,9 @@ def test_synthesised_tasks_are_served(tmp_path, capsys):
     run = write_run(tmp_path / "run", *SMALL, *mixture_of(file), steps=1, validations=(0,))
     assert seal_verify(run) == 0
     assert "does not play" not in capsys.readouterr().out
+    file.rename(tmp_path / "elsewhere.jsonl")
+    assert seal_verify(run) == 2 and "is a synthesised task: name its file with --tasks" in capsys.readouterr().err
+    assert seal_verify(run, "--tasks", tmp_path / "elsewhere.jsonl") == 0
 
 
 @pytest.mark.parametrize("what", ["no run", "no launch", "nothing kept", "another format", "not JSON"])
