@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
+from env_service.environments.base import Side
 from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
-
-Side = Literal["train", "eval"]
 
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
 DEFAULT_SPLIT = "scenario"
