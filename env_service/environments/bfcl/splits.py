@@ -82,11 +82,5 @@ def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
     raise ValueError(f"The split {split!r} does not exist: choose one of {', '.join(SPLITS)}.")
 
 
-def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
-    """Return the evaluation tasks of which another variant of the same scenario is trained on."""
-    seen = {parse_task_id(task)[1] for task in train}
-    return tuple(task for task in held if parse_task_id(task)[1] in seen)
-
-
 def _ids(pairs: Iterable[tuple[str, int]]) -> tuple[str, ...]:
     return tuple(task_id(category, scenario) for category, scenario in pairs)
