@@ -48,7 +48,6 @@ CORE = {
         TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.", "seal.cli.train"
     ),
     "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
-    "data": Entry(PARTS, "Prepare and check the tasks.", "seal.cli.data"),
 }
 MARKS = {"authoring": "fastapi", "lab": "pandas", "service": "fastapi", "suites": "openai", "view": "pandas"}
 """A module of each extra, by which a missing extra is told from one missing package; omegaconf in those that train."""

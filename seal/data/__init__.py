@@ -1,1 +1,1 @@
-"""Splits, parquet rows, filters, bands and hashes of the benchmark's tasks."""
+"""Task rows: selected, mixed, and written as parquet files."""

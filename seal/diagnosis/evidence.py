@@ -94,8 +94,8 @@ class TurnEvidence:
     results obtained so far; each has one entry per reference call. The three comparisons
     are the verifier's own on clean simulators; None when it made none. feedback_before
     is true when error feedback had been shown in an earlier turn and no call has
-    succeeded since. checker_error, reference_error and infra_error name failures that
-    are not the policy's. blame is None unless the turn failed and could be judged.
+    succeeded since. reference_error names a failure that is not the policy's. blame
+    is None unless the turn failed and could be judged.
     """
 
     turn: int
@@ -106,9 +106,7 @@ class TurnEvidence:
     state_match: bool | None = None
     response_match: bool | None = None
     feedback_before: bool = False
-    checker_error: str | None = None
     reference_error: str | None = None
-    infra_error: str | None = None
     needed: tuple[str, ...] = ()
     needed_writes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()

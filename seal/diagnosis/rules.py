@@ -90,14 +90,6 @@ def _reference_failed(turn: TurnEvidence) -> str | None:
     return f"the reference failed: {turn.reference_error}" if turn.reference_error else None
 
 
-def _checker_failed(turn: TurnEvidence) -> str | None:
-    if turn.checker_error:
-        return f"the checker failed: {turn.checker_error}"
-    if turn.infra_error:
-        return f"the infrastructure failed: {turn.infra_error}"
-    return None
-
-
 def _verifier_met(turn: TurnEvidence) -> str | None:
     return "state and response meet the verifier" if _met(turn) else None
 
@@ -209,7 +201,6 @@ def _released_state(turn: TurnEvidence) -> str | None:
 
 
 _GT = Rule("reference_failed", labels.GT_ERROR, _reference_failed)
-_CHECKER = Rule("checker_failed", labels.CHECKER_ERROR, _checker_failed)
 _PASS = Rule("verifier_met", labels.PASS, _verifier_met)
 _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
@@ -218,7 +209,6 @@ _BUILT_IN = {
     "paper": Taxonomy(
         (
             _GT,
-            _CHECKER,
             _PASS,
             Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
             Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
@@ -234,7 +224,6 @@ _BUILT_IN = {
     "release": Taxonomy(
         (
             _GT,
-            _CHECKER,
             _SPURIOUS,
             Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
             Rule("released_empty", labels.EMPTY_TURN, _released_empty),

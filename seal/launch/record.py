@@ -64,6 +64,7 @@ def write_record(
     shutil.copyfile(source, folder / "recipe.yaml")
     (folder / "diff.patch").write_bytes(_git("diff", "HEAD"))  # of files in any encoding
     facts = {
+        "seal": __version__,
         "commit": _git("rev-parse", "HEAD").decode().strip(),
         "method": method_digest(),
         "untracked": _git("ls-files", "--others", "--exclude-standard").decode(errors="replace").splitlines(),
@@ -72,6 +73,7 @@ def write_record(
         "hashes": _hashes(recipe),
         "files": {name: file_sha256(HOME / name) for name in recipe.settings.data.files()},
         "packages": {d.name: d.version for d in sorted(distributions(), key=lambda d: d.name.lower())},
+        "service": dict(service),
     }
     launched = {
         "command": shlex.join(command),
@@ -79,12 +81,10 @@ def write_record(
         "host": platform.node(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    write_json(launched | facts | {"service": dict(service)}, folder / "launch.json")
+    write_json(launched | facts, folder / "launch.json")
     return folder, {
-        "seal": __version__,
         **facts,
         "diff": file_sha256(folder / "diff.patch"),
-        "service": dict(service),
         "rows": {"training": _named(recipe.rows.train), "validation": _named(recipe.rows.val)},
         "config": without_secrets(OmegaConf.to_container(config)),
     }

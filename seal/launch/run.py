@@ -27,7 +27,6 @@ from seal.launch.service import (
     FIX,
     Service,
     probe,
-    require_agreement,
     require_environments,
     require_service,
     require_tasks,
@@ -179,9 +178,8 @@ def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FI
                 f"The services at {urls[0]} and {url} differ ({version} and {other}): run the same version of both, or "
                 "remove one from env_service.env_url."
             )
-    require_agreement(urls[0], version, otherwise)
-    require_tasks(urls, recipe.task_files, otherwise)
     require_environments(urls, recipe.environments, otherwise)
+    require_tasks(urls, recipe.task_files, otherwise)
     return version
 
 

@@ -1,8 +1,8 @@
 """The environment service as a process: find one that runs, check it, start one, stop it."""
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import read_task_file
-from env_service.environments.registry import DEFAULT, get_environment
+from env_service.environments.registry import get_environment
 from env_service.local_service import COMMAND, LocalService
 from env_service.protocol import PROTOCOL
 from seal.rollout.services import addresses
@@ -22,7 +22,6 @@ from seal.system.paths import HOME
 
 PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
-"""For a question that makes a worker import an environment."""
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
 WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher start one with --with-bfcl"
@@ -84,40 +83,15 @@ def require_service(url: str) -> dict:
     return answer
 
 
-def require_agreement(url: str, version: Mapping[str, Any], otherwise: str = FIX) -> None:
-    """LaunchError if the service at `url` speaks another protocol, or serves other data, than this checkout."""
-    if version.get("protocol") != PROTOCOL:
-        raise LaunchError(
-            f"The environment service at {url} speaks protocol {version.get('protocol')} and this SEAL speaks "
-            f"{PROTOCOL}: {otherwise}."
-        )
-    package = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]
-    if version["data_hash"] != package["data_hash"]:
-        raise LaunchError(
-            f"The environment service at {url} serves bfcl-eval {version.get('bfcl_eval')} with data "
-            f"{version['data_hash'][:12]}, and data/manifest.json records {package['version']} with "
-            f"{package['data_hash'][:12]}: {otherwise}."
-        )
-
-
 def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: str = FIX) -> None:
-    """LaunchError if a running service cannot play one of these environments, or has other data than this checkout's.
+    """LaunchError if a running service speaks another protocol, or plays one of these environments with other data.
 
-    The benchmark is left to :func:`require_agreement`. otherwise: what can be done about it.
+    otherwise: what can be done about it.
     """
     for name in names:
-        if name == DEFAULT:
-            continue
-        own = get_environment(name).version()
+        own = {"protocol": PROTOCOL, **get_environment(name).version()}
         for url in urls:
-            try:
-                with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
-                    there = client.version(name).model_dump()
-            except ServiceError as error:
-                reason = str(error).rstrip(".")
-                raise LaunchError(
-                    f"The environment service at {url} cannot play {name} ({reason}): {otherwise}."
-                ) from error
+            there = _asked(url, methodcaller("version", name), f"cannot play {name}", otherwise).model_dump()
             for key, value in own.items():
                 if there.get(key) != value:
                     raise LaunchError(
@@ -134,18 +108,22 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
     for file in files:
         wanted = {task.id for task in read_task_file(file)}
         for url in urls:
-            try:
-                with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
-                    missing = wanted - set(client.tasks("synth"))
-            except ServiceError as error:
-                raise LaunchError(
-                    f"The environment service at {url} does not list its tasks ({error}): {otherwise}."
-                ) from error
+            missing = wanted - set(_asked(url, methodcaller("tasks", "synth"), "does not list its tasks", otherwise))
             if missing:
                 raise LaunchError(
                     f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
                     f"is one): {otherwise}."
                 )
+
+
+def _asked(url: str, question: Callable[[ServiceClient], Any], failure: str, otherwise: str) -> Any:
+    """A service's answer to a question that may make a worker import an environment; LaunchError without one."""
+    try:
+        with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
+            return question(client)
+    except ServiceError as error:
+        reason = str(error).rstrip(".")
+        raise LaunchError(f"The environment service at {url} {failure} ({reason}): {otherwise}.") from error
 
 
 class Service:

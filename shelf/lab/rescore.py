@@ -214,7 +214,7 @@ def _reason(stored: TrajectoryRecord, now: TrajectoryRecord) -> Reason | None:
     for turn, (was, is_now) in enumerate(zip(written, found, strict=False)):
         if text := _calls(was["actions"], is_now["actions"]):
             return Reason("tools", f"turn {turn}: {text}")
-        for name in ("state_match", "response_match", "instances_match", "reference_error", "checker_error"):
+        for name in ("state_match", "response_match", "instances_match", "reference_error"):
             if was.get(name) != is_now.get(name):
                 return Reason("checker", f"turn {turn}: {name} was {was.get(name)} and is {is_now.get(name)}")
         if was.get("stop") != is_now.get("stop"):

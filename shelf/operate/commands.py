@@ -1,6 +1,6 @@
 """The commands of this package, as `seal` lists them."""
 
-from seal.cli.main import TRAINING, Entry
+from seal.cli.main import PARTS, TRAINING, Entry
 
 COMMANDS = {
     "doctor": Entry(
@@ -21,4 +21,5 @@ COMMANDS = {
         "shelf.operate.cli.settings",
         extra="operate",
     ),
+    "data": Entry(PARTS, "Prepare and check the tasks.", "shelf.operate.cli.data", extra="operate"),
 }

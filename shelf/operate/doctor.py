@@ -298,7 +298,7 @@ def _can_listen(url: str) -> bool:
 
 
 def _data() -> Finding:
-    from seal.data.prepare import check
+    from shelf.operate.data import check
 
     problems = check(HOME / "data")
     fix = " ".join([*problems[:2], "`seal data prepare` makes them."]) if problems else ""

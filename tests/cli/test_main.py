@@ -99,7 +99,7 @@ def test_a_command_of_a_package_that_left_says_to_install_again(tmp_path):
     assert gone.returncode == exits.USAGE and len(gone.stderr.splitlines()) == 1
     assert "shelf.gone:COMMANDS" in gone.stderr and "install.sh" in gone.stderr
     there = subprocess.run(
-        [*command, "data", "--help"], env=paths, capture_output=True, text=True, timeout=120, check=False
+        [*command, "serve", "--help"], env=paths, capture_output=True, text=True, timeout=120, check=False
     )
     assert there.returncode == 0
 

@@ -6,11 +6,11 @@ from env_service.environments.bfcl.splits import (
     EVAL_SCENARIOS,
     RELEASED_ORDER,
     TRAIN_SCENARIOS,
-    siblings_in_train,
     side_of,
     task_ids,
 )
 from seal.diagnosis.categories import CATEGORIES, parse_task_id
+from shelf.operate.data import siblings_in_train
 
 
 def test_scenarios_are_divided_in_halves_that_cover_all():

@@ -12,7 +12,7 @@ import pytest
 from env_service.protocol import PROTOCOL
 from seal.launch.folder import locked
 from seal.launch.follow import Interrupt
-from seal.launch.service import require_agreement
+from seal.launch.service import require_environments
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -93,16 +93,18 @@ def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
 
 @pytest.mark.fault(
     event="The service at env_service.env_url is of another protocol or over other benchmark data",
-    user_sees="The environment service at URL serves bfcl-eval V with data A, and data/manifest.json records B",
+    user_sees="The environment service at URL plays bfcl with data_hash A, and here it is B",
     outcome="nothing starts; code 1",
 )
 @pytest.mark.parametrize(
-    ("change", "named"), [({"protocol": 99}, "speaks protocol 99"), ({"data_hash": "0" * 64}, "with data 000000000000")]
+    ("change", "named"),
+    [({"protocol": 99}, "with protocol 99"), ({"data_hash": "0" * 64}, "with data_hash 000000000000")],
 )
 def test_a_service_of_another_version(change, named):
     package = json.loads((HOME / "data" / "manifest.json").read_text())["package"]
     ours = {"protocol": PROTOCOL, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
-    require_agreement("http://here", ours)
+    with service_that_answers(**ours) as url:
+        require_environments([url], ["bfcl"])
     with service_that_answers(**{**ours, **change}) as url:
         error = refused(f"env_service.env_url={url}")
     assert named in error and "env_service.env_url" in error

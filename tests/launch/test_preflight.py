@@ -13,6 +13,7 @@ from rich.console import Console
 
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
+from env_service.environments.registry import get_environment
 from env_service.protocol import PROTOCOL
 from seal.backends import weight_socket
 from seal.cli.main import execute, load
@@ -231,8 +232,7 @@ def test_one_address_and_a_list_are_services(config):
 def test_services_must_answer_and_be_the_same(config):
     config.seal.data = {"train": {"limit": 1}, "val": [{"split": "eval", "limit": 1}]}
     recipe = Recipe.of(config)
-    own = json.loads((HOME / "data" / "manifest.json").read_text())["package"]["data_hash"]
-    same = {"data_hash": own, "protocol": PROTOCOL}
+    same = {**get_environment("bfcl").version(), "protocol": PROTOCOL}
     with service_that_answers(**same) as one, service_that_answers(**same) as two:
         assert require_service_for(recipe, [one, two]) == {"service": "stub", **same}
         with service_that_answers(**{**same, "data_hash": "b"}) as other, pytest.raises(LaunchError) as error:

@@ -16,10 +16,11 @@ def answering(answers: Mapping[str, Any], otherwise: str | None = None, status: 
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            known = self.path in answers or otherwise is not None
+            path = self.path.partition("?")[0]
+            known = path in answers or otherwise is not None
             self.send_response(status if known else 404)
             self.end_headers()
-            body = json.dumps(answers[self.path]) if self.path in answers else otherwise or ""
+            body = json.dumps(answers[path]) if path in answers else otherwise or ""
             self.wfile.write(body.encode())
 
         def log_message(self, *_):

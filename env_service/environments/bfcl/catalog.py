@@ -20,7 +20,7 @@ from typing import Any
 import bfcl_eval
 from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
-from env_service.environments.base import TaskFacts
+from env_service.environments.base import Document, TaskFacts
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.kit.tasks import Turns
 from seal.diagnosis.categories import CATEGORIES, variant
@@ -35,9 +35,6 @@ CLASSES = (
     "TravelAPI",
     "VehicleControlAPI",
 )
-
-Document = dict[str, Any]
-"""A function document: {"name", "description", "parameters", "response"}. Shared: do not change it."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
+from env_service.environments.base import Side
 from seal.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
-
-Side = Literal["train", "eval"]
 
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
 DEFAULT_SPLIT = "scenario"
@@ -82,12 +80,6 @@ def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
             held += [(category, scenario) for scenario in order[100:]]
         return {"train": _ids(train), "eval": _ids(held)}
     raise ValueError(f"The split {split!r} does not exist: choose one of {', '.join(SPLITS)}.")
-
-
-def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
-    """Return the evaluation tasks of which another variant of the same scenario is trained on."""
-    seen = {parse_task_id(task)[1] for task in train}
-    return tuple(task for task in held if parse_task_id(task)[1] in seen)
 
 
 def _ids(pairs: Iterable[tuple[str, int]]) -> tuple[str, ...]:

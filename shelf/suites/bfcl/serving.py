@@ -16,7 +16,7 @@ import psutil
 
 from env_service.environments.registry import get_environment
 from seal.diagnosis.categories import BENCHMARK
-from seal.launch.service import Service, require_environments, require_service, require_tasks
+from seal.launch.service import Service, require_environments, require_tasks
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_output
@@ -67,13 +67,9 @@ def environment_service(
     service = Service(url, log, task_files)
     try:
         service.start()
-        version = require_service(url)
+        require_environments([url], [environment], OTHERWISE)
         require_tasks([url], task_files, OTHERWISE)
-        if environment == BENCHMARK:
-            yield service, {name: version[name] for name in ("data_hash", "bfcl_eval")}
-        else:
-            require_environments([url], [environment], OTHERWISE)
-            yield service, dict(get_environment(environment).version())
+        yield service, dict(get_environment(environment).version())
     finally:
         service.stop()
 

@@ -21,8 +21,8 @@ def prepare(
     out: Annotated[Path, option("Folder to write.")] = OUT, accept_changed_data: AcceptChangedData = False
 ) -> None:
     """Make the parquet files, the released split and the manifest."""
-    from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT
-    from seal.data.prepare import prepare as make
+    from shelf.operate.data import FILES, MANIFEST, RELEASED_SPLIT
+    from shelf.operate.data import prepare as make
 
     with refusing("seal data prepare"):
         made = make(out, accept_changed_data=accept_changed_data)
@@ -37,8 +37,8 @@ def prepare(
 def check(out: Annotated[Path, option("Folder to check.")] = OUT, sources: Sources = False) -> None:
     """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
     from seal.cli.main import commands
-    from seal.data.prepare import check as find_problems
-    from seal.data.prepare import leaks
+    from shelf.operate.data import check as find_problems
+    from shelf.operate.data import leaks
 
     with refusing("seal data check"):
         problems = find_problems(out)

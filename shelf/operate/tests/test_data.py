@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from env_service.environments.bfcl.splits import task_ids
-from seal.cli.data import app
 from seal.data.parquet import read_rows, write_rows
-from seal.data.prepare import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
+from shelf.operate.cli.data import app
+from shelf.operate.data import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
 from tests.support.commands import run
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

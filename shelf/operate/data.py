@@ -6,14 +6,16 @@ repository, so that a changed package or split does not go unnoticed.
 """
 
 import json
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.catalog import data_hash
-from env_service.environments.bfcl.splits import SPLITS, siblings_in_train, task_ids
+from env_service.environments.bfcl.splits import SPLITS, task_ids
 from seal.data.parquet import read_rows, write_rows
 from seal.data.rows import TaskRow, whole_rows
+from seal.diagnosis.categories import parse_task_id
 from seal.system.files import json_hash, write_json
 
 MANIFEST = "manifest.json"
@@ -42,6 +44,12 @@ def split_rows() -> dict[tuple[str, str], tuple[TaskRow, ...]]:
 def leaks() -> dict[str, tuple[str, ...]]:
     """By split, the evaluation tasks whose scenario is also trained on."""
     return {name: siblings_in_train(task_ids(name)["train"], task_ids(name)["eval"]) for name in SPLITS}
+
+
+def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
+    """The evaluation tasks of which another variant of the same scenario is trained on."""
+    seen = {parse_task_id(task)[1] for task in train}
+    return tuple(task for task in held if parse_task_id(task)[1] in seen)
 
 
 def manifest() -> dict[str, Any]:
