@@ -28,8 +28,7 @@ from seal.training.cluster import uses_existing_cluster
 from seal.training.main import ENDED
 
 POLL_S = 0.5
-PLAIN_S = 30.0
-"""How often a console that is not a terminal is told how many rollouts have ended."""
+PLAIN_S = 30.0  # between two lines on how many prompts are played, where no line is live
 ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
 STAGES = {
     "validate": f"validation: {ROLLOUT}",
@@ -120,7 +119,7 @@ class Shown:
             self._progress.update(self._bar, description=f"step {step}: {name}", total=line["of"], completed=step - 1)
 
     def _rollouts(self, line: dict[str, Any]) -> None:
-        """Show of how many prompts the rollouts have ended; where no line is live, now and then."""
+        """Show how many prompts are played."""
         path = self._folder.progress
         if not path.exists() or path.stat().st_mtime < line["time"]:
             return

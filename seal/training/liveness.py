@@ -1,9 +1,8 @@
 """Watch the processes of a run: verl's weight sync and sampling would wait forever for a dead one.
 
-A thread beside the trainer pings every other named Ray actor and asks each rollout server
-about its engine; the death of one ends the trainer within seconds. A busy actor
-only answers late and is left alone; the step's deadline catches one that hangs.
-The thread is in the trainer's process, because Ray imports what an actor imports in each process that calls it.
+A thread of the trainer's process pings every other named Ray actor and asks each rollout server about its engine;
+the death of one ends the trainer within seconds. A busy actor only answers late and is left alone; the step's
+deadline catches one that hangs. Ray imports an actor's modules in each process that calls it: the trainer has them.
 """
 
 import logging

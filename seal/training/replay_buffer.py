@@ -20,8 +20,7 @@ from seal.training.stop import InfrastructureFailure, StopRequested
 POLL_INTERVAL_S = 0.05
 """How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
 
-PROGRESS_S = 1.0
-"""How often the buffer writes how many prompts' rollouts have ended."""
+PROGRESS_S = 1.0  # between two notes of how many prompts are played
 
 TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
