@@ -31,9 +31,9 @@ def test_a_recipe_divides_on_one_four_and_eight_gpus(recipe, gpus):
 
 @cache
 def verls_code() -> str:
-    """All of verl's Python, without the definitions of its configuration classes."""
-    root = Path(find_spec("verl").origin).parent
-    files = (path for path in root.rglob("*.py") if "config" not in path.relative_to(root).parts[-2:-1])
+    """All Python of verl and of its data queue, without the definitions of configuration classes."""
+    roots = [Path(find_spec(package).origin).parent for package in ("verl", "transfer_queue")]
+    files = (path for root in roots for path in root.rglob("*.py") if path.parent.name != "config")
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
