@@ -12,7 +12,7 @@ from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTP
 from huggingface_hub.utils import disable_progress_bars
 from omegaconf import DictConfig, OmegaConf
 
-from seal.launch.plan import step_plan
+from seal.launch.plan import budgets
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -87,7 +87,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
     """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
     text = model.get("text_config", model)
     positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
-    length = step_plan(config).model
+    *_, length = budgets(config)
     if positions and length > positions:
         raise LaunchError(
             f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "

@@ -1,11 +1,8 @@
-"""The step plan: what one training step of a recipe does, by arithmetic, before anything starts.
+"""What one training step of a recipe is cut into, by arithmetic, before anything starts.
 
-Pure: a resolved configuration in, rows, batches and token budgets out. Sizes that do
-not divide, and budgets that contradict each other, are refused here in one sentence;
-the launcher's checks, the shelf and the tests share it.
+Pure: a resolved configuration in, rows and token budgets out. Sizes that do not divide, and
+budgets that contradict each other, are refused here in one sentence (`seal plan` shows the rest).
 """
-
-from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,45 +10,6 @@ from seal.system.errors import LaunchError
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-
-
-@dataclass(frozen=True)
-class StepPlan:
-    """One training step, in rows (trajectories), devices and tokens.
-
-    ranks: data-parallel parts of the actor; engines: rollout replicas. rows_per_rank:
-    rows of one mini-batch on one rank. packed: tokens of one micro-batch, None if
-    micro-batches hold a fixed number of rows. longest: tokens that a training row
-    can reach; prompt, message, response, model: the budgets of a first prompt, an
-    assistant message, everything after the prompt, and the engine. most_micro_batches:
-    of one mini-batch on one rank, if every row is as long as it can be.
-    in_flight: trajectories that are played at a time. engine_slots: those that an
-    engine generates for at a time.
-    """
-
-    prompts: int
-    samples: int
-    devices: int
-    ranks: int
-    engines: int
-    mini_batches: int
-    optimizer_steps: int
-    rows_per_rank: int
-    most_micro_batches: int
-    rows_per_micro_batch: int | None
-    prompt: int
-    message: int
-    response: int
-    model: int
-    packed: int | None
-    longest: int
-    in_flight: int
-    engine_slots: int
-
-    @property
-    def rows(self) -> int:
-        """Trajectories per step."""
-        return self.prompts * self.samples
 
 
 def total_steps(config: DictConfig, tasks: int) -> int:
@@ -62,8 +20,16 @@ def total_steps(config: DictConfig, tasks: int) -> int:
     return tasks // count(config, "data.train_batch_size") * count(config, "trainer.total_epochs")
 
 
-def step_plan(config: DictConfig) -> StepPlan:
-    """The plan of a resolved configuration; LaunchError for the first thing that does not fit."""
+def require_plan(config: DictConfig) -> None:
+    """LaunchError for the first thing of a training step that does not fit."""
+    rows = rows_per_rank(config)
+    _, message, *_ = budgets(config)
+    if packed_tokens(config, message) is None:
+        fixed_rows(config, rows)
+
+
+def rows_per_rank(config: DictConfig) -> int:
+    """Trajectories of one mini-batch on one data-parallel rank of the actor."""
     prompts, samples = count(config, "data.train_batch_size"), count(config, f"{_ROLLOUT}.n")
     mini = count(config, f"{_ACTOR}.ppo_mini_batch_size")
     if prompts % mini:
@@ -71,43 +37,17 @@ def step_plan(config: DictConfig) -> StepPlan:
             f"data.train_batch_size={prompts} is not a multiple of {_ACTOR}.ppo_mini_batch_size={mini}: change one "
             "of them."
         )
-    devices, ranks, engines = _devices(config)
+    _, ranks, _ = device_parts(config)
     if mini * samples % ranks:
         raise LaunchError(
             f"{_ACTOR}.ppo_mini_batch_size x {_ROLLOUT}.n = {mini * samples} trajectories do not divide among {ranks} "
             "data-parallel ranks (trainer.n_gpus_per_node x trainer.nnodes, over "
             f"{_ACTOR}.ulysses_sequence_parallel_size): change one of them."
         )
-    rows_per_rank = mini * samples // ranks
-    prompt, message, response, model = _budgets(config)
-    packed = _packed(config, message)
-    longest = min(prompt + response, model, packed or model)
-    fixed = None if packed else _fixed_rows(config, rows_per_rank)
-    at_once = fixed or packed // longest
-    workers = count(config, f"{_ROLLOUT}.agent.num_workers") * count(config, "seal.rollout.concurrency")
-    return StepPlan(
-        prompts=prompts,
-        samples=samples,
-        devices=devices,
-        ranks=ranks,
-        engines=engines,
-        mini_batches=prompts // mini,
-        optimizer_steps=prompts // mini * count(config, f"{_ACTOR}.ppo_epochs"),
-        rows_per_rank=rows_per_rank,
-        most_micro_batches=-(-rows_per_rank // at_once),
-        rows_per_micro_batch=fixed,
-        prompt=prompt,
-        message=message,
-        response=response,
-        model=model,
-        packed=packed,
-        longest=longest,
-        in_flight=min(prompts * samples, workers),
-        engine_slots=count(config, f"{_ROLLOUT}.max_num_seqs"),
-    )
+    return mini * samples // ranks
 
 
-def _devices(config: DictConfig) -> tuple[int, int, int]:
+def device_parts(config: DictConfig) -> tuple[int, int, int]:
     """Devices, data-parallel ranks of the actor, rollout engines."""
     per_node, nodes = count(config, "trainer.n_gpus_per_node"), count(config, "trainer.nnodes")
     devices = per_node * nodes
@@ -134,7 +74,7 @@ def _devices(config: DictConfig) -> tuple[int, int, int]:
     return devices, devices // ulysses, devices // engine
 
 
-def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
+def budgets(config: DictConfig) -> tuple[int, int, int, int]:
     """Tokens of a first prompt, of a message, after the prompt, and of the engine."""
     prompt, response = count(config, "data.max_prompt_length"), count(config, "data.max_response_length")
     message = count(config, "seal.rollout.max_message_tokens")
@@ -161,7 +101,7 @@ def _budgets(config: DictConfig) -> tuple[int, int, int, int]:
     return prompt, message, response, model
 
 
-def _packed(config: DictConfig, message: int) -> int | None:
+def packed_tokens(config: DictConfig, message: int) -> int | None:
     """Tokens of one micro-batch, None where it holds a fixed number of rows."""
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
         return None
@@ -182,7 +122,8 @@ def _packed(config: DictConfig, message: int) -> int | None:
     return packed
 
 
-def _fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
+def fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
+    """Rows of one micro-batch, where their number is fixed."""
     key = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
     rows = count(config, key)
     if rows_per_rank % rows:

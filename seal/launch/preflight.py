@@ -14,7 +14,7 @@ from seal.launch.devices import flash_attn_problem
 from seal.launch.machine import check_devices, check_disk
 from seal.launch.model import check_model, is_local
 from seal.launch.numbers import require_sense, unusual
-from seal.launch.plan import step_plan, total_steps
+from seal.launch.plan import require_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.records.folder import RunFolder
@@ -79,7 +79,7 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
 
 
 def _plan(recipe: Recipe) -> None:
-    step_plan(recipe.config)
+    require_plan(recipe.config)
     total_steps(recipe.config, 0)
 
 

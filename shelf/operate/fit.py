@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig
 
-from seal.launch.plan import StepPlan
 from seal.system.errors import LaunchError
 from shelf.operate.lengths import Length
+from shelf.operate.step import StepPlan
 
 GB, GIB = 10**9, 1 << 30
 EFFICIENCY = 0.4

@@ -9,11 +9,12 @@ from typing import Self
 from rich.table import Table
 
 from seal.launch.model import configuration
-from seal.launch.plan import StepPlan, step_plan, total_steps
+from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, Model, Work, fit, seconds, work
 from shelf.operate.lengths import Length, lengths
+from shelf.operate.step import StepPlan, step_plan
 
 KNOWN = Path(__file__).parent / "models.json"
 """The sizes of the models that recipes name, so that no hub is asked for them."""

@@ -10,12 +10,12 @@ from omegaconf import OmegaConf
 
 from benchmarks import memory
 from benchmarks.gpu.__main__ import PAGE, RECIPES, note, stages
-from seal.launch.plan import step_plan
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.operate.fit import GPUS, fit, require_fit
 from shelf.operate.plan import model_of
 from shelf.operate.selfcheck import built_for
+from shelf.operate.step import step_plan
 from shelf.testbed.policy.grow import LARGE
 from tests.support.recipes import composed
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from seal.launch.plan import step_plan
 from seal.system.paths import HOME
+from shelf.operate.step import step_plan
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"

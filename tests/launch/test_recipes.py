@@ -13,13 +13,13 @@ from env_service.environments.bfcl.formats import get_format
 from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
 from seal.launch import recipe as recipes
-from seal.launch.plan import step_plan
 from seal.launch.preflight import CHECKS
 from seal.launch.recipe import compose_recipe, read_recipe
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
+from shelf.operate.step import step_plan
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"

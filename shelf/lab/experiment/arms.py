@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal.data.run_rows import RunRows
 from seal.data.selection import selected_rows
-from seal.launch.plan import step_plan, total_steps
+from seal.launch.plan import device_parts, require_plan, total_steps
 from seal.launch.recipe import compose_recipe
 from seal.records.source import data_source, parse_data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
@@ -53,7 +53,7 @@ class ComposedArm:
     @property
     def devices(self) -> int:
         """GPUs of a run, 0 on a CPU."""
-        return 0 if self.config.trainer.device == "cpu" else step_plan(self.config).devices
+        return 0 if self.config.trainer.device == "cpu" else device_parts(self.config)[0]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _composed(experiment: Experiment, name: str) -> ComposedArm:
     path = experiment.design.recipe_of(name)
     try:
         config = compose_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own))
-        step_plan(config)
+        require_plan(config)
         return ComposedArm(name, config, _steps(config))
     except LaunchError as error:
         raise LaunchError(f"The arm {name} of {experiment.source}: {error}") from error
