@@ -44,7 +44,7 @@ test: setup
 	$(dir $(PYTHON))lint-imports
 	$(PYTHON) $(TESTS)
 
-# The core's rooms, in at most four minutes: no training run, no faults, no installation.
+# The core's rooms: no training run, no faults, no installation.
 test-core: setup
 	$(PYTHON) $(TESTS) tests --ignore tests/e2e --ignore tests/faults --ignore tests/install --ignore tests/benchmarks
 

@@ -3,7 +3,7 @@
 SLOWEST = (
     "tests/e2e/test_loop.py",
     "tests/faults/test_liveness.py",
-    "shelf/lab/tests/certificate/test_verify.py",
+    "shelf/lab/tests/verifying/test_verify.py",
     "shelf/suites/tests/test_bfcl_command.py",
     "tests/backends/test_cpu_engine.py",
     "tests/faults/test_service_faults.py",

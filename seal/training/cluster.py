@@ -109,12 +109,13 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
 
 
 def verl_environment(config: DictConfig) -> dict[str, str]:
-    """VERL_ENVIRONMENT, and what a recipe adds that asks for the same bits in each run."""
-    rollout = config.actor_rollout_ref.rollout
+    """VERL_ENVIRONMENT, and what a recipe adds: the logger of rl-insight, or the same bits in each run."""
+    rollout, loggers = config.actor_rollout_ref.rollout, config.trainer.logger or ()
+    watched = {**VERL_ENVIRONMENT, "VERL_RL_INSIGHT_ENABLE": str(int("rl_insight" in loggers))}
     if not rollout.full_determinism:
-        return VERL_ENVIRONMENT
+        return watched
     exact = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
-    return {**VERL_ENVIRONMENT, **exact}
+    return {**watched, **exact}
 
 
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
