@@ -1,4 +1,4 @@
-"""What an environment answers, as typed dictionaries: the `data` of the HTTP protocol's answers.
+"""An environment's answers as typed dictionaries: the `data` of the HTTP protocol's answers.
 
 They are plain dictionaries at run time, so that a worker encodes them as they are; pydantic
 checks them at the two ends of the wire (`protocol.py`, `host.py`).

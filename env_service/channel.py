@@ -1,4 +1,4 @@
-"""What the service and a worker process share: frames over a socket, and a page of memory.
+"""The channel between the service and a worker process: frames over a socket, and a page of memory.
 
 A frame is four bytes of length, then the payload. The page says what the worker
 does now: the worker writes it; the service reads it to enforce deadlines and, after

@@ -85,7 +85,7 @@ class AsyncServiceClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def version(self, env_type: str | None = None) -> protocol.VersionAnswer:
-        """What results of the service, or of an environment, depend on; ServiceError if no service answers."""
+        """Return the versions behind results of the service or an environment; ServiceError if no service answers."""
         query = f"?env_type={env_type}" if env_type else ""
         try:
             return await self._ask("GET", f"version{query}", None, protocol.VersionAnswer)
@@ -93,7 +93,7 @@ class AsyncServiceClient:
             raise _foreign(self.url) if error.cause == "protocol" else error from error
 
     async def healthy(self) -> bool:
-        """Whether the service reports that it is healthy, within a few seconds."""
+        """Return whether the service reports within a few seconds that it is healthy."""
         try:
             timeout = aiohttp.ClientTimeout(total=HEALTH_TIMEOUT_S)
             async with self._connected().get(f"{self.url}/healthz", timeout=timeout) as response:

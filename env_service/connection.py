@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
         return bool(self._waiting) and not self._gone
 
     def unanswered(self, number: int) -> Any:
-        """What the request of that number, from 1, was about; None if it was answered or never sent."""
+        """Return the subject of the request with this number, from 1; None if it was answered or never sent."""
         index = number - self._answered - 1
         return self._waiting[index][1] if 0 <= index < len(self._waiting) else None
 

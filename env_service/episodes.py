@@ -51,7 +51,7 @@ class Episodes:
         self._closed: OrderedDict[str, str] = OrderedDict()
 
     def figures(self) -> dict[str, int]:
-        """How many episodes are open, and how many messages they have answered."""
+        """The number of open episodes, and of messages that they have answered."""
         messages = sum(len(entry.history.steps) for entry in self._open.values())
         return {"episodes_open": len(self._open), "messages_kept": messages}
 

@@ -1,4 +1,4 @@
-"""What a worker process does with a request: it holds episodes and answers for them.
+"""The worker process: it holds episodes and answers requests for them.
 
 A request is [op, episode, arguments]. The answer is a header and a body that is
 already JSON, so that the HTTP process passes the body on without reading it.

@@ -70,7 +70,7 @@ class LocalService:
         )
 
     def ended(self) -> str | None:
-        """How the process ended, in a sentence; None while it runs, and before the start."""
+        """Describe the end of the process in a sentence; None while it runs, and before the start."""
         if self._process is None or self._process.poll() is None:
             return None
         return f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"

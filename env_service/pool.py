@@ -33,12 +33,12 @@ class WorkerPool:
 
     @property
     def restarts(self) -> int:
-        """How many processes were replaced."""
+        """The number of processes that were replaced."""
         return sum(worker.restarts for worker in self._workers)
 
     @property
     def enforces_deadlines(self) -> bool:
-        """Whether the watch over deadlines runs."""
+        """True if the watch over deadlines runs."""
         return self._deadline_watch is not None and not self._deadline_watch.done()
 
     async def start(self) -> None:

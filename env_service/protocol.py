@@ -129,7 +129,7 @@ EnvironmentsAnswer = Success[list[str]]
 
 
 class Problem(BaseModel):
-    """What is wrong with a request, and how to fix it.
+    """A refusal: the fault of a request, and its fix.
 
     code is present if a program can act on it: no_episode (unknown, released, expired,
     or lost when the service restarted: open it again), episode_broken (it exceeded the

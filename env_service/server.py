@@ -37,7 +37,7 @@ class BoundedServer(uvicorn.Server):
 
 
 def _stalls(connection: Any) -> bool:
-    """Whether the client has to send or to take something before its request goes on."""
+    """Return whether the client must send or take something before its request goes on."""
     cycle = connection.cycle
     if connection.transport.get_write_buffer_size():
         return True

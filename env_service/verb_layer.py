@@ -76,7 +76,7 @@ class VerbLayer:
 
 @lru_cache
 def _is_local(address: bytes) -> bool:
-    """Whether a Host or an Origin names a loopback address."""
+    """Return whether a Host or an Origin names a loopback address."""
     try:
         return is_loopback(urlsplit(f"//{address.decode().rpartition('//')[2]}").hostname or "")
     except ValueError:

@@ -36,7 +36,7 @@ _SCHEDULED_TIME = 2
 
 @dataclass(eq=False)
 class EpisodeHistory:
-    """How an episode was opened, its messages, and what happened to it: enough to rebuild it in another process.
+    """The opening, messages and faults of an episode: enough to rebuild it in another process.
 
     steps: (content, truncated) of each message. broken: (step, call, reason) of calls
     that must not run again. generation: the process of its worker that holds it, -1

@@ -1,6 +1,6 @@
 """Measures the repository against the limits of `[tool.seal.budget]` in pyproject.toml; part of `make lint`.
 
-A feature that wants in names what goes out. Prints one line per limit; exit code 1 above one.
+To add a feature, say what you remove. Prints one line per limit; exit code 1 above one.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The interface as a teacher: what a rollout passes with cues, it teaches under the plain prompt.
 
-A cued rollout that passes is said again in a plain episode, and trained there if it passes there too
+A passing rollout with cues is replayed without them, and trained in that form if it passes there too
 (`seal/rollout/lesson.py`). This module decides, without an engine: which rollouts of a prompt see cues, which cues
 answer the failures of its plain rollouts, what each cue gives, and when a cue retires.
 """
@@ -23,22 +23,22 @@ _GONE = 0.05
 
 
 def sees_omega(sample: int, share: float) -> bool:
-    """Whether a rollout, by its number among its prompt's, belongs to the share of them that see Omega."""
+    """Return whether the rollout with this number belongs to the share of its prompt's rollouts that see Omega."""
     return whole_part(share, sample + 1) > whole_part(share, sample)
 
 
 def whole_part(share: float, rollouts: int) -> int:
-    """How many of a prompt's first rollouts belong to a share of them, rounded down."""
+    """Return the number of a prompt's first rollouts that belong to a share of them, rounded down."""
     return int(rollouts * share + _ROUNDING)
 
 
 def is_control(sample: int, share: float, rollouts: int) -> bool:
-    """Whether a retry stays plain, to measure the lift of the others: the last one, where there are several."""
+    """Return whether a retry stays plain, to measure the lift of the others: the last one, if there are several."""
     return whole_part(share, rollouts) > 1 and sample == max(n for n in range(rollouts) if sees_omega(n, share))
 
 
 def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
-    """Omega for the tasks of a category, less the cues of other failures than these; the version stays."""
+    """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
     named = {SYNONYMS.get(label, label) for label in labels}
     return Omega.of(
         {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)},
@@ -47,27 +47,27 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
 
 
 class Rollout(NamedTuple):
-    """What a cue's figures need of one rollout of a prompt."""
+    """The facts about one rollout of a prompt that a cue's figures need."""
 
     cues: tuple[str, ...]
     """The cues that it saw; () for a plain one."""
     failures: frozenset[str]
-    """A prompt says something of a cue if the cue's label is among these of one of its rollouts."""
+    """A prompt is evidence about a cue if the cue's label is among these in one of its rollouts."""
     score: float
     taught: bool
-    """Whether it is trained under the plain prompt."""
+    """True if it is trained under the plain prompt."""
     transfer: float | None
     """log pi(y | plain prompt) - log pi(y | with cues) of a taught one, in nats; 0 once its cues are not needed."""
     comparable: bool
-    """Whether a plain one may be compared with the cued: not those whose failure decided that there are cued ones."""
+    """True if this plain rollout is comparable with cued ones; false if its failure is the reason for their cues."""
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """What the cues gave in the last `window` steps, and which have retired; immutable.
+    """The lifts of cues in the last `window` steps, and the retired cues; immutable.
 
-    steps: by step, the paired lift of each cue in each prompt that says something of it: mean reward of the rollouts
-    that saw the cue less that of comparable plain ones, where a rollout of either kind failed as the cue's label says.
+    steps: by step, the paired lift of each cue in each prompt that is evidence about it: mean reward of the rollouts
+    that saw the cue minus that of comparable plain ones, where a rollout of either kind failed as the cue's label says.
     Where cues change nothing the two kinds are alike, so that the choice of prompts does not favour one of them. Cues
     are named "environment/cue".
     """
@@ -102,7 +102,7 @@ class Lessons:
 
 
 def figures(prompts: Sequence[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[str, float]]:
-    """What each cue did in a step, by "environment/cue".
+    """Return the figures of each cue in a step, by "environment/cue".
 
     shown, passed, taught: rollouts. prompts, lift: see `Lessons`. transfer: the mean over taught rollouts
     (`Rollout.transfer`), absent without one.

@@ -52,7 +52,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What is known of a task without opening it.
+    """Facts about a task that need no episode.
 
     category: the name under which it is counted, without the environment's. side: of the
     default split. group: tasks of one group share what must not be seen in training and
@@ -107,7 +107,7 @@ class Playable(Protocol):
         """The ids of a category or of one side of a split, all for ""; ValueError for an unknown one."""
 
     def task(self, task_id: str) -> TaskFacts:
-        """What is known of a task; ValueError for an unknown one."""
+        """Return the facts about a task; ValueError for an unknown one."""
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
         """Start an episode; ValueError for an unknown task or bad parameters."""
@@ -116,11 +116,11 @@ class Playable(Protocol):
         """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
 
     def version(self) -> Json:
-        """What results depend on: data_hash, and the versions of packages."""
+        """Return the versions that results depend on: data_hash, and the versions of packages."""
 
 
 class Teachable(Protocol):
-    """What cues, the leak guard, the diagnosis and the checks must know of the tasks.
+    """The knowledge of the tasks that cues, the leak guard, the diagnosis and the checks need.
 
     writes: the tools that may change the state that the verifier compares. ungrounded: labels
     that no evidence of this environment can ground, with the reason; their rules are off here.
@@ -136,7 +136,7 @@ class Teachable(Protocol):
         """The reference's calls by user turn. Never shown to a policy."""
 
     def secrets(self, task_id: str) -> Secrets:
-        """What only the task's reference knows, for the leak guard."""
+        """The secrets of the task's reference, for the leak guard."""
 
     def render(self, name: str, call: Call) -> str:
         """The assistant text of one call in a format; ValueError for an unknown format."""

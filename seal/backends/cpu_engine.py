@@ -94,7 +94,7 @@ _CHOSEN = "seal_chosen_tokens"
 
 
 def _shares_prompts(data: TensorDict) -> bool:
-    """Whether micro-batches of tokens hold a prompt once."""
+    """Return whether micro-batches of tokens contain a shared prompt once."""
     flags = tu.get_non_tensor_data(data, SHARE_PROMPTS, False), tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
     return all(flags)
 
@@ -109,7 +109,7 @@ def _by_prompt(data: TensorDict, dp_group: ProcessGroup, **_: object) -> tuple[l
 
 
 def _wants_sampled_alone(micro_batch: TensorDict) -> bool:
-    """Whether log-probs and entropy at the sampled tokens are all that is asked of packed rows."""
+    """Return whether packed rows need only log-probs and entropy at the sampled tokens."""
     asked = ("calculate_sum_pi_squared", "distillation_use_topk", "use_fused_kernels")
     others = any(tu.get_non_tensor_data(micro_batch, key=key, default=False) for key in asked)
     packed = tu.get_non_tensor_data(micro_batch, key="use_remove_padding", default=True)

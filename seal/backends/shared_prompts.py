@@ -17,7 +17,7 @@ SHARE_PROMPTS = "share_prompts"
 
 
 class Row(NamedTuple):
-    """What a rollout has: its prompt as bytes, and the numbers of tokens of prompt and response."""
+    """A rollout's prompt as bytes, and the numbers of tokens of prompt and response."""
 
     prompt: bytes
     before: int
@@ -34,7 +34,7 @@ def rows_of(data: TensorDict) -> list[Row]:
 def micro_batches(rows: Sequence[Row], limit: int, least: int = 1) -> list[list[int]]:
     """Rows by micro-batch of at most `limit` computed tokens, those of a prompt beside each other.
 
-    least: of micro-batches, at most as many as rows. A row that exceeds the limit is a micro-batch of its own.
+    least: minimum number of micro-batches (<= rows). A row that exceeds the limit is a micro-batch of its own.
     """
     first = {row.prompt: place for place, row in reversed([*enumerate(rows)])}
     parts: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""What of an update has a gradient: some rows, and some tokens of these.
+"""The part of an update that has a gradient: some rows, and some tokens of these.
 
 The policy loss of a token is proportional to its advantage, so a group whose rollouts all scored the same adds
 nothing to the gradient: without a KL or an entropy term its rows need no forward or backward pass. Of the other rows
@@ -18,9 +18,9 @@ _PER_TOKEN = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean")
 
 
 def can_skip(config: DictConfig) -> bool:
-    """Whether the loss of a row without an advantage is 0, and that of other rows the same without it.
+    """Return whether a row without an advantage has loss 0, and other rows have the same loss without it.
 
-    config: of a recipe. So it is for PPO's clipped loss without a KL, an entropy or a distillation term, over
+    config: of a recipe. This holds for PPO's clipped loss without a KL, an entropy or a distillation term, over
     micro-batches of any number of rows.
     """
     actor = config.actor_rollout_ref.actor

@@ -1,4 +1,4 @@
-"""What the commands share: options with their help, and refusals in one sentence."""
+"""Code that the commands share: options with their help, and refusals in one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

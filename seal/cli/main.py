@@ -26,7 +26,7 @@ from seal.system.paths import HOME
 
 
 class Entry(NamedTuple):
-    """How the help lists a command: its section and one sentence; extra: the packages that it needs.
+    """A command's entry in the help: its section and one sentence; extra: the packages that it needs.
 
     module: defines `app`, a typer.Typer without completion of its own: one command, or several as a group.
     data_check: a module whose `problems()` are sentences about the benchmark's tasks, for `seal data check --sources`.
@@ -89,7 +89,7 @@ class LazyGroup(TyperGroup):
         return list(commands())
 
     def get_command(self, ctx, cmd_name: str) -> TyperCommand | None:
-        """What the help and the completion show of a command; resolve_command has the command itself."""
+        """Return a command as the help and the completion show it; resolve_command has the command itself."""
         entry = commands().get(cmd_name)
         return entry and TyperCommand(cmd_name, help=entry.summary, rich_help_panel=entry.section)
 

@@ -29,7 +29,7 @@ SCENARIO_COUNT = 200
 
 Level = Literal["train", "values", "phrases", "paths"]
 LEVELS: tuple[str, ...] = get_args(Level)
-"""What is new in a synthesised task: nothing (training), values, some phrases too, or all phrases and call pairs."""
+"""The new parts of a synthesised task: none (training), values, some phrases too, or all phrases and call pairs."""
 
 MADE_CATEGORIES: tuple[str, ...] = tuple(f"synth_{level}_{category}" for level in LEVELS for category in CATEGORIES)
 """The categories of synthesised tasks, which follow the benchmark's in every table."""

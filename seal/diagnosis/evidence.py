@@ -1,4 +1,4 @@
-"""What was observed in one user turn: the input of the diagnosis function Psi.
+"""The evidence from one user turn: the input of the diagnosis function Psi.
 
 The environment service fills these values from the running episode and from
 the verifier; Psi reads nothing else (paper, section 3.2).
@@ -19,9 +19,9 @@ CallError = Literal["unavailable", "signature", "execution", "deadline"]
 method ran and reported an error, or it ran out of time."""
 
 Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached", "open"]
-"""How a turn ended: by a message without a call, by the step limit, by a length
-limit, by an unreadable message in an episode that such a message ends; or the
-episode ended before this turn (not_reached), or the turn goes on (open)."""
+"""The end of a turn: a message without a call, the step limit, a length limit, or
+an unreadable message in an episode that such a message ends; or the episode ended
+before this turn (not_reached), or the turn goes on (open)."""
 
 Blame = Literal["own", "inherited"]
 """Whose fault a failed turn is: that of its own calls, or that of an earlier turn.

@@ -18,7 +18,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What the profile needs to know of one rollout: its category, labels by turn, and terminal reward."""
+    """The facts about one rollout that the profile needs: its category, labels by turn, and terminal reward."""
 
     category: str
     labels: tuple[str, ...]
@@ -27,7 +27,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Cell:
-    """How often one thing was seen, and the sum of the terminal rewards in millionths."""
+    """The number of sightings, and the sum of their terminal rewards in millionths."""
 
     count: int = 0
     millionths: int = 0

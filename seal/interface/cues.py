@@ -104,7 +104,7 @@ class Omega:
         return tuple(cue for cue in map(catalogue().get, self.for_category(category)) if cue.kind == kind)
 
     def without(self, cue: str, category: str) -> Omega:
-        """This Omega for the tasks of a category, less one cue; the version stays."""
+        """This Omega for the tasks of a category, without one cue; the version stays."""
         return Omega.of({EVERYWHERE: (name for name in self.for_category(category) if name != cue)}, self.version)
 
     @property

@@ -37,7 +37,7 @@ def cues_in_use(settings: EvolveSettings, taxonomy: str = "paper") -> tuple[Cue,
 
 
 def permanent_cues(settings: EvolveSettings, taxonomy: str = "paper") -> frozenset[str]:
-    """Cues that are on whatever is seen: every cue in use of a kind that is not adaptive."""
+    """Cues that are always on: every cue in use of a kind that is not adaptive."""
     return frozenset(cue.name for cue in cues_in_use(settings, taxonomy) if cue.kind not in settings.adaptive)
 
 
@@ -109,7 +109,7 @@ def _scopes(tally: Tally) -> dict[str, tuple[str | None, ...]]:
 
 
 def _figures(tally: Tally, categories: Sequence[str | None]) -> dict[str, dict[str, float]]:
-    """What decides in a scope, for each label that has a cue."""
+    """Return the figures that decide in a scope, for each label that has a cue."""
     turns, seen, figures = sum(map(tally.turns, categories)), {}, {}
     for label, cell in (each for category in categories for each in tally.labels(category).items()):
         cued = SYNONYMS.get(label, label)
@@ -147,7 +147,7 @@ def _weaknesses(
 
 
 def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float]) -> bool:
-    """Whether the newcomer's score exceeds the other's by more than the counts could do by chance."""
+    """Return whether the new label's score exceeds the old one's by more than chance explains, given the counts."""
     error = math.sqrt(1 / new["count"] + 1 / old["count"])
     return new["score"] > old["score"] * _STICKINESS * math.exp(_MARGIN * error)
 

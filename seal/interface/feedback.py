@@ -83,7 +83,7 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: 
 
 
 def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) -> tuple[str, str]:
-    """What is wrong with the arguments: all that are missing first, then the rest.
+    """Describe the faults of the arguments: all missing arguments first, then the rest.
 
     The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in one way.
     """

@@ -24,7 +24,7 @@ _VIOLATION = re.compile(
     r"must be (?:one of:|at least|at most|a multiple of|an object|a list|an? (?:whole )?number|a string|a boolean)"
     r"|is not an argument of this tool|\bmissing\b"
 )
-"""What :mod:`seal.diagnosis.schema` and phi_err say of arguments, beside the documents' own words."""
+"""The phrases of :mod:`seal.diagnosis.schema` and phi_err about arguments, beside the documents' own words."""
 _INDEX = re.compile(r"(?<=[\w\]])\[\d+\]")
 _NAME = 64
 """Feedback and schema messages cut the policy's names to this length."""
@@ -89,7 +89,7 @@ class LeakGuard:
         return "".join("\n" + text for text in shown)
 
     def _variable_part(self, added: str) -> str:
-        """What an augmentation adds beyond fixed wording and list indices, as a normal text."""
+        """Return the normal text of an augmentation without fixed wording and list indices."""
         for pattern in (*self._fixed, _VIOLATION):
             added = pattern.sub("\n", added)
         return "\n".join(filter(None, map(normal, _INDEX.sub("", added).split("\n"))))

@@ -1,4 +1,4 @@
-"""What a task's reference knows, in forms that do not depend on how it is written.
+"""The knowledge in a task's reference, in forms that do not depend on spelling.
 
 Texts are compared after :func:`normal` (Unicode compatibility forms, case, invisible
 characters), numbers by value (1,500 is 1.5e3). Values that are too common to mean
@@ -69,7 +69,7 @@ def reference_secrets(
     states: Iterable[Any] = (),
     tools: Iterable[str] = (),
 ) -> Secrets:
-    """What a reference knows: argument values, calls, results (whole and in parts), states with their keys.
+    """Return a reference's secrets: argument values, calls, results (whole and in parts), states with their keys.
 
     ``states`` are the simulators, or what they hold, before and after the reference ran;
     ``tools`` are the names of tools that are withheld until later.

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PromptWording:
-    """How a prompt mode wants calls and answers written, in words that cues can give to the policy.
+    """A prompt mode's rules for writing calls and answers, in words that cues can give to the policy.
 
     call_format: one or two sentences with an example in which TOOL, ARGUMENT and VALUE
     stand for the real ones. answer_format: how to answer without a call, to be read
@@ -31,7 +31,7 @@ class PromptWording:
         return "compact" if self.compact else "text"
 
     def values(self) -> dict[str, str]:
-        """What the mode fills into a cue, by placeholder."""
+        """The texts that the mode fills into a cue, by placeholder."""
         return {"call_format": self.call_format, "answer_format": self.answer_format}
 
 

@@ -1,1 +1,1 @@
-"""What the launcher does before, during and after a training process."""
+"""The launcher's work before, during and after a training process."""

@@ -1,4 +1,4 @@
-"""What a run can compute on: this machine's GPUs and attention kernels, or a Ray cluster that already runs.
+"""The devices of a run: this machine's GPUs and attention kernels, or a Ray cluster that already runs.
 
 `ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts
 one only for the run. A joined cluster is left running.
@@ -34,7 +34,7 @@ print(json.dumps({"cuda": torch.version.cuda, "gpus": [[p.name, p.total_memory] 
 
 
 class Torch(NamedTuple):
-    """What torch reports: the CUDA it was built for, and (name, bytes) of each GPU. problem: why it cannot report."""
+    """torch's report: the CUDA it was built for, and (name, bytes) of each GPU. problem: why it cannot report."""
 
     cuda: str | None = None
     gpus: tuple[tuple[str, int], ...] = ()

@@ -37,7 +37,7 @@ STAGES = {
     "save": "saving a checkpoint: the trainer waits for the training workers, which wait for the disk",
     "sync": "the weight sync: the training workers wait for the rollout engine to take the new weights",
 }
-"""What a run does in each stage, and who waits for whom."""
+"""The activity of a run by stage, and who waits for whom."""
 EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Failure|Exception|TooLong)): (\S.*)")
 SHOWN_LABELS = 3
 WARNING = "[yellow]warning:[/yellow] "
@@ -192,7 +192,7 @@ def failure_reason(log: Path) -> str:
 
 
 class Interrupt:
-    """How the launcher answers Ctrl-C and SIGTERM.
+    """The launcher's answer to Ctrl-C and SIGTERM.
 
     The first one asks the trainer to save and end, a second Ctrl-C ends everything
     at once. Before `deferred` is set, and after the grace, a signal raises
@@ -202,7 +202,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.signum: int | None = None
         self.deferred = False
-        """Whether there is a training process that can save."""
+        """True if there is a training process that can save."""
         self._deadline: float | None = None
 
     def install(self) -> None:

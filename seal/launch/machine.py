@@ -1,4 +1,4 @@
-"""What a run needs of its machines: GPUs, processors that Ray counts, a free cluster, room for checkpoints."""
+"""The needs of a run: GPUs, processors that Ray counts, a free cluster, room for checkpoints."""
 
 import shutil
 from urllib.parse import urlsplit

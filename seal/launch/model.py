@@ -23,7 +23,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def is_local(recipe: Recipe) -> bool:
-    """Whether the model is a folder of this machine."""
+    """Return whether the model is a folder on this machine."""
     return (HOME / Path(recipe.config.actor_rollout_ref.model.path).expanduser()).is_dir()
 
 

@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "below one": ("at least 0 and below 1", lambda value: 0 <= value < 1),
     "above one": ("above 1", lambda value: value > 1),
 }
-"""What a number may be, in words and as a test."""
+"""The kinds of numbers, in words and as a test."""
 
 
 class Number(NamedTuple):

@@ -1,4 +1,4 @@
-"""What one training step of a recipe is cut into, by arithmetic, before anything starts.
+"""The rows and token budgets of one training step of a recipe, by arithmetic, before anything starts.
 
 Pure: a resolved configuration in, rows and token budgets out. Sizes that do not divide, and
 budgets that contradict each other, are refused here in one sentence (`seal plan` shows the rest).

@@ -1,4 +1,4 @@
-"""What is checked before anything starts: pure functions of the recipe, whose faults are one sentence each.
+"""Checks before anything starts: pure functions of the recipe, which report a fault in one sentence.
 
 A sentence names the key and the fix.
 """

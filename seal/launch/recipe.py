@@ -37,12 +37,12 @@ OPEN = ("seal.process_env.", "seal.reweighting.rho.")
 _VALUE = re.compile(r"(?!hydra\.)\w+\.[\w.]*=")
 """An override that gives one key another value."""
 _KINDS = (((bool,), "true or false"), ((int, float), "a number"), ((str, list), "a text or a list"))
-"""What a value may be, by the type of its default, and how a sentence calls that."""
+"""The types that a value may have, by the type of its default, and their name in a sentence."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is to run: a configuration that has been read once, so that every value below is valid by its type."""
+    """The configuration of a run, read and checked once, so that every value below is valid by its type."""
 
     config: DictConfig
     """The whole configuration, resolved; verl reads its part of it."""
@@ -150,7 +150,7 @@ def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """What every recipe starts from."""
+    """The defaults that every recipe starts from."""
     return OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)
 
 
@@ -202,7 +202,7 @@ def _make_absolute(block: DictConfig, key: str, base: Path) -> None:
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
-    """What Hydra composes, unresolved. Values at the end are set on a kept composition, in a tenth of the time."""
+    """Hydra's unresolved composition. Values at the end are set on a kept composition, in a tenth of the time."""
     values = [*takewhile(_VALUE.match, reversed(overrides))][::-1]
     if path.resolve().is_relative_to(EXP):
         read = tuple(file.read_bytes() for file in sorted(EXP.rglob("*.yaml")))

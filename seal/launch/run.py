@@ -43,7 +43,7 @@ LEFT_ALONE = "it is left alone"
 
 
 class Request(NamedTuple):
-    """What the command line asks for.
+    """The launch that the command line asks for.
 
     source: a recipe's file. overrides: key=value each. with_bfcl: start the
     environment service too. resume: auto, never or a checkpoint's folder.
@@ -148,7 +148,7 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
 
 
 def own_address(recipe: Recipe, url: str, console: Console) -> str:
-    """Where --with-bfcl starts or uses a service: `url`, or a free port if what is there cannot play the recipe."""
+    """The address for --with-bfcl: `url`, or a free port if the service running there cannot serve the recipe."""
     try:
         answer = probe(url)
         if answer is None and is_free(url):

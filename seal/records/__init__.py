@@ -1,1 +1,1 @@
-"""What is kept of trajectories, validations and steps: one typed record each."""
+"""Typed records of trajectories, validations and steps."""

@@ -42,7 +42,7 @@ class SentOmega:
     """The Omega that a step was played with."""
 
     version: int
-    """How often Omega had changed."""
+    """The number of times that Omega had changed."""
     digest: str
     """The hash of its cues and wording."""
     cues: tuple[str, ...]
@@ -51,7 +51,7 @@ class SentOmega:
 
 @dataclass(frozen=True)
 class Lift:
-    """The mean reward of rollouts that saw Omega less that of those that did not, averaged over prompts.
+    """The mean reward of rollouts that saw Omega minus that of the others, averaged over prompts.
 
     prompts: how many have rollouts of both kinds. mean: in units of the reward. standard_error: over prompts,
     None for a single one.
@@ -129,7 +129,7 @@ class StepRecord:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """`reward_mean` and `pass_share` by environment; empty with a single one."""
     lift: Lift | None = None
-    """What Omega gave the rollouts (`seal.interface.share` below 1); None if all or none of them saw it."""
+    """The lift of Omega (`seal.interface.share` below 1); None if all rollouts saw Omega or none did."""
     teaching: dict[str, dict[str, float]] = field(default_factory=dict)
     """With a teacher, by "environment/cue": the figures of `seal.teacher.figures`."""
     infra: dict[str, int] = field(default_factory=dict)

@@ -31,15 +31,15 @@ CUTS = {
     "actor_length": "length",
     "max_steps": "step_limit",
 }
-"""How a trajectory stopped when one of our budgets cut it, and what the service is told. In order:
+"""Stops of trajectories that one of our budgets cut, with the stop that the service is told. In order:
 seal.rollout.max_message_tokens, data.max_response_length, rollout.max_model_len, the actor's
 ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training)."""
 
 EVERY_CUE = "*"
-"""What a trajectory of a withdrawal went without if it had no interface."""
+"""The value of `withdrawn` for a trajectory that saw no interface."""
 
 NO_CUE = "-"
-"""The same, if there was no cue that it could have gone without."""
+"""The value of `withdrawn` for a trajectory that had no cue to go without."""
 
 WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
 """The agents of a withdrawal (seal/rollout/agent_loops.yaml): with Omega, without one of its cues, without any."""
@@ -85,9 +85,9 @@ class TrajectoryRecord:
     stop: str = ""
     """Why it ended: completed, one of CUTS, or the service's word (step_limit, parse_error)."""
     excluded: bool = False
-    """Whether it was cut and the recipe leaves such trajectories out."""
+    """True if it was cut and the recipe excludes such trajectories."""
     silent: bool = False
-    """Whether its reward counts in its group's baseline and it gives no gradient."""
+    """True if its reward counts in its group's baseline but it gives no gradient."""
     infra: str | None = None
     """The failure of infrastructure that ended it."""
     infra_message: str = ""
@@ -101,7 +101,7 @@ class TrajectoryRecord:
     cues: tuple[str, ...] = ()
     """With a teacher: the cues that it saw."""
     taught: bool = False
-    """Whether it was trained under the plain prompt, where it passed too; the dialogue is that with the cues."""
+    """True if it was trained under the plain prompt, where it passed too; the dialogue is the one with cues."""
     withdrawn: str | None = None
     """In a withdrawal: the cue of Omega that it went without, "" for none, EVERY_CUE or NO_CUE."""
     prompt_mode: str = ""
@@ -163,12 +163,12 @@ class TrajectoryRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether its reward and labels mean something and are to be learnt from."""
+        """True if its reward and labels are valid and the recipe trains on them."""
         return self.infra is None and not self.excluded
 
     @property
     def passed(self) -> bool:
-        """Whether the whole task met the verifier."""
+        """True if the whole task met the verifier."""
         return self.score >= PASS_SCORE
 
     @property

@@ -1,4 +1,4 @@
-"""What a validation averages."""
+"""The averages of a validation."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -100,7 +100,7 @@ class SEALAgentLoop(AgentLoopBase):
         return replace(record, seconds=round(time.monotonic() - started, 3)), speaker
 
     async def _lesson(self, record: TrajectoryRecord, told: EngineSpeaker, row: Row) -> Lesson | None:
-        """What a rollout with cues teaches: its messages in a plain episode; None unless both pass."""
+        """Return the lesson of a rollout with cues: its messages in a plain episode; None unless both pass."""
         if not row.cues or not record.usable or not record.passed or record.truncated:
             return None
         mode = self.service.mode(row.environment)

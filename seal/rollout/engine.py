@@ -1,6 +1,6 @@
 """The policy in the rollout engine as a speaker: tokens in and tokens out.
 
-What is trained is what was sampled: assistant tokens and their log-probs come
+A run trains on exactly what it sampled: assistant tokens and their log-probs come
 from the engine and are never rebuilt from text; verl's continuous-token builder
 appends the environment's messages, masked; `token_path` checks every trajectory
 for this.

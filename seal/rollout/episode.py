@@ -70,7 +70,7 @@ class Episode:
 
     @property
     def rebuilt(self) -> int:
-        """How often the episode was opened again."""
+        """The number of times that the episode was opened again."""
         return max(0, len(self._openings) - 1)
 
     async def create(self) -> tuple[list[dict[str, str]], dict[str, Any]]:

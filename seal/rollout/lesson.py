@@ -1,4 +1,4 @@
-"""What a cued rollout teaches, its messages said again in a plain episode; and whose failures call for cues."""
+"""The lesson of a cued rollout, its messages replayed in a plain episode; and the failures that call for cues."""
 
 import asyncio
 from collections.abc import Iterator

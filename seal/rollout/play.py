@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Terms:
-    """How an episode is played and judged."""
+    """The terms on which an episode is played and judged."""
 
     training: bool = False
-    """Whether a budget that cut the episode decides its reward (`RewardSettings.cut`)."""
+    """True if a budget that cut the episode decides its reward (`RewardSettings.cut`)."""
     reward: RewardSettings = field(default_factory=RewardSettings)
     """The terminal reward."""
     taxonomy: str | None = None

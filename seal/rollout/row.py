@@ -17,7 +17,7 @@ LEAK_GUARD_SHARE = 0.05
 """The share of the training trajectories with an Omega that the leak guard watches."""
 
 Shown = Literal["all", "without_one", "none"]
-"""What a row of a withdrawal sees: Omega, Omega without one of its cues, or the plain benchmark.
+"""The interface in a row of a withdrawal: Omega, Omega without one of its cues, or none (the plain benchmark).
 
 The difference says what a cue still gives the policy, and whether a skill survives without it.
 Each validation plays the tasks of `seal.data.withdrawal` in all three ways.
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """What seeds and draws of this rollout follow from."""
+        """The key from which seeds and draws of this rollout follow."""
         return f"{self.draw}/{self.sample}"
 
     @property

@@ -18,7 +18,7 @@ from seal.settings import EnvServiceSettings
 logger = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 1.0
-"""How often a failed service is probed while no other one is up."""
+"""The interval between probes of a failed service while no other one is up."""
 REPROBE_EVERY_S = 15.0
 """The same while another one is up, so that a hanging service delays few episodes."""
 

@@ -21,7 +21,7 @@ class Said(NamedTuple):
 
 
 class Speaker:
-    """What `play` asks for messages.
+    """The source of messages for `play`.
 
     name: in messages to the user. limit: the budget (a key of CUTS) that cut the last
     message, or for which there is no further one; "" without one.

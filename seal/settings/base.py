@@ -1,4 +1,4 @@
-"""What every block of settings is: a frozen model, read from a recipe's mapping or refused in one sentence."""
+"""The base of every block of settings: a frozen model, read from a recipe's mapping or refused in one sentence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self

@@ -16,7 +16,7 @@ _ENVIRONMENT = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def names_environment(tasks: str) -> bool:
-    """Whether a source of a mixture names an environment, and not a file."""
+    """Return whether a source of a mixture names an environment rather than a file."""
     return _ENVIRONMENT.fullmatch(tasks) is not None
 
 
@@ -26,7 +26,7 @@ class Source(Settings):
     tasks: str
     """A file of synthesised tasks, `bfcl` for the benchmark's, or another environment (write `./x` for a file `x`)."""
     weight: PositiveFloat = 1.0
-    """How much of the mixture comes from here, relative to the other weights."""
+    """The relative weight of this source in the mixture."""
     prefix_turns: tuple[Count, ...] | None = None
     """The selection's `prefix_turns` for this source; `[]` keeps its tasks whole."""
 

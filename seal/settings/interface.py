@@ -38,9 +38,9 @@ class InterfaceSettings(Settings):
     """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
     benchmark."""
     teacher: Teacher = "off"
-    """What cued rollouts teach the plain prompt: nothing (`off`, the paper), or what they pass. `share`: the share sees
-    Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these passed;
-    `plain`, a control: none sees cues, and the share's failures are not trained."""
+    """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
+    sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
+    passed; `plain`, a control: none sees cues, and the share's failures are not trained."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
 

@@ -9,7 +9,7 @@ from seal.settings.base import NonZeroShare, Settings, Share
 
 
 class ReweightSettings(Settings):
-    """How labels become weights (docs/how-it-works.md)."""
+    """Weights derived from labels (docs/how-it-works.md)."""
 
     enabled: bool = True
     """`false` makes every weight 1."""
@@ -22,6 +22,6 @@ class ReweightSettings(Settings):
     dynamic: bool = True
     """`true` lets rho follow the failure profile."""
     alpha: NonNegativeFloat = 1.0
-    """How strongly a weakness raises its utility."""
+    """The strength with which a weakness raises its utility."""
     beta: Share = 0.25
     """The share of the target in rho of the next step; 1 follows it at once."""

@@ -23,7 +23,7 @@ class RolloutSettings(Settings):
     generation_timeout_s: PositiveFloat = 600
     """Seconds for one message of the rollout engine, from the request to the last token."""
     attempts: Count = 2
-    """How often a trajectory is started before an infrastructure failure counts as its result."""
+    """Number of times a trajectory is started before an infrastructure failure counts as its result."""
     seed: int = follows("${seal.seed}", 0)
     """Seeds each request, together with step, row, sample and message."""
     concurrency: Count = 128

@@ -62,7 +62,7 @@ class SealSettings(Settings):
     interface: InterfaceSettings = InterfaceSettings()
     """The learning interface."""
     reweighting: ReweightSettings = ReweightSettings()
-    """How labels become weights on advantages."""
+    """Weights on advantages, derived from labels."""
     reward: RewardSettings = RewardSettings()
     """The terminal reward."""
     rollout: RolloutSettings = RolloutSettings()
@@ -87,16 +87,16 @@ class SealSettings(Settings):
 
     @property
     def shows_omega(self) -> bool:
-        """Whether training prompts carry Omega."""
+        """True if training prompts carry Omega."""
         return self.enabled and self.interface.enabled
 
     @property
     def teaches(self) -> bool:
-        """Whether rollouts with cues teach the plain prompt (`seal.interface.teacher`)."""
+        """True if rollouts with cues teach the plain prompt (`seal.interface.teacher`)."""
         return self.shows_omega and self.interface.teacher != "off"
 
     def checks_logprobs(self, step: int) -> bool:
-        """Whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals.
+        """Return whether the actor scores the rollouts of a step before its update: in step 1 and then at intervals.
 
         In every step with a teacher: the engine has not scored what is taught under the plain prompt.
         """

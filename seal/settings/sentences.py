@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 
 def is_block(annotation: Any) -> bool:
-    """Whether an annotation is a block of settings."""
+    """Return whether an annotation is a block of settings."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
@@ -76,7 +76,7 @@ def shown(value: Any) -> str:
 
 
 def _below(annotation: Any, step: int | str) -> Any:
-    """What stands one step further down, None when the step names a part of a union."""
+    """Return the annotation one step further down; None if the step names a part of a union."""
     annotation = _bare(annotation)
     if get_origin(annotation) in (Union, UnionType):
         members = [member for member in get_args(annotation) if member is not NoneType]

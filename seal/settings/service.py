@@ -22,7 +22,7 @@ class EnvServiceSettings(Settings):
     timeout_s: PositiveFloat = 30
     """Seconds for one answer."""
     attempts: Count = 4
-    """How often a request is sent before its service counts as failed."""
+    """Number of times a request is sent before its service counts as failed."""
     restart_wait_s: NonNegativeFloat = 120
     """Seconds that an episode waits while no service answers."""
 

@@ -1,1 +1,1 @@
-"""What every room uses of the machine: files, processes, ports, paths, exit codes."""
+"""Access to the machine for every room: files, processes, ports, paths, exit codes."""

@@ -68,7 +68,7 @@ def read_records(
 def parse_lines(
     lines: Iterable[Line | BadLine], parse: Callable[[Line], Record]
 ) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
-    """What `parse` makes of each line, and the bad lines: no JSON objects, or `parse` raised ValueError
+    """Return the parsed records, and the bad lines: no JSON objects, or `parse` raised ValueError
     (pydantic's ValidationError included).
     """
     records: list[Record] = []

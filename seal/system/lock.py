@@ -22,7 +22,7 @@ class Holder(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Whether it ran on this machine and has ended; what it started may still hold the lock."""
+        """True if it ran on this machine and has ended; processes that it started may still hold the lock."""
         return self.host == platform.node() and not psutil.pid_exists(self.pid)
 
     @classmethod

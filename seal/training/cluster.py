@@ -41,7 +41,7 @@ VERL_ENVIRONMENT = {
     "TRANSFER_QUEUE_ENABLE": "1",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
-"""What verl's `run_ppo` tells the workers by Ray's runtime environment.
+"""The variables that verl's `run_ppo` passes to the workers in Ray's runtime environment.
 
 Ray starts a new process for an actor with a runtime environment. Inherited from the cluster, these variables leave
 the environment empty, and Ray's prestarted workers fit.
@@ -53,7 +53,7 @@ OWN_CLUSTER = {
     # Ray takes 127.0.0.1 for the machine's address, and with it verl, vLLM and the data queue: none listens elsewhere.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
-"""What a cluster of the run's own adds to the environment."""
+"""The variables that a run's own cluster adds to the environment."""
 
 CPUS_PER_GPU = 3
 """Processors that verl's resource pools reserve with each GPU (max_colocate_count)."""

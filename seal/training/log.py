@@ -1,4 +1,4 @@
-"""What a run writes for people and for the report; docs/logs.md describes the files."""
+"""The files that a run writes for people and for the report; docs/logs.md describes them."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ class RunLog:
             logger.warning(notice)
 
     def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the lines of a checkpoint's step that its run did not come to write."""
+        """Write the lines of a checkpoint's step that the run ended before writing."""
         for name, line in lines.items():
             path = self._folder.log(name)
             logged = _complete_lines(path) if path.exists() else []

@@ -82,7 +82,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def sentence(cause: BaseException) -> str:
-    """What the launcher tells of an error of the trainer."""
+    """Return the launcher's sentence about an error of the trainer."""
     from ray.exceptions import OutOfMemoryError
     from vllm.v1.engine.exceptions import EngineDeadError
 

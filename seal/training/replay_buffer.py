@@ -1,4 +1,4 @@
-"""What stands between verl's trainer and its rollouts: what it sends out, and the sampler that collects them.
+"""The buffer between verl's trainer and its rollouts: the prompts it sends out, and the sampler that collects them.
 
 The sampler is verl's `trainer.v1.sampler.custom_sampler`.
 """
@@ -18,7 +18,7 @@ from seal.system.files import write_json
 from seal.training.stop import InfrastructureFailure, StopRequested
 
 POLL_INTERVAL_S = 0.05
-"""How often the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
+"""The interval at which the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
 
 PROGRESS_S = 1.0  # between two notes of how many prompts are played
 

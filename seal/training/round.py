@@ -1,4 +1,4 @@
-"""What a round of Algorithm 1 comes to, and the figures of it that a step logs."""
+"""The result of a round of Algorithm 1, and the figures that a step logs about it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def compared(
     interface: InterfaceSettings,
     transfers: Mapping[int, float],
 ) -> list[tuple[str, list[Rollout]]]:
-    """What a teacher compares: the rollouts of each prompt that count, with the prompt's environment."""
+    """Return the rollouts that a teacher compares: by prompt, its environment and those of its rollouts that count."""
     prompts: dict[str, tuple[str, list[Rollout]]] = {}
     for i, (group, record) in enumerate(zip(groups, records, strict=True)):
         comparable, failures = True, record.signals

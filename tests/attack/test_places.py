@@ -25,7 +25,7 @@ SMALL, LARGE = {"tasks": TASKS[:1]}, {"tasks": TASKS}
 
 
 def inside(mount: str, place: Path, part: str, *given: str) -> str:
-    """What a part of this module prints in a process whose mounts are its own."""
+    """Return the output of a part of this module in a process whose mounts are its own."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
         pytest.skip("this machine lets no process mount a file system of its own (unshare -rm)")
     command = ["unshare", "-rm", "sh", "-c", mount, str(place), sys.executable, "-m", __name__, part, str(place)]

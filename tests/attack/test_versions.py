@@ -24,7 +24,7 @@ def with_version(line: dict, key: str, version: object) -> dict:
 
 
 def logged(run):
-    """What `seal verify` would play again."""
+    """Return the records that `seal verify` would play again."""
     return [log.records for log in run_logs(run)]
 
 

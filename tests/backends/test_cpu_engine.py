@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """What an update of two mini-batches left, what scoring the rows gave before, and what the update computed.
+    """The results of an update of two mini-batches, of scoring the rows before it, and the work of the update.
 
     log_probs: of the sampled tokens. tokens, logits: how many tokens went through the model, and had logits.
     """

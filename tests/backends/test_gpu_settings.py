@@ -147,7 +147,7 @@ def test_adapters_alone_are_trained_and_resume(played):
 
 
 def test_without_flash_attn_log_probs_in_chunks_are_the_same(played):
-    """What the launcher sets where flash-attn is missing (`preflight.with_attention`)."""
+    """The launcher's settings where flash-attn is missing (`preflight.with_attention`)."""
     plain = played("SEAL")
     chunks = ("actor_rollout_ref.model.use_fused_kernels=true",
               "actor_rollout_ref.model.fused_kernel_options.impl_backend=torch")  # fmt: skip

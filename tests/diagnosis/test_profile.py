@@ -91,7 +91,7 @@ def test_a_profile_of_an_earlier_version_is_read():
 
 
 def calls(act) -> int:
-    """How many functions are called meanwhile: what a step costs, on any machine."""
+    """Return the number of function calls that `act` makes: the cost of a step, on any machine."""
     counted = cProfile.Profile()
     counted.runcall(act)
     return sum(entry.callcount for entry in counted.getstats())

@@ -25,7 +25,7 @@ def tokens(path: Path) -> list[Token]:
 
 
 def targets(path: Path) -> list[str]:
-    """What a page links to or shows, without addresses of the web."""
+    """Return the targets of a page's links and images, without web addresses."""
     inline = [child for token in tokens(path) for child in token.children or ()]
     targets = [str(child.attrs.get("href") or child.attrs.get("src") or "") for child in inline]
     return [target for target in targets if target and not re.match(r"[a-z]+:", target)]

@@ -1,4 +1,4 @@
-"""What cannot run says so in one sentence and leaves nothing behind; a launch that is refused exits with 1."""
+"""A recipe that cannot run is refused in one sentence and leaves nothing behind; the exit code is 1."""
 
 from uuid import uuid4
 

@@ -49,7 +49,7 @@ async def served() -> AsyncIterator[int]:
 
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
-    """What the server still sends; TimeoutError if it does not close the connection."""
+    """Return the bytes that the server still sends; TimeoutError if it does not close the connection."""
     try:
         return await asyncio.wait_for(reader.read(), 5 * TRANSFER_S + 5)
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""What a client may do wrong, and what it is told."""
+"""Faults of a client, and the service's answers."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def metric(port: int, name: str) -> float:
 
 
 def alone(task: Task, messages: list[str]) -> list[Any]:
-    """What an episode answers when nothing else runs."""
+    """Return an episode's answers when nothing else runs."""
     episode = get_environment("bfcl").open(task.id, MODE, Guard())
     episode.start()
     return [episode.step(message, False)["state"] for message in messages]

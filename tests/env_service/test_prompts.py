@@ -1,4 +1,4 @@
-"""What a policy is shown is byte for byte what the benchmark's own handlers would send."""
+"""The policy's prompts equal, byte for byte, those of the benchmark's own handlers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def cluster():
 
 @pytest.fixture
 def trainer(cluster):
-    """What waits forever, like verl's trainer, how the watch ends it, and the reasons it gave."""
+    """A call that waits forever, like verl's trainer, the function that ends it, and the reasons it was given."""
     actor = Process.remote()
     waits = actor.work.remote(3600)
     ended = []

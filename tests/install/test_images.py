@@ -17,7 +17,7 @@ DOCKERFILES = [
 
 
 def copied(dockerfile: Path) -> list[str]:
-    """What a Dockerfile copies from the repository."""
+    """Return the paths that a Dockerfile copies from the repository."""
     lines = [line.split() for line in dockerfile.read_text(encoding="utf-8").splitlines()]
     return [source for words in lines if words[:1] == ["COPY"] for source in words[1:-1]]
 

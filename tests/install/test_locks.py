@@ -15,7 +15,7 @@ SUITES = sorted((HOME / "shelf" / "suites" / "locks").glob("*.txt"))
 SERVICE = HOME / "env_service" / "environments" / "bfcl" / "requirements.txt"
 
 PAIRED_WITH_TORCH = {"torch", "transformers", "apache-tvm-ffi", "xgrammar", "setuptools"}
-"""What vLLM's CUDA build (torch 2.11) and its CPU build (torch 2.13) need in versions of their own."""
+"""The packages that vLLM's CUDA build (torch 2.11) and its CPU build (torch 2.13) need in different versions."""
 
 
 def requirements(path: Path) -> list[Requirement]:

@@ -51,7 +51,7 @@ def serving(installed: Environment, folder: Path) -> Iterator[str]:
 
 
 def refusal(installed: Environment, *arguments: str) -> str:
-    """What a command that must fail says."""
+    """Return the message of a command that must fail."""
     command = [installed.folder / "bin" / "seal", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (1, 2) and len(done.stderr.splitlines()) == 1, done.stderr

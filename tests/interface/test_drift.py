@@ -52,7 +52,7 @@ def test_contested_places_change_hands_seldom(trajectories, window):
 
 
 def test_without_the_margin_small_batches_rotate_the_cues(monkeypatch):
-    """What the margin is for: five weaknesses of about the same size, three places, 32 trajectories a step."""
+    """The reason for the margin: five weaknesses of about the same size, three places, 32 trajectories a step."""
     monkeypatch.setattr("seal.interface.evolve._MARGIN", 0.0)
     assert len(cues_off(EvolveSettings(), 32, 5, drifting)) >= 12
 

@@ -1,4 +1,4 @@
-"""What the launcher reads while and after a run: steps, reasons of failure, where to resume."""
+"""The launcher's reading of a run, during and after it: steps, reasons of failure, where to resume."""
 
 import json
 import sys

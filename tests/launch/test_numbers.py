@@ -58,7 +58,7 @@ def base() -> Recipe:
 
 
 def said(base: Recipe, key: str, value: float) -> str:
-    """What the checks say about a recipe with another number: an error, else warnings, else nothing."""
+    """Return the checks' message about a recipe with another number: an error, else warnings, else nothing."""
     config, block = base.config, OURS.get(key.split(".")[0])
     path = key.replace("[", ".").replace("]", "")
     before = OmegaConf.select(config, path)

@@ -1,4 +1,4 @@
-"""What a launcher refuses before anything starts: one sentence that names the key and the fix."""
+"""The launcher's refusals before anything starts: one sentence that names the key and the fix."""
 
 import json
 import threading
@@ -140,7 +140,7 @@ def test_fewer_tasks_than_a_batch_are_named(config):
 
 
 def use_hub(monkeypatch, url: str) -> None:
-    """What HF_ENDPOINT sets when the library is imported."""
+    """Set the constants that HF_ENDPOINT sets when the library is imported."""
     template = url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)

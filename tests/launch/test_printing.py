@@ -28,7 +28,7 @@ def name():
 
 @pytest.fixture
 def printed(capsys):
-    """What the launcher prints, in this process: tests/cli compares it with what a process of its own prints."""
+    """The launcher's output in this process; tests/cli compares it with the output of a process of its own."""
 
     def run(*arguments: str) -> str:
         assert execute(load("train"), arguments, "launcher.py") == 0

@@ -1,4 +1,4 @@
-"""What the record of a launch holds, and what of it a run's log takes."""
+"""The contents of a launch's record, and the part that a run's log takes."""
 
 import shutil
 import subprocess

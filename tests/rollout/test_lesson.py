@@ -1,4 +1,4 @@
-"""What rollouts with cues teach (`seal.interface.teacher`), through the real agent loop and service."""
+"""Lessons of rollouts with cues (`seal.interface.teacher`), through the real agent loop and service."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is trained is what was sampled: laws of the token stream, and real trajectories held to them."""
+"""The laws of the token stream, checked on damaged and on real trajectories."""
 
 from dataclasses import replace
 

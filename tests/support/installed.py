@@ -18,7 +18,7 @@ def _uv(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[s
 
 
 def uv(*arguments: str | Path) -> str:
-    """What a uv command prints; AssertionError with its last words if it fails."""
+    """Return the output of a uv command; AssertionError with its last words if it fails."""
     done = _uv(*arguments)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -30,7 +30,7 @@ def free_url() -> str:
 
 
 def plays_episodes(url: str) -> bool:
-    """Whether a service plays an episode now that has answered a message: one without any has nothing to rebuild."""
+    """Return whether a service plays an episode that has answered a message: one without any has nothing to rebuild."""
     try:
         figures = requests.get(f"{url}/metrics", timeout=5).text
     except requests.RequestException:
@@ -129,12 +129,12 @@ class Run:
 
     @property
     def stage(self) -> tuple[str, int]:
-        """What the run is doing, and in which step."""
+        """The run's present stage and step."""
         stages = self.lines("seal_log/stages.jsonl")
         return (stages[-1]["stage"], stages[-1]["step"]) if stages else ("", 0)
 
     def reached(self, stage: str, step: int, since: float) -> bool:
-        """Whether the launch that was started then is in this stage of this step or a later one."""
+        """Return whether the launch started at `since` is in this stage of this step or a later one."""
         stages = self.lines("seal_log/stages.jsonl")
         last = stages[-1] if stages else {"time": 0.0}
         return last["time"] > since and last["stage"] == stage and last["step"] >= step

@@ -47,7 +47,7 @@ def episode_guard(task: Task, wording: PromptWording) -> LeakGuard:
 
 
 def legitimate(task: Task, mode: str, rng: random.Random, failures: int = 6) -> Iterator[Case]:
-    """What the interface adds when every cue is on and the policy fails in every way without the reference."""
+    """Yield the interface's additions when every cue is on and the policy fails in every way without the reference."""
     form, tools = get_format(mode), available_tools(task, 0)
     wording, guard = form.cue_wording, episode_guard(task, form.cue_wording)
     guard.saw(task.users[0] or "")
@@ -171,7 +171,7 @@ def _state_keys(task: Task) -> set[str]:
 
 
 def judged(step: int = 4) -> tuple[Counter, dict[str, Counter]]:
-    """How many legitimate augmentations alarm, and leaks by kind, over every step-th task, modes in turn."""
+    """Count the legitimate augmentations that alarm, and leaks by kind, over every step-th task, modes in turn."""
     modes, clean, leaks = format_names(), Counter(), {}
     for number, task in enumerate(list(load_tasks().values())[::step]):
         rng, mode = random.Random(task.id), modes[number % len(modes)]

@@ -80,7 +80,7 @@ class LateCalls(Guard):
 
 
 def said(task: Task, mode: str, rng: random.Random) -> list[str]:
-    """What a policy says that makes mistakes: one text per message, until the task's end or until it gives up."""
+    """Return the messages of a policy that makes mistakes, until the task's end or until it gives up."""
     formatter = get_format(mode)
     texts: list[str] = []
     for calls in task.reference:

@@ -114,7 +114,7 @@ def tokenizer() -> AutoTokenizer:
 
 @cache
 def reference_texts(task_id: str = TASK) -> tuple[str, ...]:
-    """What a policy says that plays a task's reference in the compact mode."""
+    """The messages of a policy that plays a task's reference in the compact mode."""
     messages = play_reference(load_tasks()[task_id])
     return tuple(message["content"] for message in messages if message["role"] == "assistant")
 
@@ -153,7 +153,7 @@ def recipe(*overrides: str) -> DictConfig:
 
 
 def configured(urls: Sequence[str], *overrides: str) -> DictConfig:
-    """What `roll_out` plays with."""
+    """Return the configuration that `roll_out` plays with."""
     return recipe(
         f"env_service.env_url=[{','.join(urls)}]",
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",

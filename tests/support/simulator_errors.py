@@ -10,7 +10,7 @@ from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPIN
 from env_service.environments.bfcl.catalog import CLASSES, documents
 
 VALUE = "x1"
-"""What stands for a value that a message repeats."""
+"""The stand-in for a value that a message repeats."""
 
 _HELPERS = {"_navigate_to_directory": ("cd", "find")}
 _UNREACHABLE = {"_add_file", "_add_directory"}  # guarded by the tools that call them

@@ -1,4 +1,4 @@
-"""What the asynchronous trainer changes beside verl's schedule: seeds of continuations, C_t by Omega, the check."""
+"""The asynchronous trainer's changes beside verl's schedule: seeds of continuations, C_t by Omega, the check."""
 
 from dataclasses import replace
 

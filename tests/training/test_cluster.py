@@ -9,7 +9,7 @@ from tests.support.recipes import composed
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
 OURS = {"TRANSFER_QUEUE_ENABLE", "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
-"""What verl sets elsewhere: in `run_ppo`, and when it is imported."""
+"""The variables that verl sets elsewhere: in `run_ppo`, and when it is imported."""
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -1,4 +1,4 @@
-"""What a run needs of the installation is found before it starts."""
+"""A run checks before it starts that the installation has its plugins."""
 
 import pytest
 

@@ -67,7 +67,7 @@ class Task(Turns):
 
     @property
     def facts(self) -> TaskFacts:
-        """What is known of it without opening it."""
+        """The facts about the task that need no episode."""
         return TaskFacts(self.id, self.category, side_of(self.id), str(self.scenario), len(self.users))
 
 

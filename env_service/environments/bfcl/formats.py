@@ -46,7 +46,7 @@ class Format(formats.Format):
 
 
 class PlainFormat(Format):
-    """What the package's modes without tags share: stripped messages, and a message in role ipython per result."""
+    """The base of the package's modes without tags: stripped messages, and a message in role ipython per result."""
 
     def user(self, text: str, tools: Sequence[Document] = ()) -> str:
         return text.strip()
@@ -192,11 +192,11 @@ _LLAMA_OPENING = (
 )
 _PYTHON_TAG = "<|python_tag|>"
 _ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
-"""How Python names a part of an expression: with an address, which differs from run to run."""
+"""Python's name for a part of an expression, with an address that differs from run to run."""
 
 
 class LlamaFormat(PlainFormat):
-    """What the package's own Llama 3.1 handler sends and reads: JSON calls without tags, tools in the first message.
+    """The format of the package's own Llama 3.1 handler: JSON calls without tags, tools in the first message.
 
     Messages are meant for plain Llama headers (`<|start_header_id|>role...`): the
     date and the tools that Meta's template would add are in them already.

@@ -1,4 +1,4 @@
-"""What the public release's answer to /evaluate holds beside ours, counted by its taxonomy."""
+"""The keys that the public release's answer to /evaluate has beside ours, counted by its taxonomy."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _HASHED = ("category", "level", "classes", "config", "users", "reference", "with
 
 
 class Provenance(BaseModel):
-    """How a task came about: the writer of its texts, the seed and the number of the task under that seed.
+    """The origin of a task: the writer of its texts, the seed and the number of the task under that seed.
 
     model: the language model that the writer asked, if any. source: the benchmark's task
     from whose state it was made, if any.

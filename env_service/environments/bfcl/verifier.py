@@ -28,7 +28,7 @@ from seal.diagnosis.evidence import CallEvidence
 
 @dataclass(frozen=True)
 class ReferenceTurn:
-    """What the reference gives in one turn: results, and the simulators after it (read only).
+    """One turn of the reference: results, and the simulators after it (read only).
 
     tools names the tool of each result.
     """

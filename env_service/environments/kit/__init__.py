@@ -1,1 +1,1 @@
-"""What environments with tool calls share: calls, formats, the dialogue, and the conformance suite."""
+"""The kit that environments with tool calls share: calls, formats, the dialogue, and the conformance suite."""

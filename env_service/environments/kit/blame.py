@@ -70,7 +70,7 @@ class _Replays:
         return index
 
     def passes(self, index: int, played: Mapping[int, Sequence[CallEvidence]]) -> bool | None:
-        """Whether a turn passes when the turns of `played` replace the reference's own; None past the deadline."""
+        """Return whether a turn passes if the turns of `played` replace the reference's own; None past the deadline."""
         if not played[index]:
             return False
         if set(played) == {index} and self._is_reference(index):

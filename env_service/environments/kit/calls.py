@@ -13,7 +13,7 @@ from env_service.environments.kit.stray import stray_call
 
 @dataclass(frozen=True)
 class Parsed:
-    """What the parser made of one assistant message.
+    """The parser's result for one assistant message.
 
     refusals names, in one sentence each, what looked like a call and could not be
     read or does not follow the format. text is the message without its calls.

@@ -28,7 +28,7 @@ from seal.interface.observation import observe_reveal, observe_start
 
 @dataclass
 class _Turn:
-    """What has happened in one user turn so far."""
+    """The events of one user turn so far."""
 
     actions: list[ActionEvidence] = field(default_factory=list)
     stop: Stop = "open"
@@ -47,7 +47,7 @@ class _Turn:
 
     @property
     def failed(self) -> bool:
-        """Whether the turn is over and did not meet the verifier; one that a budget cut is nobody's fault."""
+        """True if the turn is over and did not meet the verifier; false if a budget cut it."""
         return self.stop not in ("open", "length", "step_limit") and not self.check.passed
 
 

@@ -22,7 +22,7 @@ class Format(ABC):
 
     name: str
     cue_wording: PromptWording
-    """How cues tell the policy to write calls and answers, so that the parser understands them."""
+    """The words in which cues ask for calls and answers that the parser understands."""
 
     @abstractmethod
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:

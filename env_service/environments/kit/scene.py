@@ -1,4 +1,4 @@
-"""What the dialogue asks of an environment for one task: its texts, tools, world and verdict.
+"""The dialogue's view of an environment for one task: its texts, tools, world and verdict.
 
 A scene answers for tasks that an author writes; `bfcl.scene.BfclScene` answers in the official
 pipeline's own way where that differs.
@@ -43,7 +43,7 @@ class Scene:
     # --- what is shown --------------------------------------------------------------
 
     def info(self) -> Mapping[str, Any]:
-        """What identifies the episode: data_hash and keys of the environment's own."""
+        """The identity of the episode: data_hash and keys of the environment's own."""
         environment = self._environment
         return {"environment": environment.name, "group": self._task.group, "data_hash": environment.data_hash()}
 
@@ -75,7 +75,7 @@ class Scene:
         return self.format.parse(content, self._documents)
 
     def cut_ends(self, content: str) -> bool:
-        """Whether a message that a length limit cut ends the episode; else it is read as far as it goes."""
+        """Return whether a message that a length limit cut ends the episode; else it is read as far as it goes."""
         return True
 
     def fatal(self, content: str) -> str | None:
@@ -89,7 +89,7 @@ class Scene:
         return self._environment.world(self._task)
 
     def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
-        """How the arguments break the tool's document; () for a tool that has none."""
+        """Return the arguments' violations of the tool's document; () for a tool that has none."""
         return violations(arguments, self._documents[tool]) if tool in self._documents else ()
 
     def refused(self, name: str, available: bool, violations: Sequence[Violation]) -> Outcome | None:
@@ -121,11 +121,11 @@ class Scene:
         return Needed(tools, tuple(name for name in tools if name in self.writes))
 
     def secrets(self) -> Secrets:
-        """What only the reference knows."""
+        """The secrets of the reference."""
         return self._environment.task_secrets(self._task)
 
     def judges(self, stop: Stop, last: bool) -> bool:
-        """Whether a turn that ended so is compared with the reference. last: it is the task's last turn."""
+        """Return whether a turn with this stop is compared with the reference. last: it is the task's last turn."""
         return stop == "answered"
 
     def check(self, world: World, turn: int, history: History) -> Check:
@@ -133,7 +133,7 @@ class Scene:
         return world.check(turn, history[turn]) if self.reference(turn) else Check()
 
     def verdict(self, history: History, passed: bool) -> bool:
-        """Whether the whole task is valid. passed: whether every turn with a reference passed its check."""
+        """Return whether the whole task is valid. passed: every turn with a reference passed its check."""
         return passed
 
     def assessment(self, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:

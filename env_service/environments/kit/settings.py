@@ -14,7 +14,7 @@ from seal.interface.cues import Omega, catalogue
 EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
 
 ParseErrors = Literal["end_turn", "feedback", "end_episode"]
-"""What an unreadable call does: ends the user turn, is answered with what is wrong, or ends the episode."""
+"""The effect of an unreadable call: it ends the user turn, gets feedback on its fault, or ends the episode."""
 
 
 class Settings(BaseModel):
@@ -37,7 +37,7 @@ class Settings(BaseModel):
     taxonomy: str = "paper"
     """The rules that diagnose the episode."""
     parse_errors: ParseErrors | None = None
-    """What an unreadable call does: by default feedback while a cue gives it, else the end of the turn."""
+    """The effect of an unreadable call: by default feedback while a cue gives it, else the end of the turn."""
     leak_guard: bool = False
     """Refuse to say what only the task's reference knows."""
 
@@ -56,7 +56,7 @@ class Settings(BaseModel):
         return omega if isinstance(omega, Omega) else Omega.from_json(omega)
 
     def on_parse_error(self, category: str) -> ParseErrors:
-        """What an unreadable call does in a task of this category."""
+        """Return the effect of an unreadable call in a task of this category."""
         cues = self.interface.for_category(category) if self.interface is not None else ()
         feedback = any(catalogue()[cue].kind == "feedback" for cue in cues)
         return self.parse_errors or ("feedback" if feedback else "end_turn")

@@ -1,4 +1,4 @@
-"""What an author writes of an environment with tool calls: its tasks, their tools and worlds."""
+"""The part of an environment with tool calls that its author writes: tasks, their tools and worlds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seal.interface.secrets import Secrets, reference_secrets
 
 
 class Turns:
-    """What every task is: user turns, of which a prefix can be played. users, reference: one entry per user turn."""
+    """The user turns of a task, of which a prefix can be played. users, reference: one entry per user turn."""
 
     id: str
     users: tuple[Any, ...]
@@ -49,7 +49,7 @@ class ToolTask(Turns):
 
     @property
     def facts(self) -> TaskFacts:
-        """What is known of it without opening it."""
+        """The facts about the task that need no episode."""
         return TaskFacts(self.id, self.category, self.side, self.group, len(self.users))
 
 
@@ -85,7 +85,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared and every comparison holds."""
+        """True if something was compared and every comparison holds."""
         comparisons = (self.state_match, self.response_match, self.instances_match)
         return False not in comparisons and True in comparisons
 
@@ -101,7 +101,7 @@ class World(Protocol):
 
 
 class TaskSource(ABC):
-    """What an author writes: `name`, `writes`, `rule` and the abstract methods.
+    """A source of tasks: its author writes `name`, `writes`, `rule` and the abstract methods.
 
     rule: one sentence that says what never is on both sides of the default split. strict: calls
     whose arguments break the tool's document are answered with an error and not run. max_steps:
@@ -157,6 +157,6 @@ class TaskSource(ABC):
         return task.reference
 
     def task_secrets(self, task: ToolTask) -> Secrets:
-        """What the reference knows: its calls and their results."""
+        """The secrets of the reference: its calls and their results."""
         world, calls = self.world(task), [call for turn in task.reference for call in turn]
         return reference_secrets(calls, [world.call(*call).text for call in calls])

@@ -9,7 +9,7 @@ from env_service.environments.kit.tasks import Outcome
 
 
 class ToolError(Exception):
-    """What a tool raises when a call cannot be carried out: the message is what the policy is told."""
+    """Raised when a tool cannot carry out a call; the policy reads the message."""
 
 
 class MethodWorld:
