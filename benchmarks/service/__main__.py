@@ -1,4 +1,4 @@
-"""How fast the environment service is: `python -m benchmarks.service`.
+"""Measure the speed of the environment service: `python -m benchmarks.service`.
 
 Replays references over HTTP with the client on the same cores as the service
 and prints, for each concurrency, episodes per second, processor time, latencies

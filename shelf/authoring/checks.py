@@ -24,7 +24,7 @@ FAULTS_FAIL = 0.9
 
 
 class Nonconforming(Exception):
-    """What does not hold, with the example that shows it."""
+    """A requirement that does not hold, with an example that shows it."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def idempotence(subject: Subject) -> str:
 
 
 def bad_input(subject: Subject) -> str:
-    """What a caller gets wrong is refused in one sentence."""
+    """Bad input from a caller is refused in one sentence."""
     environment, task = subject.environment, subject.tasks[0]
 
     def opened(**params: Any) -> Callable[[], Any]:
@@ -174,7 +174,7 @@ def bad_input(subject: Subject) -> str:
 
 
 def any_message(subject: Subject) -> str:
-    """Whatever a policy says is answered."""
+    """Every message of a policy is answered."""
     for task in subject.tasks[:4]:
         messages = (*RUBBISH, *scripted.stumbling_run(subject.environment, task, subject.mode).messages)
         params = {"tool_prompt_mode": subject.mode, "parse_errors": "feedback"}

@@ -35,7 +35,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the check was made and everything held."""
+        """True if the check was made and every requirement was met."""
         return self.outcome == "pass"
 
 

@@ -16,7 +16,7 @@ from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 
 PROCESS_SECONDS = 600.0
-"""How long another process may take to play all runs."""
+"""Seconds that another process may take to play all runs."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Run:
 
 
 def play(environment: Environment, run: Run, guard: Guard | None = None) -> list[Any]:
-    """What `played` gives of a run."""
+    """Open the task of a run and return the answers (`played`)."""
     return played(environment.open(run.task_id, dict(run.params), guard or Guard()), run.messages)
 
 
@@ -46,7 +46,7 @@ def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
 
 
 def dialogue(messages: Sequence[str], answers: Sequence[Any]) -> list[dict[str, str]]:
-    """What a policy reads and says: its messages, and the answers to them (`played`)."""
+    """Return the messages that a policy reads and writes: its own, and the answers to them (`played`)."""
     opening, *steps, _ = answers
     told = list(opening["state"])
     for message, step in zip(messages, steps, strict=False):
@@ -90,7 +90,7 @@ def idle_run(environment: Environment, task_id: str, mode: str) -> Run:
 
 
 def stumbling_run(environment: Environment, task_id: str, mode: str) -> Run:
-    """What a policy gets wrong, and only then the reference."""
+    """Return a run that makes a policy's mistakes first and then follows the reference."""
     wrong = tuple(environment.render(mode, call) for call in wrong_calls(environment, task_id))
     whole = reference_run(environment, task_id, mode)
     return Run("mistakes first", task_id, (*wrong, *whole.messages), {**whole.params, "parse_errors": "feedback"})

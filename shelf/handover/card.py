@@ -123,7 +123,7 @@ def stated_licence(source: Source) -> str | None:
 
 
 def _on_hub(base: str | None) -> bool:
-    """Whether a model is named as on the hub, and is no folder here."""
+    """Return whether a model has a name of the hub and is not a folder on this machine."""
     return bool(base) and base.count("/") == 1 and not Path(base).is_absolute() and not Path(base).is_dir()
 
 

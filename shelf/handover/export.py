@@ -16,7 +16,7 @@ INTERFACE = "interface.json"
 
 
 class Exported(NamedTuple):
-    """What was written. kind: "model" or "adapter"; omega: the interface, None for a run that showed none."""
+    """The result of an export. kind: "model" or "adapter"; omega: the interface, None for a run that showed none."""
 
     folder: Path
     kind: str

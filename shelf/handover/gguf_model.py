@@ -39,7 +39,7 @@ TOOL = {"type": "function", "function": {"name": "list_files", "description": ""
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says about itself.
+    """The metadata of a GGUF file.
 
     parameters: how many the weights are. special: ids by transformers' name of the token. added: the tokens that
     stand for themselves, by id, and whether decoding leaves them out.
@@ -129,14 +129,14 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, header: Header) -> None:
 
 
 def knows_tools(folder: Path) -> bool:
-    """Whether the chat template of a model folder shows the tools of a request."""
+    """Return whether the chat template of a model folder shows the tools of a request."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     shown = tokenizer.apply_chat_template(DIALOGUE[:2], tools=[TOOL], tokenize=False)
     return TOOL["function"]["name"] in shown
 
 
 def _is_read(name: str, field: ReaderField) -> bool:
-    """Whether a value of the header is looked at: merges and scores, which take seconds, are not."""
+    """Return whether to read a value of the header; merges and scores, which take seconds, are skipped."""
     long = field.types and field.types[0] == GGUFValueType.ARRAY
     return not long or name in ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
 

@@ -1,1 +1,1 @@
-"""What was learnt from runs: experiments, probes, runs played and judged again."""
+"""Studies of runs: experiments, probes, runs played and judged again."""

@@ -17,7 +17,7 @@ _ROUNDING = 0.25
 
 
 def follow_from_rewards(config: Mapping[str, Any]) -> bool:
-    """Whether a run's advantages are GRPO's of its rewards, and of nothing else."""
+    """Return whether a run computes its advantages from its rewards alone, as GRPO does."""
     algorithm = config["algorithm"]
     corrected = algorithm.get("rollout_correction") or {}
     plain = not algorithm.get("use_kl_in_reward") and not any(
@@ -47,7 +47,7 @@ def group_advantages(
 
 
 def agrees(written: Any, found: float, equal_rewards: bool) -> bool:
-    """Whether a logged advantage, which verl computes in float32, is this one."""
+    """Return whether a logged advantage, which verl computes in float32, equals this one."""
     if not isinstance(written, int | float) or isinstance(written, bool):
         return False
     return math.isclose(written, found, rel_tol=1e-4, abs_tol=_ROUNDING if equal_rewards else 1e-5)

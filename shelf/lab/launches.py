@@ -60,7 +60,7 @@ class Launch:
 
     @property
     def prompt_mode(self) -> str:
-        """How the policy writes calls."""
+        """The format in which the policy writes calls."""
         return self.config["env_service"]["prompt_mode"]
 
     @property

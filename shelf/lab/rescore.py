@@ -36,7 +36,7 @@ PARTS = {
 }
 STORED, NOW = "stored", "now"
 UNPLAYABLE = frozenset({"environment_refused", "environment_failed", "environment_broken"})
-"""What a record that does not fit the environment makes of a replay; other faults are this machine's."""
+"""Faults of a replay whose record does not fit the environment; other faults are this machine's."""
 
 Omegas = Mapping[int, Mapping[str, Any]]
 """Omega as JSON values, by its version."""
@@ -81,14 +81,14 @@ class StoredLog:
         return records
 
     def terms(self, taxonomy: str | None, reward: Mapping[str, Any]) -> Terms:
-        """How the rollouts are judged, with these changes of the run's own taxonomy and reward."""
+        """The terms for judging the rollouts, with these changes of the run's own taxonomy and reward."""
         settings = self.launch.settings if self.launch else None
         judged = (settings.reward if settings else RewardSettings()).model_dump() | dict(reward)
         labels = taxonomy or (settings.diagnosis.taxonomy if settings else "paper")
         return Terms(self.training, RewardSettings.read(judged, "reward"), labels)
 
     def again(self, record: TrajectoryRecord, terms: Terms, omegas: Omegas) -> Again:
-        """What plays a rollout again as the agent loop played it (the leak guard changes no answer)."""
+        """Return the replay of a rollout as the agent loop played it (the leak guard changes no answer)."""
         mode = self.launch.prompt_mode if self.launch else record.prompt_mode
         params: dict[str, Any] = {"split": record.split if self.training else "eval", "tool_prompt_mode": mode}
         if record.prefix > 0:

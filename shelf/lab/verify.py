@@ -28,7 +28,7 @@ ROUND = (
     ("Omega", "omega", ("omega",)),
     ("Omega", "steps", ("omega", "events")),
 )
-"""What is compared of a step's lines: its name, the log, and the keys there."""
+"""A step's values to compare: name, log, and keys in the log's lines."""
 
 
 class Place(NamedTuple):
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Findings:
-    """What a verification finds.
+    """The results of a verification.
 
     compared, agree: comparisons by what was compared. differs: a sentence each, in the order of the run.
     unjudged: how often something could not be judged, by the reason. notes: why differences may be no forgeries.
@@ -171,7 +171,7 @@ class _Verification:
             yield each.now
 
     def _whole(self, log: StoredLog, records: Sequence[TrajectoryRecord]) -> None:
-        """Whether a step has all samples of all its prompts, and a validation those of all its rows, each once."""
+        """Check that a step has all samples of all its prompts, and a validation those of all its rows, each once."""
         there = Counter((each.data_source, each.task_id, each.sample, each.group) for each in records)
         asked = min((self._asked(log, launch, records) for launch in self._players(log)), key=lambda a: a != there)
         for key in dict.fromkeys((*asked, *there)):
@@ -189,7 +189,7 @@ class _Verification:
 
     @staticmethod
     def _asked(log: StoredLog, launch: Launch, records: Sequence[TrajectoryRecord]) -> Counter[tuple]:
-        """How often each rollout should be there: data source, task, sample and the number of its prompt."""
+        """The expected counts of rollouts, by data source, task, sample and the number of the prompt."""
         rows = [(source, task) for source, task, _ in launch.rows("training" if log.training else "validation")]
         if not log.training:
             return Counter((*row, n, None) for row in rows for n in range(launch.validation_samples))

@@ -1,1 +1,1 @@
-"""What a machine and a recipe say before a run: can it run here, what is a step of it, what may be set."""
+"""Checks and plans before a run: whether the machine can run the recipe, the parts of a step, the settings."""

@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """Whether the recipe cannot run because of it."""
+        """True if the recipe cannot run because of this finding."""
         return bool(self.fix) and self.needed
 
 
@@ -175,7 +175,7 @@ def _driver() -> str | None:
 
 
 def _fits(recipe, torch: Torch) -> Finding:
-    """Whether the recipe's model and tokens fit the smallest GPU."""
+    """Return the finding on whether the recipe's model and tokens fit the smallest GPU."""
     from shelf.operate.fit import gpu_named, require_fit
     from shelf.operate.plan import RunPlan, model_of
 
@@ -246,7 +246,7 @@ def _shared_memory(config) -> Finding:
 
 
 def _checks(recipe) -> Iterator[Finding]:
-    """What the launcher itself checks before it starts anything."""
+    """Yield the findings of the launcher's own checks before a start."""
     from seal.launch import preflight
 
     config = recipe.config
@@ -288,7 +288,7 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
 
 
 def _can_listen(url: str) -> bool:
-    """Whether a service could be started at this address by this machine."""
+    """Return whether this machine could start a service at this address."""
     address = urlsplit(url)
     try:
         socket.create_server((address.hostname or LOOPBACK, address.port or 80)).close()

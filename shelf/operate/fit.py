@@ -62,7 +62,7 @@ def gpu_named(name: str, memory: float | None = None) -> Gpu:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSizes:
     """The sizes of a transformer: parameters, of one layer, of the largest tensor; layers, widths, and bytes of a
     token's keys and values in bf16."""
 
@@ -76,7 +76,7 @@ class Model:
     kv_bytes: int
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Model":
+    def of(cls, config: Mapping[str, Any]) -> "ModelSizes":
         """From a config.json of a model whose layers have gated MLPs; other layers are counted as if they had."""
         text = config.get("text_config", config)
         hidden, inner, layers = text["hidden_size"], text["intermediate_size"], text["num_hidden_layers"]
@@ -102,8 +102,8 @@ class Fit:
     host: float
 
 
-def fit(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu) -> Fit:
-    """What a recipe needs of each GPU."""
+def fit(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> Fit:
+    """Return the memory that a recipe needs on each GPU."""
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     sharding, tensor = actor.fsdp_config, rollout.tensor_model_parallel_size
     size, adapters = 4 * model.parameters / plan.devices, config.actor_rollout_ref.model.lora_rank > 0
@@ -137,7 +137,7 @@ def fit(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu) -> Fit:
     )
 
 
-def require_fit(found: Fit, plan: StepPlan, model: Model, gpu: Gpu) -> None:
+def require_fit(found: Fit, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> None:
     """LaunchError with the first thing that a GPU has no room for, and what to lower."""
     fixes = {
         "rollout": "lower actor_rollout_ref.rollout.gpu_memory_utilization",
@@ -200,7 +200,7 @@ def _micro_batches(rows: list[int], packed: int) -> int:
     return number
 
 
-def seconds(config: DictConfig, plan: StepPlan, model: Model, gpu: Gpu, step: Work) -> dict[str, float]:
+def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, step: Work) -> dict[str, float]:
     """Seconds of a step's stages."""
     speed = EFFICIENCY * gpu.flops * plan.devices
     token_pass = 2 * model.parameters * step.step / speed * 1.11  # attention is a tenth on top

@@ -1,4 +1,4 @@
-"""What a run of a recipe is before it starts: its steps and budgets, its tasks, and what it takes of a GPU."""
+"""A run of a recipe before it starts: its steps and budgets, its tasks, and its load on a GPU."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from seal.launch.model import configuration
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
-from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, Model, Work, fit, seconds, work
+from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, ModelSizes, Work, fit, seconds, work
 from shelf.operate.lengths import Length, lengths
 from shelf.operate.step import StepPlan, step_plan
 
@@ -22,10 +22,10 @@ KNOWN = Path(__file__).parent / "models.json"
 Lines = list[tuple[str, str]]
 
 
-def model_of(recipe: Recipe) -> Model:
+def model_of(recipe: Recipe) -> ModelSizes:
     """The sizes of a recipe's model; LaunchError if its config.json cannot be had."""
     known = json.loads(KNOWN.read_text(encoding="utf-8")).get(recipe.config.actor_rollout_ref.model.path)
-    return Model.of(known or configuration(recipe))
+    return ModelSizes.of(known or configuration(recipe))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RunPlan:
         return cls(recipe, step, tasks, work(step, tasks))
 
     def lines(self) -> Lines:
-        """What a step holds, and how much of it."""
+        """The parts of a step, and their sizes."""
         return [*_budgets(self.step), *self._tasks()]
 
     def _tasks(self) -> Iterator[tuple[str, str]]:
@@ -66,11 +66,11 @@ class RunPlan:
         if step.packed:
             yield "micro-batches", f"{self.work.micro_batches:.1f} per mini-batch and rank, {self.work.fill:.0%} full"
 
-    def on(self, gpu: Gpu, model: Model) -> Fit:
-        """What it takes of a GPU."""
+    def on(self, gpu: Gpu, model: ModelSizes) -> Fit:
+        """Return the memory that the run takes on a GPU."""
         return fit(self.recipe.config, self.step, model, gpu)
 
-    def gpu_lines(self, gpu: Gpu, model: Model, price: float | None) -> Lines:
+    def gpu_lines(self, gpu: Gpu, model: ModelSizes, price: float | None) -> Lines:
         """Memory, time and cost on a GPU."""
         config, step, found = self.recipe.config, self.step, self.on(gpu, model)
         stages = seconds(config, step, model, gpu, self.work)
@@ -107,7 +107,7 @@ def table(lines: Lines, title: str) -> Table:
 
 
 def _times(steps: int, interval: int) -> int:
-    """How often something happens at an interval and at the end."""
+    """The number of events at an interval and at the end."""
     return -(-steps // interval) if interval > 0 else 0
 
 
@@ -118,7 +118,7 @@ def _parts(parts: Mapping[str, float], gpu: Gpu) -> str:
 
 
 def _budgets(plan: StepPlan) -> Lines:
-    """What a step holds by the recipe's settings alone."""
+    """The parts of a step by the recipe's settings alone."""
     size = f"{plan.packed:,} tokens: at most" if plan.packed else f"{plan.rows_per_micro_batch} rows:"
     waiting = "" if plan.in_flight == plan.rows else f" of {plan.rows}"
     per_engine = f"{-(-plan.in_flight // plan.engines)} per engine, which runs {plan.engine_slots} at a time"

@@ -18,7 +18,7 @@ PROCESSES = (
     "seal.training.async_trainer",
     "seal.rollout.agent_loop",
 )
-"""What the processes of a run import; imported here first, it is compiled once and not by each of them."""
+"""Modules that the processes of a run import; imported here first, they are compiled once, not by each process."""
 UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 

@@ -30,7 +30,7 @@ _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "tex
 
 
 class Kind(NamedTuple):
-    """What a value may be: its type ("whole number"), its bounds ("at least 1"; "" if none) and whether null is one."""
+    """The values of a key: their type ("whole number"), bounds ("at least 1"; "" if none) and whether null is one."""
 
     type: str
     bounds: str = ""
@@ -77,8 +77,8 @@ def _plural(name: str) -> str:
     return name.replace("mapping", "mappings", 1) if name.startswith("mapping") else f"{name}s"
 
 
-class Row(NamedTuple):
-    """What is known of a key."""
+class SettingRow(NamedTuple):
+    """The row of a key in the table of its block."""
 
     key: str
     type: str
@@ -125,7 +125,7 @@ def _blocks() -> Iterator[tuple[str, type[Settings]]]:
         waiting[:0] = [(joined(key, name), each.annotation) for name, each in fields if is_block(each.annotation)]
 
 
-def _rows(key: str, block: type[Settings]) -> Iterator[Row]:
+def _rows(key: str, block: type[Settings]) -> Iterator[SettingRow]:
     """The rows of a block's own keys."""
     defaults = recipe_defaults(block)
     for name, field in block.model_fields.items():
@@ -133,7 +133,7 @@ def _rows(key: str, block: type[Settings]) -> Iterator[Row]:
             allowed = kind(field.annotation, field.metadata)
             type_name = f"{allowed.type} or null" if allowed.optional else allowed.type
             meaning = _text(field.description)
-            yield Row(joined(key, name), type_name, _default(defaults[name]), allowed.bounds, meaning)
+            yield SettingRow(joined(key, name), type_name, _default(defaults[name]), allowed.bounds, meaning)
 
 
 def _text(docstring: str) -> str:

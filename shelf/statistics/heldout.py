@@ -1,4 +1,4 @@
-"""Whether a run validates on what it trains on."""
+"""Check whether a run validates on its training tasks."""
 
 from collections.abc import Iterable
 from pathlib import Path

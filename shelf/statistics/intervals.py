@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 
 
-class Observation(NamedTuple):
+class SuccessCount(NamedTuple):
     """`numerator` of `denominator` succeeded: 1 or 0 of 1 for a task, k of n for its turns."""
 
     cluster: Hashable
@@ -70,7 +70,7 @@ def wilson(rate: float, n: float, confidence: float = CONFIDENCE) -> tuple[float
     return (0.0 if rate <= 0 else max(0.0, low)), (1.0 if rate >= 1 else min(1.0, high))
 
 
-def estimate(strata: Sequence[Sequence[Observation]], confidence: float = CONFIDENCE) -> Estimate | None:
+def estimate(strata: Sequence[Sequence[SuccessCount]], confidence: float = CONFIDENCE) -> Estimate | None:
     """The mean over strata of each stratum's rate, clusters spanning strata; None without observations.
 
     One stratum gives its plain rate; the four categories give the average over

@@ -129,7 +129,7 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
 
 
 def validated(folder: RunFolder) -> bool:
-    """Whether a run has a validation."""
+    """Return whether a run has a validation."""
     return bool(step_files(folder.validations))
 
 
@@ -140,7 +140,7 @@ def begun(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
 
 
 def planned_steps(stages: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many steps a run is to train, by the stages that began; None before the first step."""
+    """The number of steps that a run is to train, by the stages that began; None before the first step."""
     return next((line.get("of") for line in reversed(stages) if line.get("stage") != "validate"), None)
 
 

@@ -34,7 +34,7 @@ ABOUT_COMPARISONS = (
 
 
 class RunStatistics(NamedTuple):
-    """What the statistics of some logs are: tables, flat records, and problems of the logs.
+    """The statistics of some logs: tables, flat records, and problems of the logs.
 
     kind names the records in files: summaries or comparisons.
     """

@@ -1,4 +1,4 @@
-"""What a validation log says: rates by step and category, label shares, missing tasks."""
+"""The summary of a validation log: rates by step and category, label shares, missing tasks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
-from shelf.statistics.intervals import Estimate, Observation, estimate, pass_at_k
+from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
 from shelf.statistics.log import Log
 from shelf.statistics.suspected import SuspectedItem
 
@@ -119,11 +119,11 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         samples=samples,
         passed=sum(line.passed for line in flat),
         scored=len(flat),
-        rate=estimate([[Observation(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
+        rate=estimate([[SuccessCount(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
         turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
         turns=sum(line.turns for stratum in turned for line in stratum),
         turn_rate=estimate(
-            [[Observation(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
+            [[SuccessCount(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
         ),
         pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
         infra=len(lines) - len(flat),
@@ -132,7 +132,7 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
 
 
 def _outcomes(lines: Iterable[TrajectoryRecord]) -> dict[str, list[bool]]:
-    """Whether each sample of each task passed."""
+    """Return the verdicts on the samples of each task."""
     tasks: dict[str, list[bool]] = defaultdict(list)
     for line in lines:
         tasks[line.task_id].append(line.passed)

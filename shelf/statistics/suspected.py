@@ -30,7 +30,7 @@ class SuspectedItem(BaseModel):
         return task_id
 
     def concerns(self, prefix: int) -> bool:
-        """Whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
+        """Return whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
         return prefix < 0 or prefix > self.turn
 
 

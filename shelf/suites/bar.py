@@ -1,4 +1,4 @@
-"""How far long work is: a bar in a terminal, else a line per tenth of it."""
+"""Progress of long work: a bar in a terminal, else a line per tenth of it."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ class EndpointRefused(RuntimeError):
 
 
 _TOO_LONG = (("context", "length"), ("max_tokens", "max_model_len"))
-"""What endpoints write when a dialogue, or vLLM when the limit of one message, does not fit the model's context."""
+"""Words of endpoints when a dialogue, or of vLLM when the limit of one message, does not fit the model's context."""
 
 
 class ContextExceeded(RuntimeError):
@@ -53,7 +53,7 @@ class ContextExceeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are drawn; max_tokens limits one assistant message, as the official runner's 4,096 does.
+    """Sampling of answers; max_tokens limits one assistant message, as the official runner's 4,096 does.
 
     None leaves the limit to the endpoint.
     """
@@ -64,8 +64,8 @@ class Sampling:
 
 
 FIXED = {"repetition_penalty": 1.0, "top_k": -1}
-"""What rollouts, validations and evaluations share; the generation_config.json of a model (Qwen2.5: 1.05 and 20) would
-decide otherwise where a request leaves it out."""
+"""Values that rollouts, validations and evaluations share; the generation_config.json of a model (Qwen2.5: 1.05 and 20)
+would override them where a request leaves them out."""
 TAKES_FIXED = ("vllm", "sglang")
 """Servers, as their list of models names them, that take fields which the OpenAI API does not have."""
 
@@ -184,7 +184,7 @@ class ChatClient:
         return read_reply(completion, self._url)
 
     async def check(self, listed: bool = True) -> bool:
-        """Whether it takes FIXED, by its list of models.
+        """Return whether the endpoint takes FIXED, by its list of models.
 
         EndpointRefused if nothing answers at the address, or a list of models lacks ours (unless not `listed`).
         """
@@ -209,7 +209,7 @@ class ChatClient:
         await self._client.close()
 
     def _refusal(self, error: APIStatusError) -> Exception:
-        """What a status other than 200 means, after the last attempt."""
+        """Return the exception for a status other than 200, after the last attempt."""
         status, text = error.status_code, error.response.text
         if status >= 500 or status in RETRIED:
             return EndpointFault(f"endpoint_{status}", f"{self._url} answered {status}: {text[:200]}")

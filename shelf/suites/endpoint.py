@@ -19,7 +19,7 @@ from shelf.suites.chat import OPENAI_KEY, ChatClient, EndpointRefused
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 10.0
 TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
-"""What vLLM needs to read calls out of a Qwen model's text; it only does so for requests that offer tools."""
+"""Options that vLLM needs to read calls out of a Qwen model's text; it only does so for requests that offer tools."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Served:
             )
 
     def answers_within(self, wait_s: float) -> bool:
-        """Whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
+        """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
         while status(self._models) >= httpx.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
@@ -78,8 +78,8 @@ def without_proxy(*urls: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Model:
-    """What is evaluated: a model at an endpoint, or an HF folder that vLLM serves here.
+class EvaluatedModel:
+    """The model to evaluate: at an endpoint, or an HF folder that vLLM serves here.
 
     name: at the endpoint, or the folder's name. serve_args: further options of ``vllm serve``.
     """

@@ -53,18 +53,18 @@ class ItemRecord:
 
     @property
     def passed(self) -> bool:
-        """Whether the item counts as solved."""
+        """True if the item counts as solved."""
         return self.score >= PASS_SCORE
 
     @property
     def group(self) -> str:
-        """What is drawn together when intervals are computed."""
+        """The key of the items that are drawn together when intervals are computed."""
         return self.cluster or self.item
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class SuiteHead:
-    """How the items of a folder were measured.
+    """The conditions under which the items of a folder were measured.
 
     package and version: of the official tool, empty for our own. data_hash: of the suite's
     tasks. settings: what results depend on. skipped: a sentence for each category that was

@@ -1,4 +1,4 @@
-"""What the results of suites say: rates, paired differences and sentences, and the same figures for programs.
+"""Reports on the results of suites: rates, paired differences and sentences, and the same figures for programs.
 
 The estimates are those of validation logs (`shelf.statistics`): an attempt at an item is a line.
 """
@@ -20,7 +20,7 @@ from shelf.statistics.tables import RATES, comparison_record, comparison_table, 
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
 WITHOUT = "with"
-"""What comparison records say of suspected items: suites leave none out."""
+"""The value for suspected items in comparison records: suites leave none out."""
 
 _FREE = frozenset({"seed", "version"})
 """Settings in which comparable evaluations may differ; the version has a field of its own."""
@@ -33,7 +33,7 @@ class Report(NamedTuple):
     records: Mapping[str, Any]
 
 
-class Row(NamedTuple):
+class CategoryRates(NamedTuple):
     """The rates of one category or of all; pass_hat: the chance that k attempts at an item all pass, k = 1, 2, ..."""
 
     rates: Summary
@@ -96,7 +96,7 @@ def compare_results(names: Sequence[str]) -> Report:
     return Report([*tables, about], {"comparisons": records})
 
 
-def summarise(items: Iterable[ItemRecord]) -> list[Row]:
+def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
     """A row for each category of a suite, and for several their average."""
     items = list(items)
     attempts: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
@@ -106,7 +106,7 @@ def summarise(items: Iterable[ItemRecord]) -> list[Row]:
     rows = []
     for rates in informative(summarise_step(map(_Line.of, items))):
         strata = list(attempts.values()) if rates.is_average else [attempts[rates.name]]
-        rows.append(Row(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
+        rows.append(CategoryRates(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
     return rows
 
 
@@ -125,7 +125,7 @@ def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[Su
     return [row for row in compare(first, second) if len(shared) > 1 or not row.is_average]
 
 
-def suite_table(rows: Sequence[Row], title: str) -> Table:
+def suite_table(rows: Sequence[CategoryRates], title: str) -> Table:
     """Rates by category; columns for several attempts and for failures only where there are any."""
     trials = max((row.rates.samples for row in rows), default=0)
     columns = ["category", "pass % [95%]", "passed"]
@@ -147,7 +147,7 @@ def _pass_hat(strata: Sequence[Mapping[str, Sequence[bool]]], k: int) -> float:
 
 
 def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:
-    """What the table does not say: official figures, skipped categories, failures and their causes."""
+    """Sentences beside the table: official figures, skipped categories, failures and their causes."""
     if head.official:
         figures = ", ".join(f"{name} {percent(value, 2)}" for name, value in head.official.items())
         yield f"official figures (%): {figures}"
@@ -162,7 +162,7 @@ def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:
         yield f"{head.package} {head.version}, data {head.data_hash[:16]}"
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: CategoryRates) -> dict[str, Any]:
     rates = row.rates
     return {
         "category": rates.name,

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is evaluated, where results go, and how often and how long the tool runs."""
+    """The model to evaluate, the folder of the results, and how often and how long the tool runs."""
 
     served: Served
     """The model."""
@@ -44,7 +44,7 @@ class Plan:
     """For one run of the tool."""
 
 
-class Job(NamedTuple):
+class ToolRun(NamedTuple):
     """A program that plays missing items.
 
     watch: takes what the program has finished, and returns a number that changes with it.
@@ -64,7 +64,7 @@ class Suite(ABC):
     package: ClassVar[str]
     locks: ClassVar[tuple[str, ...]]
     total: int
-    """How many items there are, finished or not; `begin` counts them."""
+    """The number of items, finished or not; `begin` counts them."""
 
     def __init__(self, plan: Plan, parts: Sequence[str]):
         self.plan = plan
@@ -85,7 +85,7 @@ class Suite(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What results depend on beside model, version and data."""
+        """The settings that results depend on, besides model, version and data."""
 
     @abstractmethod
     def data_hash(self, tool: Tool) -> str:
@@ -97,10 +97,10 @@ class Suite(ABC):
 
     @abstractmethod
     def missing(self) -> Sequence[Any]:
-        """What is not finished, in order."""
+        """The unfinished items, in order."""
 
     @abstractmethod
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[ToolRun]:
         """The programs of one round over what is missing."""
 
     @abstractmethod
@@ -153,7 +153,7 @@ def _play(suite: Suite, on_progress: Progress) -> None:
     total = suite.total
     deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
 
-    def watching(job: Job) -> int:
+    def watching(job: ToolRun) -> int:
         count = job.watch()
         on_progress(total - len(suite.missing()), total)
         return count

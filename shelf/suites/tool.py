@@ -96,7 +96,7 @@ class Tool:
 
     @property
     def ready(self) -> bool:
-        """Whether it is installed completely."""
+        """True if the tool is installed completely."""
         return (self.folder / READY).is_file()
 
     def program(self, name: str) -> str:

@@ -19,10 +19,10 @@ from shelf.statistics.suspected import DEFAULT_PATH, load_suspected
 from shelf.testbed.synthesis.verify import passes
 
 FILES = frozenset(["cat", "cd", "diff", "du", "find", "grep", "ls", "sort", "tail", "wc"])
-"""What reads the file system, whose whole content counts as shown: `cd`, `find` and `cat` reach all of it."""
+"""Tools that read the file system, whose whole content counts as shown: `cd`, `find` and `cat` reach all of it."""
 UNREAD = FILES | {"contact_customer_support"}
 ROUNDS = 2
-"""How often the answers of reads give arguments of further reads."""
+"""Rounds of reads whose arguments come from the answers of earlier reads."""
 COUNTS = {"half": 0.5, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "ten": 10, "double": 2, "twice": 2}
 
 Call = tuple[str, dict[str, Any]]
@@ -76,7 +76,7 @@ def values(task: Task) -> Iterator[Nowhere]:
 
 
 class _Shown:
-    """What a policy has seen: the dialogue and the tools' documents."""
+    """The text that a policy has seen: the dialogue and the tools' documents."""
 
     def __init__(self, dialogue: Iterable[str], documents: Iterable[str]):
         dialogue = [*dialogue]
@@ -87,7 +87,7 @@ class _Shown:
         self._numbers |= {COUNTS[word] for word in self._dialogue & COUNTS.keys()}
 
     def has(self, value: Any) -> bool:
-        """Whether the value is shown."""
+        """Return whether the value is shown."""
         if isinstance(value, bool) or value is None:
             return True
         if isinstance(value, int | float):
@@ -122,7 +122,7 @@ def _replaced(given: Any, value: Any, other: Any) -> Any:
 
 
 def _reads(task: Task, turn: int, done: Sequence[Call], said: Sequence[str], results: Sequence[str]) -> list[str]:
-    """What read-only calls answer after these calls, with what is known as their arguments."""
+    """Return the answers of read-only calls after these calls, with known values as their arguments."""
     world, found = Toolbox(task), []
     for tool, arguments in done:
         world.call(tool, deepcopy(arguments))

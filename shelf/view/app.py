@@ -103,7 +103,7 @@ def _admits(request: Request, token: str) -> bool:
 
 
 async def _refuse(_request: Request, error: Exception) -> Response:
-    """What cannot be answered, in one sentence."""
+    """Answer a failed request with one sentence."""
     match error:
         case HTTPException():
             status, sentence = error.status_code, str(error.detail)

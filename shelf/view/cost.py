@@ -1,4 +1,4 @@
-"""What the training of a run cost: rollouts, tokens in and out, wall time and device hours."""
+"""The cost of a run's training: rollouts, tokens in and out, wall time and device hours."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SECONDS = 3600.0
 
 
 def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
-    """What the training up to and including the step `last` cost, as names and texts.
+    """Return the cost of the training up to and including the step `last`, as names and texts.
 
     Updates included, validations and saving left out. Tokens in are those of the prompts of all requests, as an
     endpoint counts them; device hours are the wall time of each device, added up, if there are several. A figure
@@ -46,7 +46,7 @@ def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
 
 
 def start_seconds(run: RunFolder) -> tuple[float, float] | None:
-    """How long the starts of a run took, and its launches from command to last stage, in seconds; None without any."""
+    """The seconds that a run's starts took, and its launches from command to last stage; None without any."""
     lines = [line.value for line in read_jsonl(run.start) if isinstance(line, Line)] if run.start.is_file() else []
     commands, ready = ([line["time"] for line in lines if line["stage"] == name] for name in (FIRST, READY))
     starts, whole = 0.0, 0.0

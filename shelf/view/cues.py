@@ -40,7 +40,7 @@ def _described(name: str, cue: Cue | None) -> dict[str, Any]:
 
 
 def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
-    """Whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
+    """Return whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
     path = folder.log("omega")
     values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
     sent = {value.get("step"): value.get("omega") for value in values}

@@ -13,7 +13,7 @@ from shelf.statistics.summary import label_shares, summarise_step
 
 
 def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence[TrajectoryRecord]) -> str:
-    """What a run has come to, for the first line of everything that shows it.
+    """The results of a run in one sentence, for the first line of everything that shows it.
 
     steps: its training steps, ascending; validated: the lines of its validations. The pass rate of whole tasks
     (of the shortest prefix if there are none) is averaged over categories, its change from the first validation to

@@ -34,14 +34,14 @@ INDEX_FILE = "view_index.sqlite"
 VERSION = 2
 TRAIN, VALIDATION = "train", "validation"
 WAIT_S = 10.0
-"""How long to wait for another viewer of the same run that writes the index."""
+"""Seconds to wait for another viewer of the same run that writes the index."""
 INTERVAL_S = 1.0
 """Between two looks at a run's folder."""
 
 _UNFIT = (
     ValueError, TypeError, AttributeError, LookupError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError
 )  # fmt: skip
-"""What an odd line raises, on the way to its columns and when SQLite takes them."""
+"""Exceptions that an odd line raises, on the way to its columns and when SQLite takes them."""
 _STAMP = "inode, size, mtime"
 _SCHEMA = """
 CREATE TABLE file (
@@ -76,7 +76,7 @@ def kind_of(label: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of the logs is indexed, in bytes, and how often the index has changed since the start.
+    """The bytes of the logs that are indexed, and the number of changes of the index since the start.
 
     ready: whether the logs were looked through once.
     """
@@ -127,7 +127,7 @@ class Index:
             connection.close()
 
     def ask(self, question: Callable[..., Answer], *given: Any) -> Answer:
-        """What a function of a connection for reading answers."""
+        """Return the answer of a function that reads from a connection."""
         with self.reading() as db:
             return question(db, *given)
 
@@ -173,7 +173,7 @@ class Index:
 
 
 def _usable(path: Path) -> bool:
-    """Whether the index at `path` can be used; one that is missing, damaged or of another version is made anew."""
+    """Return whether the index at `path` can be used; a missing or damaged one, or another version, is made anew."""
     for _attempt in range(2):
         try:
             with contextlib.closing(sqlite3.connect(path, timeout=WAIT_S)) as db:

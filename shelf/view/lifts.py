@@ -1,4 +1,4 @@
-"""What a cue gives the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
+"""The effect of a cue on the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
 
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
@@ -26,7 +26,7 @@ class Lift(NamedTuple):
 
 
 def withdrawal_log(folder: RunFolder) -> Log:
-    """What the validations of a run played for the withdrawal of cues; empty without any."""
+    """Return the rollouts that a run's validations played for the withdrawal of cues; empty without any."""
     return Log.joined(read_log(path) for _step, path in step_files(folder.withdrawals))
 
 

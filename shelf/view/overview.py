@@ -43,7 +43,7 @@ _BY_NAME = {
 
 
 def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
-    """What the curves of one run show: a list over the steps for each figure. Missing figures are null."""
+    """The data of one run's curves: a list over the steps for each figure. Missing figures are null."""
     return {
         "name": run.name,
         "arm": run.arm,
@@ -159,6 +159,6 @@ def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | Non
 
 
 def _runs(folder: RunFolder) -> bool | None:
-    """Whether a launcher of this machine works in the folder; None if its lock file does not say."""
+    """Return whether a launcher of this machine works in the folder; None if its lock file does not say."""
     holder = Holder.of(folder.lock)
     return None if holder is None or holder.host != platform.node() else not holder.gone

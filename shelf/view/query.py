@@ -1,4 +1,4 @@
-"""What the pages ask the index: lists of trajectories, groups, and counts of labels."""
+"""The pages' queries of the index: lists of trajectories, groups, and counts of labels."""
 
 import sqlite3
 from collections import Counter
@@ -39,7 +39,7 @@ _OUTCOMES = {
 
 
 class Filters(BaseModel):
-    """What the address of a page may ask for; each empty field asks for nothing.
+    """The filters in the address of a page; an empty field filters nothing.
 
     turn counts from 0. from_step and to_step are included. text: see `search`.
     """
@@ -64,7 +64,7 @@ class Filters(BaseModel):
     order: Literal["new", "old", "score", "w", "advantage", "tokens", "errors"] = "new"
 
     def spans(self, step: int) -> bool:
-        """Whether from_step and to_step include a step."""
+        """Return whether from_step and to_step include a step."""
         low, high = self.from_step, self.to_step
         return (low is None or step >= low) and (high is None or step <= high)
 
@@ -219,7 +219,7 @@ def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:
 
 
 def bad_lines(db: sqlite3.Connection, limit: int = 50) -> dict[str, Any]:
-    """How many lines of trajectories cannot be used, and the first of them."""
+    """Return the number of trajectory lines that cannot be used, and the first of them."""
     rows = db.execute(
         "SELECT f.log, f.name, b.line, b.problem FROM bad b JOIN file f ON f.id = b.file "
         "ORDER BY f.step, b.line LIMIT ?",

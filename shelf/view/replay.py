@@ -27,7 +27,7 @@ class Replayer:
         self._client: ServiceClient | None = None
 
     def replay(self, value: Mapping[str, Any], step: int, launches: Path | None = None) -> dict[str, Any]:
-        """What a replay finds; {"why": sentence} if the line cannot be played again.
+        """Return the results of a replay; {"why": sentence} if the line cannot be played again.
 
         launches: the log of the run's launches, which names the files of synthesised tasks.
 

@@ -17,7 +17,7 @@ from shelf.view.runs import ViewedRun
 
 TOKEN = "SEAL_VIEW_TOKEN"
 GRACE_S = 2
-"""What a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
+"""Seconds that a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
 
 
 def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> None:

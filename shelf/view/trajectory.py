@@ -54,7 +54,7 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str,
 
 
 def rollout(db: sqlite3.Connection, folder: RunFolder, line: TrajectoryRecord) -> dict[str, Any]:
-    """What `trajectory` shows of a validated rollout."""
+    """Return `trajectory`'s view of a validated rollout."""
     place = (line.step, line.task_id, line.data_source, line.sample)
     given = "log = 'validation' AND step = ? AND task = ? AND source = ? AND sample = ?"
     found = db.execute(f"SELECT log, step, line FROM trajectory WHERE {given}", place).fetchone()

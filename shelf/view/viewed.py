@@ -102,7 +102,7 @@ class Viewed:
         return shown | {"searched": hits.share if hits else None}
 
     def line(self, key: str) -> tuple[dict[str, Any], int, Path]:
-        """What a replay takes: the logged object of a trajectory, its step, and the log of the run's launches."""
+        """Return a replay's inputs: the logged object of a trajectory, its step, and the log of the run's launches."""
         value, row = self.ask(raw_line, self.run.folder, key)
         return value, row["step"], self.run.folder.launches
 

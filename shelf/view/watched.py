@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class Watched(Generic[Value]):
-    """What `read` returns, read again when one of `files()` has changed; read copes with missing files."""
+    """The result of `read`, read again when one of `files()` has changed; read copes with missing files."""
 
     def __init__(self, files: Callable[[], Iterable[Path]], read: Callable[[], Value]):
         self._files, self._read = files, read

@@ -1,4 +1,4 @@
-"""What client and server exchange: OpenEnv's types with the fields of a dialogue."""
+"""The types that client and server exchange: OpenEnv's, with the fields of a dialogue."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class SealAction(Action):
 
 
 class SealObservation(Observation):
-    """What followed an action: messages to append to the dialogue. The reward is 1 for a passed task, at the end."""
+    """The reply to an action: messages to append to the dialogue. The reward is 1 for a passed task, at the end."""
 
     messages: list[Message] = Field(default=[], description="New messages; after reset the system and user message")
     task_id: str = Field(default="", description="The task that is played")

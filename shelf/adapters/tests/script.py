@@ -1,4 +1,4 @@
-"""What a perfect model writes in some training tasks, message by message: the script of the adapters' tests."""
+"""Messages of a perfect model in some training tasks, one by one: the script of the adapters' tests."""
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 ADAPTERS = HOME / "shelf" / "adapters"
 TRL = ("trl==1.16.0", "accelerate", "datasets", "multiprocess", "dill", "xxhash")
-"""What trl needs and this environment lacks."""
+"""Packages that trl needs and this environment lacks."""
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ _MODES = tuple(name for name in format_names() if name != "compact_arguments")
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """One fault: the calls of every turn after it, and how it was made.
 
     turn: where it was injected. skipped: tools of the turn's reference that are not
@@ -95,11 +95,13 @@ class _Site:
     def call(self) -> Call:
         return self.calls[self.at]
 
-    def put(self, kind: str, calls: Sequence[Call], **how: Any) -> Fault:
+    def put(self, kind: str, calls: Sequence[Call], **how: Any) -> InjectedFault:
         """The fault that makes these the turn's calls."""
-        return Fault(kind, self.turn, [list(calls) if i == self.turn else t for i, t in enumerate(self.turns)], **how)
+        return InjectedFault(
+            kind, self.turn, [list(calls) if i == self.turn else t for i, t in enumerate(self.turns)], **how
+        )
 
-    def replaced(self, kind: str, call: Call, **how: Any) -> Fault:
+    def replaced(self, kind: str, call: Call, **how: Any) -> InjectedFault:
         """The fault that exchanges the call."""
         return self.put(kind, [*self.calls[: self.at], call, *self.calls[self.at + 1 :]], **how)
 
@@ -124,7 +126,7 @@ def _other_tool_call(site: _Site, but: str = "") -> Call | None:
     return site.rng.choice(_known()[site.rng.choice(names)]) if names else None
 
 
-def _value(site: _Site) -> Fault | None:
+def _value(site: _Site) -> InjectedFault | None:
     name, arguments = site.call
     for key in site.rng.sample(sorted(arguments), len(arguments)):
         others = [call[1][key] for call in _known()[name] if key in call[1] and call[1][key] != arguments[key]]
@@ -134,7 +136,7 @@ def _value(site: _Site) -> Fault | None:
     return None
 
 
-def _type(site: _Site) -> Fault | None:
+def _type(site: _Site) -> InjectedFault | None:
     name, arguments = site.call
     wrong = {"string": [3], "integer": "three", "number": "three", "float": "three", "boolean": "yes", "array": "all"}
     properties = _document(site)["parameters"]["properties"]
@@ -147,7 +149,7 @@ def _type(site: _Site) -> Fault | None:
     )
 
 
-def _missing_argument(site: _Site) -> Fault | None:
+def _missing_argument(site: _Site) -> InjectedFault | None:
     name, arguments = site.call
     keys = [key for key in _document(site)["parameters"]["required"] if key in arguments]
     if not keys:
@@ -157,36 +159,36 @@ def _missing_argument(site: _Site) -> Fault | None:
     return site.replaced("missing argument", (name, left), broken=labels.ARGUMENT_MISMATCH)
 
 
-def _unknown_argument(site: _Site) -> Fault | None:
+def _unknown_argument(site: _Site) -> InjectedFault | None:
     name, arguments = site.call
     return site.replaced("unknown argument", (name, {**arguments, "verbosity": 2}), broken=labels.ARGUMENT_MISMATCH)
 
 
-def _other_tool(site: _Site) -> Fault | None:
+def _other_tool(site: _Site) -> InjectedFault | None:
     other = _other_tool_call(site, but=site.call[0])
     return other and site.replaced("other tool", other, skipped=(site.call[0],))
 
 
-def _invented_tool(site: _Site) -> Fault | None:
+def _invented_tool(site: _Site) -> InjectedFault | None:
     invented = (site.call[0] + site.rng.choice(["_all", "_now", "Item"]), site.call[1])
     return site.replaced("invented tool", invented, broken=labels.INVALID_TOOL_CALL)
 
 
-def _dropped(site: _Site) -> Fault | None:
+def _dropped(site: _Site) -> InjectedFault | None:
     rest = [call for at, call in enumerate(site.calls) if at != site.at]
     return site.put("dropped call", rest, skipped=(site.call[0],))
 
 
-def _abandoned(site: _Site) -> Fault | None:
+def _abandoned(site: _Site) -> InjectedFault | None:
     return site.put("abandoned turn", [], broken=labels.MISSING_TOOL_CALL)
 
 
-def _extra(site: _Site) -> Fault | None:
+def _extra(site: _Site) -> InjectedFault | None:
     extra = _other_tool_call(site)
     return extra and site.put("extra call", [*site.calls[: site.at], extra, *site.calls[site.at :]])
 
 
-def _order(site: _Site) -> Fault | None:
+def _order(site: _Site) -> InjectedFault | None:
     at = site.at
     if at + 1 >= len(site.calls) or site.calls[at] == site.calls[at + 1]:
         return None
@@ -203,18 +205,18 @@ def _failing(site: _Site) -> Call | None:
     return (name, {**arguments, site.rng.choice(keys): "zz_nothing_zz"}) if keys else None
 
 
-def _unrecovered(site: _Site) -> Fault | None:
+def _unrecovered(site: _Site) -> InjectedFault | None:
     failing = _failing(site)
     skipped = tuple(name for name, _ in site.calls[site.at + 1 :])
     return failing and site.put("error, given up", [*site.calls[: site.at], failing], skipped=skipped)
 
 
-def _recovered(site: _Site) -> Fault | None:
+def _recovered(site: _Site) -> InjectedFault | None:
     failing = _failing(site)
     return failing and site.put("error, recovered", [*site.calls[: site.at], failing, *site.calls[site.at :]])
 
 
-def _wrong_format(site: _Site) -> Fault | None:
+def _wrong_format(site: _Site) -> InjectedFault | None:
     mode = site.rng.choice(_MODES)
     text = site.rng.choice(_foreign(mode, site.call))
     return site.put("wrong format", [], text=text, mode=mode, broken=labels.INVALID_TOOL_CALL)
@@ -236,11 +238,11 @@ def _foreign(mode: str, call: Call) -> list[str]:
     return found
 
 
-def _cut(site: _Site) -> Fault | None:
+def _cut(site: _Site) -> InjectedFault | None:
     return site.put("cut", site.calls[: site.at], cut=True, broken=labels.BUDGET_CUT)
 
 
-def _loop(site: _Site) -> Fault | None:
+def _loop(site: _Site) -> InjectedFault | None:
     done = site.calls[: site.at]
     if not done or done[-1][0] in writers():
         return None
@@ -251,12 +253,12 @@ def _loop(site: _Site) -> Fault | None:
     return site.put("loop", site.calls[: site.at], loop=True, broken=labels.BUDGET_CUT)
 
 
-def _silent_call(site: _Site) -> Fault | None:
+def _silent_call(site: _Site) -> InjectedFault | None:
     other = _other_tool_call(site)
     return other and site.put("silent: call", [other], broken=labels.SPURIOUS_TOOL_CALL)
 
 
-def _silent_withheld(site: _Site) -> Fault | None:
+def _silent_withheld(site: _Site) -> InjectedFault | None:
     withheld = [d["name"] for turn in site.task.withheld for d in revealed_tools(site.task, turn) if turn > site.turn]
     calls = [call for name in withheld for call in _known().get(name, ())]
     if not calls:
@@ -264,7 +266,7 @@ def _silent_withheld(site: _Site) -> Fault | None:
     return site.put("silent: withheld tool", [site.rng.choice(calls)], broken=labels.INVALID_TOOL_CALL)
 
 
-def _silent_format(site: _Site) -> Fault | None:
+def _silent_format(site: _Site) -> InjectedFault | None:
     mode, call = site.rng.choice(_MODES), _other_tool_call(site)
     if call is None:
         return None
@@ -272,15 +274,15 @@ def _silent_format(site: _Site) -> Fault | None:
     return site.put("silent: wrong format", [], text=text, mode=mode, broken=labels.INVALID_TOOL_CALL)
 
 
-def _silent_cut(site: _Site) -> Fault | None:
+def _silent_cut(site: _Site) -> InjectedFault | None:
     return site.put("silent: cut", [], cut=True, broken=labels.BUDGET_CUT)
 
 
-def _silent_answer(site: _Site) -> Fault | None:
+def _silent_answer(site: _Site) -> InjectedFault | None:
     return site.put("silent: answer", [], broken=labels.CORRECT_ABSTENTION)
 
 
-Injection = Callable[[_Site], Fault | None]
+Injection = Callable[[_Site], InjectedFault | None]
 WANTED: tuple[Injection, ...] = (
     _value,
     _type,
@@ -303,7 +305,7 @@ SILENT: tuple[Injection, ...] = (_silent_call, _silent_withheld, _silent_format,
 """Faults of a turn in which nothing should be called; the last injects none."""
 
 
-def faults(task: Task, seed: int = 0) -> Iterator[Fault]:
+def faults(task: Task, seed: int = 0) -> Iterator[InjectedFault]:
     """One fault of each kind that the task has a place for, the same for the same seed."""
     rng = random.Random(f"{task.id}/{seed}")
     wanted = [(t, c) for t, calls in enumerate(task.reference) for c in range(len(calls))]
@@ -318,7 +320,7 @@ def faults(task: Task, seed: int = 0) -> Iterator[Fault]:
 # --- what the definitions say --------------------------------------------------------
 
 
-def expected(task: Task, fault: Fault) -> str:
+def expected(task: Task, fault: InjectedFault) -> str:
     """Return the label that the faulty turn must get."""
     if not task.reference[fault.turn] or fault.cut or fault.loop:
         return fault.broken
@@ -361,7 +363,7 @@ def _is_error(text: str) -> bool:
 
 
 def _ends_in_error(calls: Sequence[Call], results: Sequence[str]) -> bool:
-    """Whether a call failed and no later call of its tool succeeded."""
+    """Return whether a call failed and no later call of its tool succeeded."""
     failed = [_is_error(text) for text in results]
     for at, (name, _) in enumerate(calls):
         later = zip(calls[at + 1 :], failed[at + 1 :], strict=True)

@@ -24,7 +24,7 @@ _RUNS = itertools.count()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OfficialVerdict:
     """The checker's verdict; of a failure also its turn, its error type and the results of that turn's calls."""
 
     valid: bool
@@ -39,7 +39,7 @@ def _shared() -> tuple[Mapping[str, dict[str, Any]], Mapping[str, dict[str, Any]
     return shared, copy.deepcopy(shared)
 
 
-def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> Outcome:
+def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> OfficialVerdict:
     """Judge the decoded calls (source texts by turn and message) of a complete run."""
     shared, pristine = _shared()
     for name, value in pristine.items():
@@ -58,17 +58,17 @@ def check(task: Task, decoded: Sequence[Sequence[Sequence[str]]]) -> Outcome:
     try:
         found = multi_turn_checker.multi_turn_checker(turns, reference, entry, task.category, model)
     except RecursionError:  # a directory copied into itself cannot be compared
-        return Outcome(False)
+        return OfficialVerdict(False)
     finally:
         for key in [key for key in vars(multi_turn_utils) if key.startswith(model)]:
             del vars(multi_turn_utils)[key]
     if found["valid"]:
-        return Outcome(True)
+        return OfficialVerdict(True)
     played = found.get("execution_result") or found["details"].get("execution_result")
     if played is not None:
         results = tuple(text for message in played[-1]["model"] for text in message)
-        return Outcome(False, len(played) - 1, found["error_type"], results)
+        return OfficialVerdict(False, len(played) - 1, found["error_type"], results)
     # A missing response names its turn only in its text.
     turn = int(found["error_message"].rstrip(".").rsplit(" ", 1)[1])
     results = found["details"]["model_response (including all previous turns)"]
-    return Outcome(False, turn, found["error_type"], tuple(results[-sum(map(len, turns[turn])) :]))
+    return OfficialVerdict(False, turn, found["error_type"], tuple(results[-sum(map(len, turns[turn])) :]))

@@ -1,4 +1,4 @@
-"""How well labels agree with what they should be: a confusion matrix with precision and recall."""
+"""Agreement of labels with the expected ones: a confusion matrix with precision and recall."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from env_service.environments.kit.blame import blame
 from seal import labels
 from seal.diagnosis.evidence import CallEvidence
 from seal.diagnosis.rules import diagnose, taxonomy_of
-from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, Fault, faults, writers
+from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, InjectedFault, faults, writers
 from shelf.authoring.tests.confusion import Confusion, Judged
 from shelf.authoring.tests.validation import play, validate
 
@@ -72,7 +72,7 @@ def test_a_turn_that_passed_but_left_the_folder_is_to_blame_for_what_fails_later
     task = load_tasks()["multi_turn_base_0"]
     turns = BfclEnvironment().calls(task)
     turns[0].append(("cd", {"folder": ".."}))
-    found = play(task, Fault("another folder", 0, turns))
+    found = play(task, InjectedFault("another folder", 0, turns))
     assert [label.label for label in diagnose(found)] == ["pass"] + ["recovery_failure"] * 3
     assert [turn.blame for turn in found] == ["own"] + ["inherited"] * 3
 

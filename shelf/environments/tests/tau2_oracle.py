@@ -46,7 +46,7 @@ def fresh(solo_mode: bool = False) -> TelecomEnvironment:
 
 
 def package_verdict(task_id: str, calls: Calls) -> bool:
-    """Whether the package gives reward 1 to a run that makes these calls one by one and then stops."""
+    """Return whether the package gives reward 1 to a run that makes these calls one by one and then stops."""
     task = Task.model_validate(get_environment(NAME)._task(task_id).data)
     environment, messages = fresh(solo_mode=True), list[Message]()
     state = task.initial_state
@@ -80,7 +80,7 @@ def with_one_left_out(calls: Calls) -> Iterator[Calls]:
 
 
 @dataclass(frozen=True)
-class Fault:
+class FaultyRun:
     """A run with one fault. broken: the label that its definition gives it, "" where the state decides."""
 
     kind: str
@@ -90,31 +90,31 @@ class Fault:
     done: bool = True
 
 
-def faults(task_id: str, seed: int) -> Iterator[Fault]:
+def faults(task_id: str, seed: int) -> Iterator[FaultyRun]:
     """One fault of each kind that the task's reference has a place for."""
     environment, rng = get_environment(NAME), random.Random(f"{task_id}/{seed}")
     calls = list(environment.reference(task_id)[0])
     place = rng.randrange(len(calls))
     name, arguments = calls[place]
     before, after = calls[:place], calls[place + 1 :]
-    yield Fault("nothing", task_id, [], labels.MISSING_TOOL_CALL)
-    yield Fault("dropped", task_id, [*before, *after])
-    yield Fault("twice", task_id, [*before, (name, arguments), (name, arguments), *after])
-    yield Fault("invented tool", task_id, [*before, (f"{name}_now", arguments), *after], labels.INVALID_TOOL_CALL)
+    yield FaultyRun("nothing", task_id, [], labels.MISSING_TOOL_CALL)
+    yield FaultyRun("dropped", task_id, [*before, *after])
+    yield FaultyRun("twice", task_id, [*before, (name, arguments), (name, arguments), *after])
+    yield FaultyRun("invented tool", task_id, [*before, (f"{name}_now", arguments), *after], labels.INVALID_TOOL_CALL)
     unknown = (name, {**arguments, "verbosity": 2})
-    yield Fault("unknown argument", task_id, [*before, unknown, *after], labels.ARGUMENT_MISMATCH)
-    yield Fault("not ended", task_id, calls, labels.MISSING_TOOL_CALL, done=False)
+    yield FaultyRun("unknown argument", task_id, [*before, unknown, *after], labels.ARGUMENT_MISMATCH)
+    yield FaultyRun("not ended", task_id, calls, labels.MISSING_TOOL_CALL, done=False)
     other = rng.choice(sorted(environment.writes - {name}))
     if not next(d for d in environment.documents(task_id) if d["name"] == other)["parameters"].get("required"):
-        yield Fault("other write", task_id, [*before, (other, {}), *after])
+        yield FaultyRun("other write", task_id, [*before, (other, {}), *after])
     texts = [key for key, value in arguments.items() if isinstance(value, str)]
     if texts:
         missing = (name, {key: value for key, value in arguments.items() if key != texts[0]})
-        yield Fault("missing argument", task_id, [*before, missing, *after], labels.ARGUMENT_MISMATCH)
-        yield Fault("error, given up", task_id, [*before, (name, {**arguments, texts[0]: "zz_nothing_zz"})])
+        yield FaultyRun("missing argument", task_id, [*before, missing, *after], labels.ARGUMENT_MISMATCH)
+        yield FaultyRun("error, given up", task_id, [*before, (name, {**arguments, texts[0]: "zz_nothing_zz"})])
 
 
-def judged(fault: Fault) -> Judged:
+def judged(fault: FaultyRun) -> Judged:
     """The label of a faulty run, beside the one that it must get."""
     found = evaluation(fault.task_id, fault.calls, fault.done)
     expected = fault.broken or _by_state(found)

@@ -1,4 +1,4 @@
-"""What is handed over is what the checkpoint holds: weights, tokenizer, card and interface."""
+"""An export matches the checkpoint in weights, tokenizer, card and interface."""
 
 import json
 import re

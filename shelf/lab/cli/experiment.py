@@ -82,14 +82,16 @@ def run(
     """
     from shelf.lab.experiment.arms import composed_arms
     from shelf.lab.experiment.matrix import Experiment
-    from shelf.lab.experiment.runner import Job, run_experiment
+    from shelf.lab.experiment.runner import SessionOptions, run_experiment
 
     out = launch_console()
     with refusing("seal experiment run"):
         experiment = Experiment.read(file)
         arms = composed_arms(experiment)
-        job = Job(jobs=jobs, devices=_listed(devices), only=_listed(only))
-        session = run_experiment(experiment, arms, job, lambda text: out.print(text, highlight=False, soft_wrap=True))
+        options = SessionOptions(jobs=jobs, devices=_listed(devices), only=_listed(only))
+        session = run_experiment(
+            experiment, arms, options, lambda text: out.print(text, highlight=False, soft_wrap=True)
+        )
     if session.code == 0:
         which = "every run of these arms" if only else "every run"
         out.print(f"{which} has finished: seal experiment report {file}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the arms of an experiment compose to, and whether that is still what their first runs used."""
+"""The configurations that an experiment's arms compose to, and whether they still match those of the first runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
-from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.launches import validation_steps
 from shelf.lab.paths import movable
@@ -57,7 +57,7 @@ class ComposedArm:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What decides the results: the configuration, flat, without seed, places and loggers."""
+        """The configuration that decides the results: flat, without seed, places and loggers."""
         return _facts(self.config)
 
     @property
@@ -79,7 +79,7 @@ def composed_arms(experiment: Experiment) -> dict[str, ComposedArm]:
     return arms
 
 
-def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcome) -> None:
+def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: OutcomeMeasure) -> None:
     place = f"{experiment.source}: the outcome {outcome.title}"
     try:
         sources = arm.sources

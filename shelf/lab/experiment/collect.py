@@ -44,7 +44,7 @@ def read_attempts(experiment: Experiment) -> tuple[Attempt, ...]:
 
 
 def is_whole(folder: RunFolder, arm: ComposedArm) -> bool:
-    """Whether a run has logged its last step, and the validation that follows it."""
+    """Return whether a run has logged its last step and the validation that follows it."""
     if not folder.steps.is_file():
         return False
     steps, _bad = read_steps(folder.steps)
@@ -145,7 +145,7 @@ def write_results(experiment: Experiment) -> None:
 
 
 def changes_outside(patch: str, folder: str) -> bool:
-    """Whether a patch of `git diff` touches a file that is not below the folder, a path in the repository."""
+    """Return whether a patch of `git diff` touches a file outside the folder, a path in the repository."""
     headers = (line for line in patch.splitlines() if line.startswith("diff --git "))
     return any(not line.startswith(f"diff --git a/{folder}/") for line in headers)
 

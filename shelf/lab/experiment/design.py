@@ -23,7 +23,7 @@ from shelf.statistics.summary import AVERAGE
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 SEED_RANGE = re.compile(r"(\d+)-(\d+)")
 OWN_KEYS = ("seal.seed", "seal.run_dir", "trainer.experiment_name", "trainer.resume_mode")
-"""What the experiment sets for each run."""
+"""Keys that the experiment sets for each run."""
 
 Metric = Literal["pass", "turns"]
 
@@ -34,11 +34,11 @@ class Arm(Settings):
     recipe: str | None = None
     """A recipe in place of the experiment's."""
     overrides: tuple[str, ...] = ()
-    """What the arm changes, as `key=value`; they follow the experiment's own overrides."""
+    """Changes of the arm, as `key=value`; they follow the experiment's own overrides."""
     seeds: tuple[NonNegativeInt, ...] | None = None
     """Seeds in place of the experiment's, as a list or as `0-4`."""
     about: str = ""
-    """What the arm shows, for the report."""
+    """Description of the arm for the report."""
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -46,8 +46,8 @@ class Arm(Settings):
         return _seeds(value)
 
 
-class Outcome(Settings):
-    """What is compared: a metric of a validation set at a step, or over the steps up to it."""
+class OutcomeMeasure(Settings):
+    """A measure to compare: a metric of a validation set at a step, or over the steps up to it."""
 
     set: str
     """A data source of the validation log (`base@1`, `miss_func`), `average` over whole tasks, or `average@K`."""
@@ -93,7 +93,7 @@ class Contrast(Settings):
 
 
 class Cost(Settings):
-    """What a run costs, for the plan until runs of the experiment have ended and tell it themselves."""
+    """The cost of a run, for the plan until runs of the experiment have ended and supply their own."""
 
     seconds_per_step: PositiveFloat
     """Seconds of a training step."""
@@ -110,16 +110,16 @@ class Cost(Settings):
 
 
 class Keep(Settings):
-    """What remains of a run that has ended; results, the logs of its steps and train.log always do."""
+    """Files that remain of an ended run; results, the logs of its steps and train.log always remain."""
 
     checkpoints: Literal["none", "last", "all"] = "none"
     """Which checkpoints stay."""
     trajectories: bool = False
-    """Whether training trajectories stay (seal_log/trajectories)."""
+    """Keep training trajectories (seal_log/trajectories)."""
     validations: bool = True
-    """Whether validation logs stay with their messages; scores are in the results anyway."""
+    """Keep validation logs with their messages; scores are in the results anyway."""
     tensorboard: bool = False
-    """Whether TensorBoard's files stay."""
+    """Keep TensorBoard's files."""
 
     @model_validator(mode="before")
     @classmethod
@@ -136,13 +136,13 @@ class Design(Settings):
     folder: str = "experiments"
     """Where its folder is; a relative path starts from the repository."""
     question: str
-    """What the experiment is to find out."""
+    """The question that the experiment is to answer."""
     stopping: str
     """When it ends: written before the first run, so that nobody stops when the figures please."""
     recipe: str
     """The recipe of every arm that names no other."""
     overrides: tuple[str, ...] = ()
-    """What every run changes in its recipe, as `key=value`."""
+    """Changes of every run to its recipe, as `key=value`."""
     seeds: tuple[NonNegativeInt, ...]
     """The seeds of every arm that names no others, as a list or as `0-4`. Arms are paired by seed."""
     arms: dict[str, Arm]
@@ -151,16 +151,16 @@ class Design(Settings):
     """The arm that the others are compared with."""
     comparisons: tuple[Contrast, ...] = ()
     """The comparisons; every arm against the control if none is named."""
-    primary: Outcome
+    primary: OutcomeMeasure
     """The outcome that answers the question."""
-    also_primary: tuple[Outcome, ...] = ()
+    also_primary: tuple[OutcomeMeasure, ...] = ()
     """Outcomes that answer it too, corrected together with the primary one."""
-    secondary: tuple[Outcome, ...] = ()
+    secondary: tuple[OutcomeMeasure, ...] = ()
     """Further outcomes, corrected apart from the primary one."""
     cost: Cost | None = None
-    """What a run costs, until runs have ended and tell it."""
+    """The cost of a run, until ended runs supply it."""
     keep: Keep = Keep()
-    """What remains of a run that has ended."""
+    """Files that remain of an ended run."""
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -212,12 +212,12 @@ class Design(Settings):
         return self.comparisons or tuple(Contrast(arm=name, against=self.control) for name in others)
 
     @property
-    def primaries(self) -> tuple[Outcome, ...]:
+    def primaries(self) -> tuple[OutcomeMeasure, ...]:
         """The outcomes that are corrected together."""
         return self.primary, *self.also_primary
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[OutcomeMeasure, ...]:
         """The primary outcomes, then the secondary ones."""
         return *self.primaries, *self.secondary
 

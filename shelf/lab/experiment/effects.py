@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shelf.lab.experiment.crossed import CrossedMean, crossed_mean, seed_interval
-from shelf.lab.experiment.design import Contrast, Design, Outcome
+from shelf.lab.experiment.design import Contrast, Design, OutcomeMeasure
 from shelf.lab.experiment.power import detectable, holm
 from shelf.lab.experiment.records import RunResult
 from shelf.lab.experiment.scores import Panel, paired, panel, panels_by_step
@@ -24,7 +24,7 @@ class Effect:
     """
 
     contrast: Contrast
-    outcome: Outcome
+    outcome: OutcomeMeasure
     seeds: tuple[int, ...]
     arm: float
     against: float
@@ -38,7 +38,7 @@ class Missing(NamedTuple):
     """A comparison that cannot be made yet, and why."""
 
     contrast: Contrast
-    outcome: Outcome
+    outcome: OutcomeMeasure
     reason: str
 
 
@@ -69,7 +69,7 @@ def by_arm(design: Design, results: Iterable[RunResult]) -> Runs:
 
 
 def family(
-    contrasts: Sequence[Contrast], outcomes: Sequence[Outcome], runs: Runs
+    contrasts: Sequence[Contrast], outcomes: Sequence[OutcomeMeasure], runs: Runs
 ) -> tuple[tuple[Effect, ...], tuple[Missing, ...]]:
     """The comparisons on some outcomes, corrected together, and those that cannot be made.
 
@@ -88,7 +88,7 @@ def family(
     return tuple(replace(e, p_holm=p) for e, p in zip(effects, adjusted, strict=False)), tuple(missing)
 
 
-def levels(outcome: Outcome, runs: Runs) -> tuple[Level, ...]:
+def levels(outcome: OutcomeMeasure, runs: Runs) -> tuple[Level, ...]:
     """The score of each arm that has finished runs with this outcome."""
     found = []
     for arm, seeds in runs.items():
@@ -100,7 +100,7 @@ def levels(outcome: Outcome, runs: Runs) -> tuple[Level, ...]:
     return tuple(found)
 
 
-def curves(outcome: Outcome, runs: Runs) -> tuple[Curve, ...]:
+def curves(outcome: OutcomeMeasure, runs: Runs) -> tuple[Curve, ...]:
     """The learning curve of each arm that has finished runs with this outcome's set."""
     found = []
     for arm, seeds in runs.items():
@@ -114,7 +114,7 @@ def curves(outcome: Outcome, runs: Runs) -> tuple[Curve, ...]:
     return tuple(found)
 
 
-def _effect(contrast: Contrast, outcome: Outcome, runs: Runs, planned: int) -> Effect:
+def _effect(contrast: Contrast, outcome: OutcomeMeasure, runs: Runs, planned: int) -> Effect:
     arm, against = runs[contrast.arm], runs[contrast.against]
     seeds = tuple(seed for seed in arm if seed in against)
     if not seeds:

@@ -59,7 +59,7 @@ class Experiment:
 
     @property
     def published(self) -> bool:
-        """Whether the folder holds results without the runs: a repository keeps the figures, not the logs."""
+        """True if the folder holds results without the runs: a repository keeps the figures, not the logs."""
         return self.results.is_file() and not (self.folder / "runs").is_dir()
 
     @property
@@ -85,7 +85,7 @@ class Experiment:
         return tuple(Cell(arm, seed) for seed in seeds for arm, own in arms if seed in own)
 
     def configuration(self, arm: str) -> Path:
-        """What an arm composed to when its first run started."""
+        """The file with the configuration that an arm composed to when its first run started."""
         return self.folder / "configurations" / f"{arm}.yaml"
 
     def run(self, cell: Cell) -> RunFolder:
@@ -97,7 +97,7 @@ class Experiment:
         return self.run(cell).path / "result.json"
 
     def log(self, cell: Cell) -> Path:
-        """What the launcher of a run printed."""
+        """The file with the output of a run's launcher."""
         return self.folder / "launcher_logs" / f"{cell}.log"
 
     def run_name(self, cell: Cell) -> str:
@@ -109,7 +109,7 @@ class Experiment:
         return (*self.design.overrides, *self.design.arms[arm].overrides)
 
     def own_overrides(self, cell: Cell) -> tuple[str, ...]:
-        """What the experiment sets for one run: seed, name and folder."""
+        """The overrides that the experiment sets for one run: seed, name and folder."""
         return (
             f"seal.seed={cell.seed}",
             f"trainer.experiment_name={self.run_name(cell)}",

@@ -1,4 +1,4 @@
-"""What an experiment costs before it runs: runs, hours, disk, and the differences that it can find."""
+"""The cost of an experiment before it runs: runs, hours, disk, and the differences that it can detect."""
 
 import statistics
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ class ArmPlan:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """What the matrix needs. basis: where the minutes are from; disk in GiB, while it runs and when it has ended."""
+    """The needs of the matrix. basis: where the minutes are from; disk in GiB, while it runs and when it has ended."""
 
     arms: tuple[ArmPlan, ...]
     jobs: int

@@ -27,7 +27,7 @@ class TaskScore(NamedTuple):
 
 
 class StepFigures(NamedTuple):
-    """What is kept of a training step; `w` is the mean weight and `cues` counts the active ones."""
+    """Figures kept of a training step; `w` is the mean weight and `cues` counts the active ones."""
 
     step: int
     reward: float | None

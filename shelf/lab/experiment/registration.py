@@ -1,4 +1,4 @@
-"""What was registered when the first run of an experiment started, and what has changed in its file since."""
+"""The registration of an experiment at the start of its first run, and later changes of the experiment's file."""
 
 import time
 from pathlib import Path
@@ -26,7 +26,7 @@ class Registration:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """What is registered in an experiment's folder; None before the first run. LaunchError if it is unreadable."""
+        """Return the registration in an experiment's folder; None before the first run. LaunchError if unreadable."""
         path = folder / FILE
         if not path.is_file():
             return None
@@ -37,7 +37,7 @@ class Registration:
 
     @classmethod
     def ensure(cls, folder: Path, text: str) -> Self:
-        """What is registered; registers this text if nothing was."""
+        """Return the registration; register this text if there is none."""
         if registered := cls.read(folder):
             return registered
         now = cls(time.strftime("%Y-%m-%d %H:%M:%S%z"), text_sha256(text), text)

@@ -8,7 +8,7 @@ from typing import Any
 from seal.records.format import FORMAT
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.crossed import CrossedMean
-from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.document import Section, markdown
 from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
 from shelf.lab.experiment.matrix import Cell, Experiment
@@ -65,7 +65,7 @@ def analyse(experiment: Experiment) -> Analysis:
     )
 
 
-def area_of(outcome: Outcome) -> Outcome:
+def area_of(outcome: OutcomeMeasure) -> OutcomeMeasure:
     """The area under the curve of an outcome."""
     return outcome.model_copy(update={"area": True})
 
@@ -201,7 +201,7 @@ def _arms(analysis: Analysis) -> Section:
 
 
 def _doubts(analysis: Analysis) -> list[Section]:
-    """What a reader must know about the data before the figures."""
+    """Notes on the data that a reader needs before the figures."""
     results = analysis.results
     notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
     for values, what in (

@@ -34,7 +34,7 @@ from shelf.lab.experiment.registration import Registration
 POLL_S = 0.5
 LAUNCHER = (sys.executable, str(HOME / "launcher.py"))
 STARTS = {exits.REFUSED: 1, exits.USAGE: 1, exits.CHECKPOINT: 1}
-"""How often a run is started in a session if it ends with one of these codes; twice with any other."""
+"""Most starts of a run in a session, by the code with which it ends; two for any other code."""
 FAILURES = 3
 """After this number of failed runs in a row no further run is started: they share a cause."""
 ENDING_S = 900
@@ -43,8 +43,8 @@ STOP_S = 120
 """Seconds that a launcher has to end beyond the time that its trainer has to save."""
 
 
-class Job(NamedTuple):
-    """How runs are started: the launcher's command, how many at a time, and the GPUs that they share ("" each: all).
+class SessionOptions(NamedTuple):
+    """Options of a session: the launcher's command, how many runs at a time, their shared GPUs (none: each sees all).
 
     only: the arms to run; () runs all.
     """
@@ -57,7 +57,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Session:
-    """How a session ended: the runs that failed in it and why, those that are missing, and the signal that ended it."""
+    """The end of a session: failed runs with their causes, the number of missing runs, the signals that ended it."""
 
     failed: dict[Cell, str] = field(default_factory=dict)
     missing: int = 0
@@ -82,11 +82,11 @@ class Running(NamedTuple):
 
 
 def run_experiment(
-    experiment: Experiment, arms: Mapping[str, ComposedArm], job: Job, tell: Callable[[str], None]
+    experiment: Experiment, arms: Mapping[str, ComposedArm], options: SessionOptions, tell: Callable[[str], None]
 ) -> Session:
     """Run what is missing, to its end or to the first signal; LaunchError for what cannot start."""
-    require_devices(arms, job)
-    for name in job.only:
+    require_devices(arms, options)
+    for name in options.only:
         if name not in experiment.design.arms:
             raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
     if experiment.published:
@@ -98,17 +98,17 @@ def run_experiment(
         if changes := registered.changes(experiment.text):
             tell(f"[yellow]warning:[/yellow] the file has changed since its registration: {', '.join(changes)}")
         collect_finished(experiment, drops=True)
-        _Runs(experiment, arms, job, tell, session, descriptor).run()
+        _Runs(experiment, arms, options, tell, session, descriptor).run()
     return session
 
 
-def require_devices(arms: Mapping[str, ComposedArm], job: Job) -> None:
+def require_devices(arms: Mapping[str, ComposedArm], options: SessionOptions) -> None:
     """LaunchError if the runs that go on at a time do not have a GPU each for themselves."""
     most = max(arm.devices for arm in arms.values())
-    if most and (job.jobs > 1 or job.devices) and len(job.devices) < job.jobs * most:
+    if most and (options.jobs > 1 or options.devices) and len(options.devices) < options.jobs * most:
         raise LaunchError(
-            f"--jobs {job.jobs} with {most} GPUs per run needs {job.jobs * most} GPUs, and --devices names "
-            f"{len(job.devices)}: name them, as in --devices 0,1,2,3, or lower --jobs."
+            f"--jobs {options.jobs} with {most} GPUs per run needs {options.jobs * most} GPUs, and --devices names "
+            f"{len(options.devices)}: name them, as in --devices 0,1,2,3, or lower --jobs."
         )
 
 
@@ -131,7 +131,7 @@ def prepare(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> list[tup
 class _Runs:
     experiment: Experiment
     arms: Mapping[str, ComposedArm]
-    job: Job
+    options: SessionOptions
     tell: Callable[[str], None]
     session: Session
     descriptor: int
@@ -140,14 +140,14 @@ class _Runs:
         """Start, watch and take in runs until none is left; the first signal lets them save, a second ends them."""
         cells, finished = self.experiment.cells, {cell for cell, _result in self.experiment.finished()}
         self.tell(f"{self.experiment.design.name}: {len(finished)} of {len(cells)} runs are finished")
-        wanted = (cell for cell in cells if not self.job.only or cell.arm in self.job.only)
+        wanted = (cell for cell in cells if not self.options.only or cell.arm in self.options.only)
         self.pending = deque(cell for cell in wanted if cell not in finished)
-        self.devices, self.starts, self.failures = list(self.job.devices), Counter(), 0
+        self.devices, self.starts, self.failures = list(self.options.devices), Counter(), 0
         running: list[Running] = []
         stopped = 0.0
         try:
             while running or (self.pending and self.may_start):
-                while self.pending and self.may_start and len(running) < self.job.jobs:
+                while self.pending and self.may_start and len(running) < self.options.jobs:
                     running.append(self.start(self.pending.popleft()))
                 if self.session.signals and not stopped:
                     stopped = time.monotonic()
@@ -181,10 +181,10 @@ class _Runs:
                 if free:
                     break
             time.sleep(POLL_S)
-        devices = tuple(self.devices.pop(0) for _ in range(self.arms[cell.arm].devices)) if self.job.devices else ()
+        devices = tuple(self.devices.pop(0) for _ in range(self.arms[cell.arm].devices)) if self.options.devices else ()
         env = {"PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
         recipe, *overrides = words_of(self.experiment, cell)
-        words = [*self.job.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
+        words = [*self.options.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
         if not any(word.lstrip("+").startswith("env_service.env_url=") for word in words):
             words.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
         log = self.experiment.log(cell)

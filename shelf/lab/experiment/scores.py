@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from seal.records.source import averaged, data_source, parse_data_source, scenario_of
-from shelf.lab.experiment.design import Outcome
+from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.records import RunResult, TaskScore
 from shelf.statistics.summary import AVERAGE
 
@@ -47,7 +47,7 @@ class PairedPanel(NamedTuple):
         return self.arm._replace(values=self.arm.values - self.against.values)
 
 
-def common_steps(results: Sequence[RunResult], outcome: Outcome) -> list[int]:
+def common_steps(results: Sequence[RunResult], outcome: OutcomeMeasure) -> list[int]:
     """The steps, ascending, at which every run validated the outcome's set.
 
     ValueError if a run never did, or if the runs have no step in common.
@@ -59,7 +59,7 @@ def common_steps(results: Sequence[RunResult], outcome: Outcome) -> list[int]:
     return steps
 
 
-def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
+def panel(results: Sequence[RunResult], outcome: OutcomeMeasure) -> Panel:
     """The outcome of some runs, of each at its own last validation unless the outcome names a step.
 
     An area is taken over the steps that the runs have in common. ValueError if a run was not validated where it counts.
@@ -81,18 +81,18 @@ def panel(results: Sequence[RunResult], outcome: Outcome) -> Panel:
     return _panel(results, outcome, [chosen] * len(results))
 
 
-def panels_by_step(results: Sequence[RunResult], outcome: Outcome) -> dict[int, Panel]:
+def panels_by_step(results: Sequence[RunResult], outcome: OutcomeMeasure) -> dict[int, Panel]:
     """The outcome of some runs at each of their common steps."""
     return {step: _panel(results, outcome, [[step]] * len(results)) for step in common_steps(results, outcome)}
 
 
-def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: Outcome) -> PairedPanel:
+def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: OutcomeMeasure) -> PairedPanel:
     """The outcome of two arms whose runs have the same seeds in the same order."""
     both = panel([*arm, *against], outcome)
     return PairedPanel(both._replace(values=both.values[: len(arm)]), both._replace(values=both.values[len(arm) :]))
 
 
-def _panel(results: Sequence[RunResult], outcome: Outcome, steps: Sequence[Sequence[int]]) -> Panel:
+def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequence[Sequence[int]]) -> Panel:
     """steps: for each run, the ones over which its scores are taken."""
     rate, only = _RATES[outcome.metric], outcome.only
     columns = {
@@ -128,11 +128,11 @@ def _over_steps(values: np.ndarray, steps: Sequence[int]) -> np.ndarray:
     return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])
 
 
-def _steps(result: RunResult, outcome: Outcome) -> list[int]:
+def _steps(result: RunResult, outcome: OutcomeMeasure) -> list[int]:
     return sorted({each.step for each in _validations(result, outcome)})
 
 
-def _validations(result: RunResult, outcome: Outcome):
+def _validations(result: RunResult, outcome: OutcomeMeasure):
     name, _, turns = outcome.set.partition("@")
     chosen = {outcome.set}
     if name == AVERAGE:

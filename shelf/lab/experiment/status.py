@@ -1,4 +1,4 @@
-"""How far the runs of an experiment are."""
+"""Progress of the runs of an experiment."""
 
 from rich.console import RenderableType
 

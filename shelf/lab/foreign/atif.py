@@ -16,7 +16,7 @@ from seal.diagnosis.schema import TYPES
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
-from shelf.lab.foreign.rollout import Call, Message, text_of
+from shelf.lab.foreign.rollout import Call, ChatMessage, text_of
 from shelf.lab.rescore import Rescoring
 
 VERSION = "ATIF-v1.8"
@@ -29,7 +29,7 @@ class Agent(BaseModel):
 
 
 class Result(BaseModel):
-    """What a tool answered."""
+    """The answer of a tool."""
 
     source_call_id: str | None = None
     content: Any = None
@@ -37,7 +37,7 @@ class Result(BaseModel):
 
 
 class Observation(BaseModel):
-    """What answered a step."""
+    """The answers to a step."""
 
     results: list[Result] | None = None
 
@@ -54,27 +54,27 @@ class Step(BaseModel):
 
     @property
     def results(self) -> list[Result]:
-        """What answered the step."""
+        """The answers to the step."""
         return (self.observation.results if self.observation else None) or []
 
 
 class Own(BaseModel):
-    """What `extra.seal` of our own files says: the prefix that was played, and how a budget cut it."""
+    """The content of `extra.seal` in our own files: the prefix that was played, and how a budget cut it."""
 
     turns: int | None = None
     stop: str = ""
     truncated: tuple[int, ...] = ()
 
 
-def messages_of(steps: Sequence[Step]) -> Iterator[Message]:
+def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
     """The steps of a trajectory as a chat, without those that were copied from another one."""
     for step in steps:
         if step.is_copied_context:
             continue
         role = "assistant" if step.source == "agent" else step.source
-        yield Message(role=role, content=text_of(step.message), tool_calls=step.tool_calls)
+        yield ChatMessage(role=role, content=text_of(step.message), tool_calls=step.tool_calls)
         for result in step.results:
-            yield Message(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
+            yield ChatMessage(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
 
 
 def number_of(value: Any) -> float | None:

@@ -13,13 +13,13 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import Agent, Own, Step, continued, messages_of, number_of, trial_of
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Message, Rollout, Turn, documents_of, turns_of
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, ChatMessage, Rollout, Turn, documents_of, turns_of
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
 """The keys under which a file may name the task, the first one that it has."""
 FAILED = "Error during inference"
-"""How the official tool begins the result of a task that it could not play."""
+"""The start of the official tool's result for a task that it could not play."""
 TRIAL = "agent/trajectory.json"
 """Where Harbor puts the trajectory of a trial."""
 
@@ -56,7 +56,7 @@ class BfclResult(Foreign):
 class Chat(Foreign):
     """OpenAI's messages, with `tools` and `reward` (or `score`) if known; also verifiers' prompt and completion."""
 
-    messages: list[Message]
+    messages: list[ChatMessage]
     tools: list[Any] | None = None
     reward: FiniteFloat | None = None
     score: FiniteFloat | None = None
@@ -73,7 +73,7 @@ class _Reward(BaseModel):
 
 
 class _Node(BaseModel):
-    message: Message
+    message: ChatMessage
     tools: list[Any] | None = None
 
 
@@ -213,7 +213,7 @@ def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
     return Action("\n".join(call for call in step if isinstance(call, str)), tuple(calls))
 
 
-def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
+def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[ChatMessage]:
     """The items of the Responses API as messages; calls that follow each other are one message's."""
     calls: list[Mapping[str, Any]] = []
     for item in items:
@@ -224,11 +224,11 @@ def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
         if kind not in ("message", "function_call_output"):
             continue
         if calls:
-            yield Message(role="assistant", tool_calls=calls)
+            yield ChatMessage(role="assistant", tool_calls=calls)
             calls = []
         if kind == "function_call_output":
-            yield Message(role="tool", content=str(item.get("output", "")), tool_call_id=item.get("call_id"))
+            yield ChatMessage(role="tool", content=str(item.get("output", "")), tool_call_id=item.get("call_id"))
         else:
-            yield Message(role=item.get("role", ""), content=item.get("content"))
+            yield ChatMessage(role=item.get("role", ""), content=item.get("content"))
     if calls:
-        yield Message(role="assistant", tool_calls=calls)
+        yield ChatMessage(role="assistant", tool_calls=calls)

@@ -27,7 +27,7 @@ from shelf.view.again import Again, played_again
 STRUCTURED = "bfcl_qwen_fc"
 """The prompt mode that expresses calls which the file has apart from the text."""
 TEXT_MODES = (STRUCTURED, "toolace_official_prompt", "llama31_official_fc")
-"""The prompt modes, one of which reads the calls in texts."""
+"""Prompt modes to try when parsing calls from text."""
 SHOWN = (labels.PASS, labels.INVALID_TOOL_CALL, labels.ARGUMENT_MISMATCH, labels.RECOVERY_FAILURE)
 """The labels that a dialogue shows by itself, by reward, schemas and errors; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
@@ -36,7 +36,7 @@ UNLIMITED = 1000
 REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 MORE_TOOLS = "updated some more functions"
-"""What the official tool says where it reveals tools to a model that gets them beside the dialogue."""
+"""Words of the official tool when it reveals tools to a model that gets them beside the dialogue."""
 _TURNS = TypeAdapter(tuple[TurnEvidence, ...])
 
 
@@ -109,7 +109,7 @@ def _aligned(rollout: Rollout) -> Rollout:
 
 
 def _again(rollout: Rollout, names: dict[str, Any]) -> Again:
-    """What plays a rollout as the official evaluation does; a file with fewer turns than the task was cut.
+    """Return the replay of a rollout under the official evaluation; a file with fewer turns than the task was cut.
 
     The runner has a limit of messages and the evaluation none, so only a rollout that such a limit ended has it here.
     """
@@ -318,7 +318,7 @@ def _dialogue(rollout: Rollout) -> Iterator[dict[str, str]]:
 
 
 def sentences(every: Sequence[Judged]) -> Iterator[str]:
-    """How the rollouts were judged, whose the faults are, and what could not be judged."""
+    """Sentences on how the rollouts were judged, whose the faults are, and which rollouts could not be judged."""
     replayed = [judged for judged in every if judged.rollout.replays]
     lost = [judged for judged in replayed if judged.record.infra is not None]
     yield f"{len(replayed) - len(lost)} of {len(every)} rollouts were played again on the benchmark: labels are exact."

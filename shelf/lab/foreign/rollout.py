@@ -18,9 +18,9 @@ TOOL_ROLES = ("tool", "function", "ipython")
 STEP_LIMIT = "step_limit"
 """The service's word for its own limit."""
 RESPONSE = "<tool_response>"
-"""How a user message of Qwen's template begins that holds results."""
+"""The start of a user message of Qwen's template that holds results."""
 _REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected|must be|decode|parse", re.IGNORECASE)
-"""What a harness says that could not read a call."""
+"""Words of a harness that could not read a call."""
 
 
 class Heard(NamedTuple):
@@ -94,7 +94,7 @@ class Rollout:
 
     @property
     def replays(self) -> bool:
-        """Whether the task is one of the benchmark, which the service plays again."""
+        """True if the task is one of the benchmark, which the service plays again."""
         if self.failure:
             return False
         try:
@@ -104,7 +104,7 @@ class Rollout:
 
     @property
     def structured(self) -> bool:
-        """Whether calls are apart from the text."""
+        """True if calls are separate from the text."""
         return any(action.calls for turn in self.turns for action in turn.actions)
 
 
@@ -123,7 +123,7 @@ class Call(BaseModel):
         return value if isinstance(value, Mapping | Call) else {"arguments": value}
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """A message of a chat."""
 
     role: str
@@ -159,7 +159,7 @@ def _heard(name: Any, written: Any, result: str, documents: Mapping[str, Documen
     return Heard(name, written, result, f"the arguments of {name} are no JSON object: {json.dumps(found)[:80]}")
 
 
-def turns_of(messages: Iterable[Message]) -> tuple[str, list[Turn]]:
+def turns_of(messages: Iterable[ChatMessage]) -> tuple[str, list[Turn]]:
     """The system text and the user turns of a chat; a result goes to its call by id, else to the next one."""
     system: list[str] = []
     turns: list[Turn] = []
@@ -192,7 +192,7 @@ def turns_of(messages: Iterable[Message]) -> tuple[str, list[Turn]]:
 
 
 class _Schema(BaseModel):
-    """What checks of arguments read of a JSON schema."""
+    """The parts of a JSON schema that the checks of arguments read."""
 
     model_config = ConfigDict(extra="allow")
 

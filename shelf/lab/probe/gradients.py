@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import torch
 from transformers import AutoModelForCausalLM
 
-from shelf.lab.probe.rollouts import Tokens
+from shelf.lab.probe.rollouts import DialogueTokens
 
 Gradient = list[torch.Tensor]
-Weighed = tuple[Tokens, float, float, int]
+Weighed = tuple[DialogueTokens, float, float, int]
 """A rollout of a batch: its advantage, its weight, and 0 or 1 for the half of its prompt's samples."""
 
 
@@ -21,7 +21,7 @@ class Policy:
         self._model = AutoModelForCausalLM.from_pretrained(model, dtype=kind).to(self._device).eval()
         self._temperature = temperature
 
-    def gradient(self, tokens: Tokens) -> Gradient:
+    def gradient(self, tokens: DialogueTokens) -> Gradient:
         """Of the log-prob, in nats, of all its own tokens; one tensor per parameter."""
         ids, own = (torch.tensor(each, device=self._device) for each in tokens)
         self._model.zero_grad()
@@ -29,8 +29,8 @@ class Policy:
         logits.log_softmax(-1).gather(1, ids[own, None]).sum().backward()
         return [each.grad for each in self._model.parameters()]
 
-    def transfer(self, seen: Tokens, plain: Tokens) -> float:
-        """What a step on `seen` moves the log-prob of `plain`, as a share of what a step on `plain` does."""
+    def transfer(self, seen: DialogueTokens, plain: DialogueTokens) -> float:
+        """Return the change in the log-prob of `plain` by a step on `seen`, as a share of that by a step on `plain`."""
         first = [each.clone() for each in self.gradient(seen)]
         own = self.gradient(plain)
         return _dot(first, own) / _dot(own, own)

@@ -1,4 +1,4 @@
-"""What cues can give a policy: how often their failures occur, what they lift, and how much of it would transfer."""
+"""The benefit of cues for a policy: how often their failures occur, how much they lift, how much would transfer."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from shelf.lab.advantages import group_advantages
 from shelf.lab.probe.gradients import Policy, Weighed
-from shelf.lab.probe.rollouts import NAME, Job, Played, Tokens, play
+from shelf.lab.probe.rollouts import NAME, DialogueTokens, Job, Played, play
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
 from shelf.suites.bfcl.serving import environment_service, served_checkpoint
@@ -34,11 +34,11 @@ GRADIENTS = 24
 
 Rollouts = Mapping[int, Sequence[Played]]
 """By task."""
-Transfer = Callable[[Tokens, Tokens], float]
+Transfer = Callable[[DialogueTokens, DialogueTokens], float]
 
 
 class Question(NamedTuple):
-    """What is asked of a cue. rate: the share of plain rollouts with its failure; shown: by task with it, Omega."""
+    """A question about a cue. rate: the share of plain rollouts with its failure; shown: the Omega by task with it."""
 
     cue: str
     label: str
@@ -76,7 +76,7 @@ def _named(record: TrajectoryRecord) -> set[str]:
 def gain(
     asked: Question, tasks: Sequence[TaskRow], plain: Rollouts, cued: Rollouts, transfer: Transfer
 ) -> dict[str, Any]:
-    """What a cue can give, with shares from 0 to 1 and None where nothing was seen, or no lift to hand on.
+    """The benefit of a cue, with shares from 0 to 1 and None where nothing was seen, or no lift to hand on.
 
     plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
     their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
@@ -132,7 +132,7 @@ def _points(share: float | None) -> str:
 def findings(
     recipe: Recipe, bar: Bar, plain: Rollouts, control: Rollouts, answers: Answers
 ) -> tuple[dict[str, Any], list[str]]:
-    """What `played` rollouts say, as JSON values and as lines of 80 columns."""
+    """Return the figures of `played` rollouts as JSON values, and as lines of 80 columns."""
     policy = Policy(recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.temperature)
     asked = bar.track(answers, description="gradients of cued successes")
     gains = [gain(question, recipe.rows.train, control, cued, policy.transfer) for question, cued in asked]

@@ -32,7 +32,7 @@ class Job(NamedTuple):
     omega: Omega | None = None
 
 
-class Tokens(NamedTuple):
+class DialogueTokens(NamedTuple):
     """A dialogue as the policy reads it; sampled: which of the tokens are its own."""
 
     ids: list[int]
@@ -44,8 +44,8 @@ class Played(NamedTuple):
 
     job: Job
     record: TrajectoryRecord
-    tokens: Tokens
-    lesson: Tokens | None
+    tokens: DialogueTokens
+    lesson: DialogueTokens | None
 
 
 class _Loop(SEALAgentLoop):
@@ -57,8 +57,8 @@ class _Loop(SEALAgentLoop):
         return Played(job, record, _tokens(speaker), lesson and _tokens(lesson))
 
 
-def _tokens(speaker: EngineSpeaker) -> Tokens:
-    return Tokens(speaker.ids, [n + speaker.prompt_length for n, own in enumerate(speaker.mask) if own])
+def _tokens(speaker: EngineSpeaker) -> DialogueTokens:
+    return DialogueTokens(speaker.ids, [n + speaker.prompt_length for n, own in enumerate(speaker.mask) if own])
 
 
 async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: Callable[[], None]) -> list[Played]:

@@ -10,7 +10,7 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.operate.cli.plan import app
-from shelf.operate.fit import GB, GPUS, Model, gpu_named, require_fit, seconds
+from shelf.operate.fit import GB, GPUS, ModelSizes, gpu_named, require_fit, seconds
 from shelf.operate.plan import RunPlan, model_of
 
 EXP = HOME / "exp"
@@ -87,8 +87,8 @@ def test_sizes_of_a_small_model_are_those_of_its_weights():
     with safe_open(HOME / "data" / "quickstart_policy" / "model.safetensors", "pt") as weights:
         held = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
     assert model_of(recipe).parameters == pytest.approx(held, rel=0.01)
-    assert Model.of({"text_config": {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2,
-                                     "num_attention_heads": 2, "vocab_size": 10}}).kv_bytes == 2 * 8 * 4  # fmt: skip
+    assert ModelSizes.of({"text_config": {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "vocab_size": 10}}).kv_bytes == 2 * 8 * 4  # fmt: skip
 
 
 def test_a_gpu_is_known_by_part_of_its_name_or_by_its_memory():

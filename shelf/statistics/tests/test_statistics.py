@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from shelf.statistics.intervals import (
-    Observation,
+    SuccessCount,
     estimate,
     mcnemar,
     paired_difference,
@@ -19,7 +19,7 @@ from shelf.statistics.intervals import (
 @settings(max_examples=60, deadline=None)
 def test_independent_tasks_get_wilsons_interval(drawn):
     n, k = drawn
-    found = estimate([[Observation(i, float(i < k)) for i in range(n)]])
+    found = estimate([[SuccessCount(i, float(i < k)) for i in range(n)]])
     expected = stats.binomtest(k, n).proportion_ci(method="wilson")
     assert found.rate == pytest.approx(k / n)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
@@ -27,25 +27,25 @@ def test_independent_tasks_get_wilsons_interval(drawn):
 
 
 def test_identical_variants_of_a_scenario_count_once():
-    one = estimate([[Observation(i, float(i < 14)) for i in range(100)]])
-    four = estimate([[Observation(i, float(i < 14)) for i in range(100)] for _ in range(4)])
+    one = estimate([[SuccessCount(i, float(i < 14)) for i in range(100)]])
+    four = estimate([[SuccessCount(i, float(i < 14)) for i in range(100)] for _ in range(4)])
     assert (four.low, four.high) == pytest.approx((one.low, one.high))
     assert four.n == 400 and four.effective_n == pytest.approx(100)
 
 
 def test_repeated_samples_of_few_tasks_do_not_narrow_beyond_the_tasks():
-    found = estimate([[Observation(task, float(task < 3)) for task in range(10) for _ in range(50)]])
+    found = estimate([[SuccessCount(task, float(task < 3)) for task in range(10) for _ in range(50)]])
     assert (found.low, found.high) == pytest.approx(wilson(0.3, 10))
 
 
 def test_the_average_weighs_categories_equally():
-    found = estimate([[Observation(i, 1.0) for i in range(10)], [Observation(i, 0.0) for i in range(90)]])
+    found = estimate([[SuccessCount(i, 1.0) for i in range(10)], [SuccessCount(i, 0.0) for i in range(90)]])
     assert found.rate == pytest.approx(0.5)
 
 
 def test_nothing_observed_gives_nothing():
     assert estimate([[]]) is None
-    assert estimate([[Observation(0, 0.0, 0.0)]]) is None
+    assert estimate([[SuccessCount(0, 0.0, 0.0)]]) is None
 
 
 def test_mcnemar_is_the_exact_binomial_test():

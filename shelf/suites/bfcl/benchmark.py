@@ -27,12 +27,12 @@ from shelf.suites.chat import FIXED, ChatClient, Sampling
 
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
-"""How long an episode waits for its service to answer again."""
+"""Seconds that an episode waits for its service to answer again."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, and how.
+    """An evaluation: its tasks, its model and its options.
 
     Either base_url (an OpenAI-compatible endpoint that serves `model`) or
     checkpoint (an HF folder, served here by vLLM with the options in serve_args).
@@ -66,7 +66,7 @@ class Evaluation:
         return self.rows[0].environment
 
     def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:
-        """What results depend on; an evaluation is resumed only with the same values.
+        """Return the settings that results depend on; an evaluation is resumed only with the same values.
 
         versions: of the environment's data and packages, as the service has them.
         """
@@ -84,7 +84,7 @@ class Evaluation:
         }
 
 
-class Outcome(NamedTuple):
+class EvaluationOutcome(NamedTuple):
     """The log of an evaluation, and how many rollouts were played now, kept from before, and failed."""
 
     log: Path
@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
 
 def evaluate(
     evaluation: Evaluation, on_start: Callable[[Journal], None], on_rollout: Callable[[TrajectoryRecord], None]
-) -> Outcome:
+) -> EvaluationOutcome:
     """Start what is not running yet, play every row `samples` times, and write the log.
 
     on_start gets the journal of what is finished, on_rollout each rollout.
@@ -126,7 +126,7 @@ def evaluate(
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
     failed = sum(line.get("infra") is not None for line in ordered)
-    return Outcome(log, len(queue), len(wanted) - len(queue), failed)
+    return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed)
 
 
 async def _takes_fixed(evaluation: Evaluation) -> bool:

@@ -23,10 +23,7 @@ STEP = 0
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """How every episode is played.
-
-    params: further parameters of /create; the plain benchmark has none.
-    """
+    """Settings of every episode. params: further parameters of /create; the plain benchmark has none."""
 
     prompt_mode: str = "bfcl_qwen_fc"
     max_steps: int = 20

@@ -32,7 +32,7 @@ FAULTS = "failed rollouts (they say nothing about the model)"
 
 
 class Export(NamedTuple):
-    """What was written: tasks by category; left_out: how many lines have no official counterpart, by what they are."""
+    """The exported files. tasks: count by category; left_out: count of lines without official counterpart, by kind."""
 
     folder: Path
     tasks: Mapping[str, int]

@@ -32,7 +32,7 @@ GROUPS = {
     "agentic": MEMORY + WEB_SEARCH,
     "all": CATEGORIES,
 }
-"""What --categories takes beside single names."""
+"""Names that --categories takes besides single categories."""
 
 IRRELEVANCE = ("irrelevance", "live_irrelevance")
 OFFICIAL_COLUMNS = {

@@ -1,4 +1,4 @@
-"""What the official tool has generated so far, kept so that no interruption loses it.
+"""The answers that the official tool has generated so far, kept so that no interruption loses them.
 
 The tool's own files are not safe: with chosen items it rewrites them after every answer,
 and it counts a technical failure as an answer. So answers are copied into
@@ -83,7 +83,7 @@ class Generated:
         return [*chain.ids, *(each for each in questions if scenario_of(each) == chain.scenario)]
 
     def _broken(self, chain: Chain) -> bool:
-        """Whether a memory was not filled completely, so that its questions asked a wrong one."""
+        """Return whether a memory was not filled completely, so that its questions asked a wrong one."""
         written = [self.entries.get(identity) for identity in chain.ids]
         if None in written:
             return True
@@ -92,7 +92,7 @@ class Generated:
         return unanswered and filled and not self._snapshot(chain)
 
     def _snapshot(self, chain: Chain) -> bool:
-        """Whether the tool's file of the filled memory is there."""
+        """Return whether the tool's file of the filled memory exists."""
         name = f"agentic/memory/{chain.category.removeprefix('memory_')}/memory_snapshot/{chain.scenario}_final.json"
         return next(self._results.glob(f"*/{name}"), None) is not None
 

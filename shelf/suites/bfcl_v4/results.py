@@ -21,7 +21,7 @@ _ERROR = "Error during inference"
 _HANDLER = "model_handler"
 _RENDERING = "_format_prompt"
 _PROTOCOL = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
-"""What is raised when an endpoint answers something other than a completion."""
+"""Exceptions that are raised when an endpoint answers something other than a completion."""
 
 _ID = re.compile(rb'^\{"id": "([^"]+)"')
 
@@ -46,7 +46,7 @@ class Error(NamedTuple):
 
 
 def error_of(value: Mapping[str, Any]) -> Error | None:
-    """What stopped the generation of an entry; None if nothing did."""
+    """Return the error that stopped the generation of an entry; None if nothing did."""
     result = value.get("result")
     if not isinstance(result, str) or not result.startswith(_ERROR):
         return None

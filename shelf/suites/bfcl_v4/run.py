@@ -23,7 +23,7 @@ from shelf.suites.bfcl_v4.generated import Generated, cause_of
 from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, seconds, tokens
 from shelf.suites.endpoint import Served, without_proxy
 from shelf.suites.records import ItemRecord
-from shelf.suites.runner import Job, Plan, Suite
+from shelf.suites.runner import Plan, Suite, ToolRun
 from shelf.suites.tool import Deadlines, Program, Tool, finish
 
 TOKENIZER_FILES = ("config.json", "tokenizer_config.json")
@@ -102,7 +102,7 @@ class BfclV4(Suite):
     def missing(self) -> Sequence[str]:
         return self._generated.missing
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[ToolRun]:
         which = ["--test-category", ",".join(self.parts)]
         if self.plan.limit is not None:
             by_category: dict[str, list[str]] = defaultdict(list)
@@ -113,7 +113,7 @@ class BfclV4(Suite):
         how = ("--skip-server-setup", "--local-model-path", self.plan.served.model)
         how += ("--temperature", str(self._temperature), "--num-threads", str(self.plan.concurrency))
         generated = self._generated
-        yield Job(self._program("generate", *which, *how), lambda: generated.collect() + len(generated.errors))
+        yield ToolRun(self._program("generate", *which, *how), lambda: generated.collect() + len(generated.errors))
         generated.prepare()
 
     def records(self) -> list[ItemRecord]:

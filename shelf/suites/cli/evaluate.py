@@ -21,7 +21,7 @@ from shelf.suites.cli.evaluate_suites import app as suites
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
     from seal.records.trajectory import TrajectoryRecord
-    from shelf.suites.bfcl.benchmark import Evaluation, Outcome
+    from shelf.suites.bfcl.benchmark import Evaluation, EvaluationOutcome
     from shelf.suites.bfcl.journal import Journal
 
 SERVICE = EnvServiceSettings()
@@ -70,9 +70,9 @@ def bfcl(
         from shelf.suites.bfcl.benchmark import Evaluation
         from shelf.suites.bfcl.episode import EpisodeSettings
         from shelf.suites.chat import Sampling
-        from shelf.suites.endpoint import Model
+        from shelf.suites.endpoint import EvaluatedModel
 
-        name = Model.named(model, base_url, checkpoint, serve_args).name
+        name = EvaluatedModel.named(model, base_url, checkpoint, serve_args).name
         chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
         if temperature is None:
             temperature = float(samples > 1)
@@ -142,7 +142,7 @@ def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskR
     return tuple(dict.fromkeys(rows))
 
 
-def _play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
+def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOutcome:
     """Run an evaluation under a progress bar."""
     from shelf.suites.bfcl.benchmark import evaluate
 
@@ -165,7 +165,7 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> Outcome:
         return evaluate(evaluation, on_start, on_rollout)
 
 
-def _show(outcome: Outcome, title: str, console: Console) -> None:
+def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     from seal.records.trajectory import count_tokens
     from shelf.statistics.log import read_log
     from shelf.statistics.summary import summarise, suspected_tasks

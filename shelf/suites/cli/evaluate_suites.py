@@ -150,13 +150,12 @@ def _evaluate(
         from shelf.statistics.tables import console as wide_console
         from shelf.suites.bar import Bar
         from shelf.suites.chat import FIXED
-        from shelf.suites.endpoint import Model as Evaluated
-        from shelf.suites.endpoint import Served
+        from shelf.suites.endpoint import EvaluatedModel, Served
         from shelf.suites.records import read_results
         from shelf.suites.report import summarise_results
         from shelf.suites.runner import Plan, evaluate
 
-        chosen, console = Evaluated.named(*model), wide_console()
+        chosen, console = EvaluatedModel.named(*model), wide_console()
         folder = out or shared.default_folder(name, chosen.name)
         with chosen.served(folder / "vllm.log") as url, Bar(console) as progress:
             bar = progress.add_task(name, total=None)

@@ -1,4 +1,4 @@
-"""What the commands of `seal evaluate` share: options by heading, and refusals in one sentence."""
+"""Code shared by the commands of `seal evaluate`: options by heading, and refusals in one sentence."""
 
 from __future__ import annotations
 

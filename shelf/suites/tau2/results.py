@@ -17,7 +17,7 @@ from shelf.suites.records import ItemRecord
 SUITE = "tau2"
 SIMULATOR = "simulator"
 OUT_OF_SCOPE = "###OUT-OF-SCOPE###"
-"""What the simulated user says when it has no instruction for a situation."""
+"""The reply of the simulated user when it has no instruction for a situation."""
 
 _LIST = re.compile(r'^  "simulations": \[', re.MULTILINE)
 _GENERATION = re.compile(r"\[(?P<model>[^\]\s]+)\] Error during generation: (?P<text>.*)")
@@ -39,7 +39,7 @@ class Sides(NamedTuple):
     user_calls_tools: bool = False
 
 
-class Fault(NamedTuple):
+class TaskFault(NamedTuple):
     """Why a simulation raised; technical is False if the agent itself caused it."""
 
     cause: str
@@ -54,20 +54,20 @@ def read_simulations(path: Path) -> list[dict[str, Any]]:
     return list(_objects(text, start.end())) if start else []
 
 
-def read_faults(log: str, sides: Sides) -> dict[str, Fault]:
+def read_faults(log: str, sides: Sides) -> dict[str, TaskFault]:
     """Why each skipped task raised, from the program's output."""
     models = {match["text"]: match["model"] for match in _GENERATION.finditer(log)}
     return {match["task"]: _fault(match["text"], models.get(match["text"]), sides) for match in _TASK.finditer(log)}
 
 
-def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: Fault | None) -> ItemRecord:
+def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: TaskFault | None) -> ItemRecord:
     """The attempt that a simulation was; fault: why it raised, if it was skipped."""
     messages = simulation.get("messages") or []
     used = [message.get("usage") or {} for message in messages if message["role"] == "assistant"]
     reason = simulation["termination_reason"]
     infra, message = None, ""
     if simulation.get("skipped"):
-        fault = fault or Fault("unknown", "the tool skipped it and did not say why")
+        fault = fault or TaskFault("unknown", "the tool skipped it and did not say why")
         reason = fault.cause
         infra, message = (fault.cause, fault.message) if fault.technical else (None, fault.message)
     elif reason == "user_error":
@@ -90,22 +90,22 @@ def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: 
     )
 
 
-def _fault(text: str, model: str | None, sides: Sides) -> Fault:
+def _fault(text: str, model: str | None, sides: Sides) -> TaskFault:
     short, agent, user = text[:300], sides.agent, sides.user
     kind = _KIND.match(text)
     if kind is None:
         unreadable = _UNREADABLE.search(text) is not None
         if text.startswith(_AGENTS) or (unreadable and not sides.user_calls_tools):
-            return Fault("agent_error", short, technical=False)
+            return TaskFault("agent_error", short, technical=False)
         if text.startswith(_USERS):
-            return Fault(f"{SIMULATOR}_empty", short)
-        return Fault("unreadable_call" if unreadable else "unknown", short)
+            return TaskFault(f"{SIMULATOR}_empty", short)
+        return TaskFault("unreadable_call" if unreadable else "unknown", short)
     cause = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind["name"]).lower()
     if model == user != agent:
-        return Fault(f"{SIMULATOR}_{cause}", short)
+        return TaskFault(f"{SIMULATOR}_{cause}", short)
     if kind["name"].startswith("ContextWindow") and (user is None or model == agent != user):
-        return Fault("context", short, technical=False)
-    return Fault(f"endpoint_{cause}", short)
+        return TaskFault("context", short, technical=False)
+    return TaskFault(f"endpoint_{cause}", short)
 
 
 def _objects(text: str, position: int) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from seal.system.files import file_sha256, json_hash
 from shelf.suites.endpoint import Served, without_proxy
 from shelf.suites.records import ItemRecord
-from shelf.suites.runner import Job, Plan, Suite
+from shelf.suites.runner import Plan, Suite, ToolRun
 from shelf.suites.tau2.results import SUITE, Sides
 from shelf.suites.tau2.simulations import Key, Simulations, Watch
 from shelf.suites.tool import Program, Tool
@@ -94,7 +94,7 @@ class Tau2(Suite):
     def missing(self) -> Sequence[Key]:
         return [key for key in self._keys if key not in self._kept.records]
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[ToolRun]:
         missing = self.missing()
         for domain, trial in dict.fromkeys((key.domain, key.trial) for key in missing):
             tasks = [key.task for key in missing if (key.domain, key.trial) == (domain, trial)]
@@ -103,7 +103,7 @@ class Tau2(Suite):
             sides = Sides(f"openai/{self.plan.served.model}", user and f"openai/{user.model}", domain == "telecom")
             watch = Watch(self._kept, domain, trial, folder, sides)
             command = self._command(domain, trial, sides, folder)
-            yield Job(Program([*command, "--task-ids", *tasks], watch.log, folder, self._variables()), watch)
+            yield ToolRun(Program([*command, "--task-ids", *tasks], watch.log, folder, self._variables()), watch)
 
     def records(self) -> list[ItemRecord]:
         return [self._record(key) for key in self._keys]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from shelf.suites.bfcl.journal import resumed
 from shelf.suites.records import ItemRecord
-from shelf.suites.tau2.results import Fault, Sides, read_faults, read_simulations, record_of
+from shelf.suites.tau2.results import Sides, TaskFault, read_faults, read_simulations, record_of
 
 FILE = "simulations.jsonl"
 
@@ -31,7 +31,7 @@ class Simulations:
         for line in resumed(self._path):
             self._keep(ItemRecord(**line["record"]))
 
-    def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, Fault]) -> None:
+    def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, TaskFault]) -> None:
         """Keep what is new."""
         with self._path.open("a", encoding="utf-8") as stream:
             for simulation in simulations:
@@ -60,7 +60,7 @@ class Watch:
         self._mark: list[tuple[int, int]] = []
 
     def __call__(self) -> int:
-        """How many simulations are known, those with technical faults included."""
+        """Return the number of known simulations, those with technical faults included."""
         states = [path.stat() for path in (self._results, self.log) if path.is_file()]
         mark = [(state.st_size, state.st_mtime_ns) for state in states]
         if mark != self._mark:

@@ -26,12 +26,12 @@ MEMORY_BACKENDS = ("kv", "rec_sum", "vector")
 
 
 def fault_of(number: int) -> str:
-    """What the endpoint does with the item of this number."""
+    """Return the endpoint's fault on the item of this number."""
     return FAULTS[number % len(FAULTS)]
 
 
 def passes(number: int) -> bool | None:
-    """Whether the item passes; None if it never gets an answer."""
+    """Return whether the item passes; None if it never gets an answer."""
     fault = fault_of(number)
     return None if fault == "refused" else fault in ("none", "malformed_once")
 
@@ -183,7 +183,7 @@ class Tau2:
         return next(each for each in enumerate(self.tasks[domain]) if each[1]["id"] == identity)
 
     def refuses(self, messages: list[dict]) -> bool:
-        """Whether the item of a dialogue never gets an answer from the agent."""
+        """Return whether the item of a dialogue never gets an answer from the agent."""
         said = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
         marks = re.findall(r"TASK<(\w+)/(.+?)>", said)
         return bool(marks) and "<scenario>" not in messages[0]["content"] and passes(self._find(*marks[-1])[0]) is None

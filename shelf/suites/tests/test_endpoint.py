@@ -1,4 +1,4 @@
-"""What an endpoint answers becomes a reply, a fault, or one sentence."""
+"""An endpoint's answer becomes a reply, a fault, or one sentence."""
 
 import asyncio
 import json

@@ -131,7 +131,7 @@ def test_prefixes_of_made_tasks_are_played_at_a_service_that_serves_them(files, 
 
 
 def test_a_validation_with_a_mixture_has_rows_records_and_statistics_of_every_category(files, played, tmp_path):
-    """What the launcher writes for `seal.data.val`, and what a validation of these rows then says."""
+    """The launcher's rows for `seal.data.val`, and the statistics of a validation of these rows."""
     settings = OmegaConf.to_object(
         OmegaConf.create(
             {

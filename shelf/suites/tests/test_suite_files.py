@@ -1,4 +1,4 @@
-"""What is read from the official tools' files, and kept of them; the files in `official/` are real ones."""
+"""Reading of the official tools' files, and the records kept of them; the files in `official/` are real ones."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from shelf.suites.bfcl_v4 import run
 from shelf.suites.bfcl_v4.categories import CATEGORIES, Chain, Item, expand, missing_need
 from shelf.suites.bfcl_v4.generated import Generated, cause_of
 from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, tokens
-from shelf.suites.tau2.results import Fault, Sides, read_faults, read_simulations, record_of
+from shelf.suites.tau2.results import Sides, TaskFault, read_faults, read_simulations, record_of
 from shelf.suites.tau2.simulations import Key, Simulations
 
 OFFICIAL = Path(__file__).with_name("official")
@@ -195,7 +195,7 @@ def test_the_simulated_users_failures_are_told_from_the_agents():
 def test_a_context_that_is_too_short_is_the_models_limit():
     line = "[openai/scripted] Error during generation: litellm.ContextWindowExceededError: too long\n"
     log = line + "Error running task 5, trial 0: litellm.ContextWindowExceededError: too long\n"
-    assert read_faults(log, Sides(AGENT, "openai/user"))["5"] == Fault(
+    assert read_faults(log, Sides(AGENT, "openai/user"))["5"] == TaskFault(
         "context", "litellm.ContextWindowExceededError: too long", technical=False
     )
     assert read_faults(log, Sides(AGENT, AGENT))["5"].technical  # whose context it was is unknown

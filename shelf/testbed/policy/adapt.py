@@ -19,7 +19,7 @@ from shelf.authoring.runs import dialogue, play, reference_run
 from shelf.testbed.policy.chat import plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
 from shelf.testbed.policy.tokenizer import DialogueEncoder
-from shelf.testbed.policy.warm_start import Step, WarmStartSettings, warm_start
+from shelf.testbed.policy.warm_start import Update, WarmStartSettings, warm_start
 
 PROBED, EVERY = 12, 4
 """References by which the policy is judged, and the steps between two judgements."""
@@ -29,7 +29,7 @@ _ACTIVE = (0.15, 0.3, 0.6, 1.0)
 
 @dataclass(frozen=True)
 class AdaptSettings:
-    """How long to learn.
+    """Settings of the adaptation.
 
     passes: the mean probability of a training reference at which learning ends. tokens: the most that it
     may take. cued: dialogues of each task with random cues, beside the plain one. lr: of matrices; half of
@@ -44,7 +44,7 @@ class AdaptSettings:
 
 
 class Adapted(NamedTuple):
-    """What came of it: training tasks, tokens, and the mean probability of a training reference."""
+    """The result of the adaptation: training tasks, tokens, and the mean probability of a training reference."""
 
     tasks: int
     tokens: int
@@ -52,7 +52,7 @@ class Adapted(NamedTuple):
 
 
 def adapt(
-    environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Step, float], None]
+    environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Update, float], None]
 ) -> Adapted:
     """Write the policy of the folder `source`, adapted to the environment, to `out`.
 
@@ -74,7 +74,7 @@ def adapt(
     probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
     result = Adapted(len(groups), 0, plays(model, probed).sampled)
 
-    def judged(step: Step) -> bool:
+    def judged(step: Update) -> bool:
         nonlocal result
         passes = plays(model, probed).sampled if step.step % EVERY == 0 else result.passes
         result = Adapted(len(groups), step.tokens, passes)

@@ -33,7 +33,7 @@ BYTES = 16
 
 @dataclass(frozen=True)
 class ChatSettings:
-    """How to teach.
+    """Settings of the lessons.
 
     lessons, minutes: the end is where the first of them is reached, and the learning rate falls to 0 until then.
     turns: weights of a lesson's number of requests. longest: tokens of a lesson. documents: the most characters of the
@@ -186,7 +186,7 @@ def lesson_loss(model: PreTrainedModel, lesson: Encoded, bfloat16: bool = False)
 
 @torch.no_grad()
 def plays(model: PreTrainedModel, dialogues: Sequence[Encoded]) -> Plays:
-    """How a model plays dialogues, by one forward pass of each."""
+    """Score a model on dialogues, with one forward pass for each."""
     greedy, sampled = [], []
     for dialogue in dialogues:
         ids, spoken = torch.tensor([dialogue.ids]), torch.tensor(dialogue.spoken)[1:]

@@ -27,7 +27,7 @@ _OTHERS = 4
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """How to train."""
+    """Training settings."""
 
     tokens: int
     """Budget, padding included."""
@@ -47,7 +47,7 @@ class WarmStartSettings:
     """Largest norm of the gradient."""
 
 
-class Step(NamedTuple):
+class Update(NamedTuple):
     """One optimiser step: tokens so far, loss on the assistant's tokens (nats)."""
 
     step: int
@@ -111,7 +111,7 @@ def warm_start(
     groups: Groups,
     settings: WarmStartSettings,
     seed: int,
-    on_step: Callable[[Step], bool | None],
+    on_step: Callable[[Update], bool | None],
 ) -> None:
     """Train the model in place, on its own device, until the token budget is spent or on_step returns True."""
     device = next(model.parameters()).device
@@ -137,6 +137,6 @@ def warm_start(
             optimiser.zero_grad()
         step += 1
         spent += ids.numel()
-        if on_step(Step(step, spent, spoken.item(), time.perf_counter() - started)):
+        if on_step(Update(step, spent, spoken.item(), time.perf_counter() - started)):
             break
     model.eval()

@@ -1,4 +1,4 @@
-"""What can be wrong with the tasks of a file, each as one sentence."""
+"""Problems of the tasks of a file, each as one sentence."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -26,7 +26,7 @@ def problems(tasks: Sequence[MadeTask]) -> Iterator[str]:
 
 
 def evaluation_material(task: MadeTask) -> str | None:
-    """What a task has in common with one of the benchmark's evaluation side, None if nothing."""
+    """Return the material that a task shares with an evaluation task of the benchmark; None without any."""
     texts, _ = _evaluation_side()
     for text in filter(None, task.users):
         if text in texts:

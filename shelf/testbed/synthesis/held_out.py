@@ -1,4 +1,4 @@
-"""What training tasks never use: a quarter of the words and of the phrases, and a fifth of the pairs of operations.
+"""Material that training tasks never use: a quarter of the words and of the phrases, a fifth of the operation pairs.
 
 The hash of a text decides, so that the same things are held out in every file,
 whatever its seed. The levels of tasks use them in steps: `values` has held-out words,
@@ -29,12 +29,12 @@ def _number(text: str) -> int:
 
 
 def word_is_held_out(word: str) -> bool:
-    """Whether training tasks never use a word; capitals do not matter."""
+    """Return whether training tasks never use a word; capitals do not matter."""
     return _number(f"word {word.lower()}") % WORD_SHARE == 0
 
 
 def pair_is_reserved(first: str, second: str) -> bool:
-    """Whether the operation `second` never follows `first` in a training task."""
+    """Return whether the operation `second` never follows `first` in a training task."""
     return _number(f"pair {first} {second}") % PAIR_SHARE == 0
 
 

@@ -7,13 +7,13 @@ from typing import Any, Literal
 from seal.diagnosis.categories import Category
 
 Style = Literal["name", "text", "plain", "amount", "list"]
-"""How a value is written: a name or an id with or without quotes, a text in quotes, as it is, a number, several."""
+"""The form of a value: a name or an id with or without quotes, a text in quotes, a text as it is, a number, several."""
 
 Known = Literal["", "before", "new"]
-"""Whether an earlier clause was about the same thing, or its id was only seen in a result."""
+"""The source of a reference to a thing: an earlier clause about it, or a result in which only its id was seen."""
 
 Asking = Literal["everything", "without_tool", "without_value", "value"]
-"""What a message gives: all that is needed; all, while the tool is not there; all but one value; that value."""
+"""The values in a message: all that are needed; all, while the tool is not there; all but one value; that value."""
 
 
 @dataclass(frozen=True)

@@ -47,14 +47,14 @@ _TWO_OPERATIONS = 0.25
 _FEW_TOOLS = 0.9
 _EXTRA_TOOLS = (3, 7)
 SHOWN = (4, 6)
-"""How many tools a task shows whose documents have to be short."""
+"""Fewest and most tools that a task shows whose documents have to be short."""
 _MOST_CALLS = 5
 _TRIES = 8
 
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """What is sampled.
+    """Settings of the sampling.
 
     turns: weights of the number of requests (a value or a tool that comes later is not one). documents: the most
     characters that the documents of a task may have, which then shows `SHOWN` tools; None: any.

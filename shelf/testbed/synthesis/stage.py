@@ -76,14 +76,14 @@ class Stage:
 
     @property
     def called(self) -> bool:
-        """Whether calls were made since the last :meth:`take_calls`."""
+        """True if calls were made since the last :meth:`take_calls`."""
         return bool(self._calls)
 
     def _run(self, tool: str, arguments: Mapping[str, Any]) -> Outcome:
         return self._toolbox.call(tool, copy.deepcopy(dict(arguments)))  # two tools change the list that they receive
 
     def credentials(self, class_name: str) -> tuple[Login, PathCall]:
-        """What a user of a simulator logs in with, and the call that does it; RejectedDraw without a login."""
+        """Return the login of a user of a simulator, and the call that uses it; RejectedDraw without a login."""
         values, simulator = self.values, self.simulator(class_name)
         if class_name == "MessageAPI":
             login = Login(class_name, values.pick(simulator.user_map.values()))
@@ -104,7 +104,7 @@ class Stage:
     # --- what messages are about --------------------------------------------------
 
     def focus(self, thing: str) -> Any:
-        """What the last clause about such a thing was about, or None."""
+        """Return the subject of the last clause about such a thing, or None."""
         return self._focus.get(thing)
 
     def mention(self, thing: str, value: Any, style: Style = "name") -> Slot:

@@ -1,4 +1,4 @@
-"""Whether a task is worth keeping: its reference passes, and fails without any one of its calls."""
+"""Check whether a task is worth keeping: its reference passes, and fails without any one of its calls."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def problem_of(task: Task) -> str | None:
 
 
 def passes(task: Task, turns: Calls) -> bool:
-    """Whether the official verifier passes these calls; too few turns never pass."""
+    """Return whether the official verifier passes these calls; too few turns never pass."""
     scene = BfclEnvironment().task_scene(task, {})
     world, history, passed = scene.world(), [], True
     for turn, calls in enumerate(turns):

@@ -1,1 +1,1 @@
-"""What a run has shown: tables for the terminal and one picture (`seal report RUN`)."""
+"""The report of a run: tables for the terminal and one picture (`seal report RUN`)."""

@@ -32,7 +32,7 @@ def learnt_example(log: Log) -> Table | None:
 
 
 def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
-    """What was said in a turn, without the system message; a model's text is never markup."""
+    """The messages of a turn, without the system message; a model's text is never markup."""
     spoken = [
         message
         for message in placed(line.messages, line.evidence)

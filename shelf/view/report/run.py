@@ -220,7 +220,7 @@ def taught(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
 
 
 class PushRatios(NamedTuple):
-    """How hard failures push for each unit of successes, with w and without."""
+    """The push of hard failures for each unit of successes, with w and without."""
 
     weighted: float
     unweighted: float

@@ -1,4 +1,4 @@
-"""What a run has shown: tables for the terminal, and the output files."""
+"""The report of a run: tables for the terminal, and the output files."""
 
 import math
 import os
@@ -30,7 +30,7 @@ from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, 
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
-    """What a run has shown, as rich renderables; draws ``report.png`` into its folder.
+    """Return the report of a run as rich renderables; draw ``report.png`` into its folder.
 
     ValueError for a folder that holds no run.
     """
@@ -181,7 +181,7 @@ def _cues(run: Run) -> list[RenderableType]:
 
 
 def _teaching(run: Run) -> list[RenderableType]:
-    """What cues taught, in rollouts, and their lift in both halves of the run; nothing without a teacher."""
+    """A table of the rollouts that cues taught, and their lift in both halves of the run; nothing without a teacher."""
     half, whole = len(run.steps) // 2, taught(run.steps)
     made = table("What cues taught", ["cue", "shown", "passed", "taught", "lift at first", "at last"])
     for name, row in whole.items():
@@ -192,7 +192,7 @@ def _teaching(run: Run) -> list[RenderableType]:
 
 
 def _lift_sentence(run: Run) -> str:
-    """What the whole interface gave on the tasks of `seal.data.withdrawal`."""
+    """A sentence on the lift of the whole interface on the tasks of `seal.data.withdrawal`."""
     found = next((lift.overall for lift in lifts(withdrawal_log(run.folder).lines) if lift.cue == EVERY_CUE), None)
     if found is None:
         return "no task was played with and without the interface"

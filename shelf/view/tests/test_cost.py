@@ -1,4 +1,4 @@
-"""What a training cost, where its logs say it."""
+"""The cost of a training, where its logs state it."""
 
 import json
 

@@ -13,7 +13,7 @@ from shelf.view.tests.viewer.played_run import write_run
 
 STEPS, COPIES, ROLLOUTS = 24, 32, 18_432
 MOST_MB = 150
-"""What such a run may take beyond a small one."""
+"""Megabytes that such a run may take beyond a small one."""
 VIEW = """
 import sys
 from pathlib import Path

@@ -16,7 +16,7 @@ _RESULT = ("<tool_response>\n", "\n</tool_response>")
 
 
 class Said(NamedTuple):
-    """What followed a call or an answer. failed: it was refused or is an error. revealed: there are new tools."""
+    """The reply to a call or an answer. failed: it was refused or is an error. revealed: there are new tools."""
 
     text: str
     failed: bool = False

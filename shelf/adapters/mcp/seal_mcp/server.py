@@ -81,7 +81,7 @@ def _tool(document: Any) -> types.Tool:
 
 
 def _asked(verb: Any, *arguments: Any) -> Any:
-    """What the service answers; its faults are errors of the protocol, never a tool's result."""
+    """Return the service's answer; its faults become errors of the protocol, never a tool's result."""
     try:
         return verb(*arguments)
     except ServiceError as error:

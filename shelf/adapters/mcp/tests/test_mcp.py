@@ -60,7 +60,7 @@ async def agent(url: str, environment: str, task: str, **options: Any) -> AsyncI
 
 
 async def played(client: Client, turns: Sequence[Sequence[Call]]) -> tuple[list[str], dict[str, Any]]:
-    """What the tools answered to the calls, turn by turn, and the result."""
+    """Return the tools' answers to the calls, turn by turn, and the result."""
     texts = [(await client.call_tool(USER)).content[0].text]
     for calls in turns:
         texts += [(await client.call_tool(*call)).content[0].text for call in calls]

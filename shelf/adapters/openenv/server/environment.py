@@ -73,7 +73,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         self._release()
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What this environment is, for hubs."""
+        """Return the description of this environment for hubs."""
         return EnvironmentMetadata(
             name="seal",
             description=f"Multi-turn tool use with an exact verdict: {self._client.env_type} of SEAL's service.",
@@ -85,7 +85,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         return list(SPLITS)
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks a split has."""
+        """Return the number of tasks in a split."""
         return len(self._client.tasks(split))
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from seal_openenv import SealAction, SealEnv
 
 URL = os.environ["SEAL_URL"]
 SCRIPT: Mapping[str, list[str]] = json.loads(Path(os.environ["SEAL_SCRIPT"]).read_text())
-"""What a perfect model writes, by task."""
+"""Messages of a perfect model, by task."""
 START_DEADLINE_S = 300
 
 

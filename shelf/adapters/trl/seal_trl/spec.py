@@ -14,7 +14,7 @@ from seal_trl.tokens import Tokens
 
 
 class SealSpec:
-    """What `GRPOTrainer(train_dataset=, rollout_func=, reward_funcs=)` needs, in the style of TRL's specs.
+    """Arguments of `GRPOTrainer(train_dataset=, rollout_func=, reward_funcs=)`, in the style of TRL's specs.
 
     split: the service's split; `val` is not for training. tasks: these ids instead. num_tasks: at most this many.
     max_tokens: of a whole dialogue, the model's context by default; a message that would exceed it is not asked for,
@@ -98,7 +98,7 @@ class _Episode:
         self.tokens = Tokens(self._tokenizer, self._service.create(self._task, self._name, self._params)["state"])
 
     def goes_on(self, limit: int) -> bool:
-        """Whether there is another message to ask for."""
+        """Return whether to ask for another message."""
         return not self._ended and len(self.tokens.ids) <= limit
 
     def say(self, ids: list[int], logprobs: list[float] | None) -> None:

@@ -7,7 +7,7 @@ from verifiers.v1.dialects.chat import message_to_wire
 
 
 class SealHarnessConfig(vf.HarnessConfig):
-    """How long one request may take."""
+    """The time limit of a request."""
 
     id: str = "seal-verifiers"
     request_s: float = Field(600.0, gt=0)

@@ -23,8 +23,8 @@ SCRIPT: Mapping[str, list[str]] = {
     for task, messages in json.loads(Path(os.environ["SEAL_SCRIPT"]).read_text()).items()
     if "_miss_param_" not in task
 }
-"""What a perfect model writes, by task. The endpoint knows a task by how it opens, and one with a missing parameter may
-open like its complete variant."""
+"""Messages of a perfect model, by task. The endpoint identifies a task by its opening, and one with a missing parameter
+may open like its complete variant."""
 
 
 def openings(scripts: Mapping[str, list[str]]) -> dict[tuple[str, str], list[str]]:
@@ -40,7 +40,7 @@ def openings(scripts: Mapping[str, list[str]]) -> dict[tuple[str, str], list[str
 
 
 def evaluate(folder: Path, scripts: Mapping[str, list[str]], url: str = URL, finish: str = "stop") -> list[Episode]:
-    """What `vf-eval seal-verifiers` does, on the scripts' tasks."""
+    """Evaluate the scripts' tasks as `vf-eval seal-verifiers` does."""
     with scripted_model(openings(scripts), finish) as endpoint:
         config = EvalConfig.model_validate(
             {

@@ -15,7 +15,7 @@ from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.matrix import Experiment
-from shelf.lab.experiment.runner import Job, run_experiment
+from shelf.lab.experiment.runner import SessionOptions, run_experiment
 from shelf.lab.tests.experiment import simulated
 from shelf.lab.tests.experiment.session import STAND_IN
 
@@ -38,8 +38,8 @@ class Bench:
     def happening(self, **events) -> None:
         self.plan.write_text(json.dumps({name.replace("__", "-"): event for name, event in events.items()}))
 
-    def run(self, **job):
-        return run_experiment(self.experiment, self.arms, Job(STAND_IN, **job), self.said.append)
+    def run(self, **options):
+        return run_experiment(self.experiment, self.arms, SessionOptions(STAND_IN, **options), self.said.append)
 
     @property
     def starts(self) -> list[dict]:

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from seal.system.errors import LaunchError
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.matrix import Experiment
-from shelf.lab.experiment.runner import Job, run_experiment
+from shelf.lab.experiment.runner import SessionOptions, run_experiment
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 
@@ -18,8 +18,8 @@ def main() -> int:
     experiment = Experiment.read(Path(file))
     arms = {arm: ComposedArm(arm, OmegaConf.load(config), 4) for arm in experiment.design.arms}
     try:
-        job = Job(STAND_IN, jobs=int(jobs))
-        return run_experiment(experiment, arms, job, lambda text: print(text, flush=True)).code
+        options = SessionOptions(STAND_IN, jobs=int(jobs))
+        return run_experiment(experiment, arms, options, lambda text: print(text, flush=True)).code
     except LaunchError as error:
         print(f"error: {error}", flush=True)
         return error.code

@@ -74,7 +74,7 @@ def track(checkpoints: Path, step: int) -> None:
 
 
 def happens(folder: Path, event: dict, plan: Path) -> bool:
-    """Whether the event's number of times is not used up."""
+    """Count an attempt, and return whether it is within the event's number of times."""
     count = plan.with_name(f"{folder.name}.count")
     times = int(count.read_text()) if count.exists() else 0
     count.write_text(str(times + 1))

@@ -1,4 +1,4 @@
-"""What the result of a run says of the code that made it."""
+"""The result of a run records the code that made it."""
 
 import subprocess
 from dataclasses import replace

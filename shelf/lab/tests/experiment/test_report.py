@@ -183,7 +183,7 @@ PUBLISHED = sorted(path.parent for path in (HOME / "benchmarks").glob("*/results
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_a_published_report_follows_from_registration_and_results_alone(folder, tmp_path):
-    """Whatever has become of the settings of its arms."""
+    """The arms' present settings do not matter."""
     for name in ("registration.json", "results.jsonl"):
         shutil.copy(folder / name, tmp_path)
     page, _picture = write_report(analyse(Experiment.read(tmp_path)))

@@ -1,4 +1,4 @@
-"""What a probe says a cue can give follows from its rollouts and from the policy's own gradients."""
+"""A probe's figures for a cue follow from its rollouts and from the policy's own gradients."""
 
 import json
 
@@ -14,11 +14,11 @@ from seal.system.paths import HOME
 from shelf.lab.cli.probe import app
 from shelf.lab.probe.gradients import Policy
 from shelf.lab.probe.measure import RETRY, Question, gain, lines, questions
-from shelf.lab.probe.rollouts import Job, Played, Tokens
+from shelf.lab.probe.rollouts import DialogueTokens, Job, Played
 from tests.support.recipes import composed
 
 TASKS = [TaskRow(f"multi_turn_base_{n}", "base", n, "train") for n in range(4)]
-NOTHING = Tokens([0, 1], [1])
+NOTHING = DialogueTokens([0, 1], [1])
 
 
 def rollouts(task: int, scores: str, label: str = "argument_mismatch", said: str = "") -> list[Played]:
@@ -54,7 +54,7 @@ def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers
     assert row["taught"] == pytest.approx(0.5 * 0.75 * 0.75) and row["cued"] == pytest.approx(0.1 * row["taught"])
     # Task 1 passes without the cue too: what a step on its successes gives the plain prompt is no gain of the cue.
     plain, kept = {0: rollouts(0, "00"), 1: rollouts(1, "11")}, {0: rollouts(0, "11", said="11")}
-    cued = kept | {1: [each._replace(lesson=Tokens([7], [])) for each in rollouts(1, "11", said="11")]}
+    cued = kept | {1: [each._replace(lesson=DialogueTokens([7], [])) for each in rollouts(1, "11", said="11")]}
     row = gain(asked, TASKS, plain, cued, lambda seen, plain: 0.9 if plain.ids == [7] else 0.1)
     assert row["lift"] == 0.5 and row["transfer"] == pytest.approx(0.1)
     row = gain(asked._replace(shown={1: Omega()}), TASKS, plain, cued, lambda seen, plain: 0.9)
@@ -66,10 +66,10 @@ def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers
 
 def test_gradients_are_those_of_the_policys_own_tokens():
     policy = Policy(str(HOME / "data" / "quickstart_policy"), 1.0)
-    one, other = Tokens(list(range(5, 40)), [20, 21, 22]), Tokens(list(range(50, 90)), [30, 31])
+    one, other = DialogueTokens(list(range(5, 40)), [20, 21, 22]), DialogueTokens(list(range(50, 90)), [30, 31])
     assert policy.transfer(one, one) == pytest.approx(1)
     assert policy.transfer(one, other) == pytest.approx(
-        policy.transfer(Tokens(one.ids[:23], one.sampled), other), rel=1e-3
+        policy.transfer(DialogueTokens(one.ids[:23], one.sampled), other), rel=1e-3
     )
     batch = [(one, 1.0, 2.0, 0), (other, -1.0, 2.0, 1), (other, 0.0, 1.0, 1)]
     weights, halves, weighted = policy.angles(batch)

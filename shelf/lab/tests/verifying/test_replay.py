@@ -1,4 +1,4 @@
-"""What the real agent loop records of an episode on the real service, a replay on the service finds again."""
+"""A replay on the service reproduces the real agent loop's record of an episode on the real service."""
 
 from pathlib import Path
 

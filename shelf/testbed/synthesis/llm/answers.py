@@ -14,7 +14,7 @@ SUFFIX = ".answers.jsonl"
 
 
 @dataclass
-class Tokens:
+class TokenUsage:
     """Requests that were answered, and the tokens of their prompts and answers."""
 
     requests: int = 0
@@ -71,7 +71,7 @@ class AnswerFile:
             self._stream.close()
             raise ValueError(f"The answers of earlier runs are damaged: {bad[0]}")
         self._answers = dict(lines)
-        self.spent = Tokens()
+        self.spent = TokenUsage()
         for answer in self._answers.values():
             self.spent.add(answer.read, answer.written)
 

@@ -58,6 +58,6 @@ def _is_shown(leaf: Any, results: str) -> bool:
 
 
 def _is_documented(tool: str, argument: str, leaf: Any) -> bool:
-    """Whether a text is one of those that the tool's document offers, such as a mode."""
+    """Return whether a text is one of those that the tool's document offers, such as a mode."""
     described = str(tool_parameters().get(tool, {}).get(argument, ""))
     return isinstance(leaf, str) and says(described, leaf)

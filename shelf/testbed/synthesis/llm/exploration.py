@@ -13,7 +13,7 @@ from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.bfcl.verifier import ReferenceTurn, compare, reference
 from seal.diagnosis.results import reports_failure
 from shelf.suites.chat import Sampling
-from shelf.testbed.synthesis.llm.model import Model
+from shelf.testbed.synthesis.llm.model import EndpointModel
 from shelf.testbed.synthesis.llm.prompts import exploring
 from shelf.testbed.synthesis.llm.words import leaves, normal
 from shelf.testbed.synthesis.path import PathCall
@@ -58,7 +58,9 @@ class Playground:
         return made
 
 
-async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling, name: str) -> tuple[CallResult, ...]:
+async def explore(
+    model: EndpointModel, task: Task, most_calls: int, sampling: Sampling, name: str
+) -> tuple[CallResult, ...]:
     """Let a model act in the initial state of a task; every call with its result, failures included."""
     shown, form, rng = available_tools(task, 0), get_format(PROMPT_MODE), random.Random(name)
     hints = rng.sample([tool["name"] for tool in shown], 2)
@@ -81,21 +83,21 @@ async def explore(model: Model, task: Task, most_calls: int, sampling: Sampling,
 
 
 def results_again(task: Task, made: Sequence[CallResult]) -> bool:
-    """Whether these calls, made alone from the task's initial state, all give what they gave."""
+    """Return whether these calls, made alone from the task's initial state, all give the same results again."""
     playground = Playground(task)
     again = [playground.make(one.call.name, dict(one.call.arguments)) for one in made]
     return all(one.call.succeeded and one.result == other.result for one, other in zip(again, made, strict=True))
 
 
 def does_nothing(task: Task, made: Sequence[CallResult]) -> bool:
-    """Whether the reference changes no state and its results say nothing that its arguments do not."""
+    """Return whether the reference changes no state and its results say nothing that its arguments do not."""
     before, after = Toolbox(task).instances, reference(task)[-1].instances
     unchanged = compare(ReferenceTurn(("",), after, None), before, True, [""]).state_match
     return bool(unchanged) and not any(map(_tells, made))
 
 
 def _tells(made: CallResult) -> bool:
-    """Whether the call is made for its result, and that holds a value that the call has not."""
+    """Return whether the call is made for its result, and the result holds a value that the call does not."""
     if made.call.name in WRITES:
         return False
     try:

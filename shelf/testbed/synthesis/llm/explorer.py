@@ -14,8 +14,8 @@ from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.check import evaluation_state
 from shelf.testbed.synthesis.llm.expected import Expected, expected_calls
 from shelf.testbed.synthesis.llm.exploration import CallResult, does_nothing, explore, results_again
-from shelf.testbed.synthesis.llm.json_answer import Message, read_answer
-from shelf.testbed.synthesis.llm.model import Model, Rejected
+from shelf.testbed.synthesis.llm.json_answer import UserMessage, read_answer
+from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import proposing
 from shelf.testbed.synthesis.llm.recovery import require_recovery
 from shelf.testbed.synthesis.llm.words import is_copied, pasted, similarity
@@ -31,9 +31,9 @@ _LEAST_CALLS = 2
 
 
 class _Turn(BaseModel):
-    """What the user says, and the numbers of the calls that were made for it, from 1."""
+    """A message of the user, and the numbers of the calls that were made for it, from 1."""
 
-    message: Message
+    message: UserMessage
     calls: Annotated[list[StrictInt], Field(min_length=1)]
 
 
@@ -41,7 +41,7 @@ class _Proposal(BaseModel):
     turns: Annotated[list[_Turn], Field(min_length=1, max_length=5)]
 
     def among(self, count: int) -> bool:
-        """Whether the numbers ascend over all turns and are those of `count` calls."""
+        """Return whether the numbers ascend over all turns and are those of `count` calls."""
         numbers = [number for turn in self.turns for number in turn.calls]
         return numbers == sorted(set(numbers) & set(range(1, count + 1)))
 
@@ -50,7 +50,7 @@ class _Proposal(BaseModel):
 class Explorer:
     """Makes the tasks of one file from these seed tasks, in turns; most_calls: of one exploration."""
 
-    model: Model
+    model: EndpointModel
     seeds: Sequence[Task]
     seed: int
     most_calls: int

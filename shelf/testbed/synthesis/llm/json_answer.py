@@ -10,8 +10,8 @@ _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
 
 Shape = TypeVar("Shape", bound=BaseModel)
-Message = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
-"""What a user says in one turn."""
+UserMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
+"""A user's message of one turn."""
 
 
 def read_answer(text: str, shape: type[Shape]) -> Shape | None:

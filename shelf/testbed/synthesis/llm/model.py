@@ -38,7 +38,7 @@ class Stopped(Exception):
     """No further requests are sent."""
 
 
-class Model:
+class EndpointModel:
     """One model behind an endpoint.
 
     limit: on the tokens of prompts and answers, those of earlier runs and of requests in flight

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from seal.system.net import is_loopback
 from shelf.suites.chat import Address, ChatClient
-from shelf.testbed.synthesis.llm.answers import AnswerFile, Tokens
+from shelf.testbed.synthesis.llm.answers import AnswerFile, TokenUsage
 from shelf.testbed.synthesis.llm.explorer import Explorer
-from shelf.testbed.synthesis.llm.model import Model, Rejected, Stop, Stopped
+from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected, Stop, Stopped
 
 _ATTEMPTS = 4
 """For each request, before it counts as failed."""
@@ -21,7 +21,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """How a model is asked."""
+    """Settings of the requests to a model."""
 
     model: str
     address: Address
@@ -43,11 +43,11 @@ class RequestSettings:
 
 @dataclass
 class Production:
-    """What has come of the draws, and what it cost."""
+    """The result of the draws, and its cost."""
 
     wanted: int
     """Tasks that were asked for."""
-    total: Tokens
+    total: TokenUsage
     """Of all answers, those of earlier runs included."""
     tasks: dict[int, MadeTask] = field(default_factory=dict)
     """By number."""
@@ -71,7 +71,7 @@ class Production:
 
 def make_file(
     settings: RequestSettings,
-    explorer_of: Callable[[Model], Explorer],
+    explorer_of: Callable[[EndpointModel], Explorer],
     count: int,
     seed: int,
     out: Path,
@@ -95,7 +95,7 @@ def make_file(
 
 async def _ask(
     settings: RequestSettings,
-    explorer_of: Callable[[Model], Explorer],
+    explorer_of: Callable[[EndpointModel], Explorer],
     seed: int,
     answers: AnswerFile,
     production: Production,
@@ -106,7 +106,7 @@ async def _ask(
     limits = (settings.timeout_s, _ATTEMPTS, address.key_variable)
     client = ChatClient(address.url, settings.model, *limits, proxies=not local, extra=settings.extra)
     what = {"seed": seed, **({"extra": dict(settings.extra)} if settings.extra else {})}
-    model = Model(client, settings.model, answers, settings.max_tokens_total, what)
+    model = EndpointModel(client, settings.model, answers, settings.max_tokens_total, what)
     try:
         await client.check(listed=False)  # a provider need not list every model that it serves
         await _produce(explorer_of(model), production, settings, on_draw)

@@ -1,4 +1,4 @@
-"""What a model is asked: to look around, to say what a user could have wanted, and to read calls out of messages."""
+"""The requests to a model: to look around, to say what a user could have wanted, to read calls out of messages."""
 
 import json
 import tomllib

@@ -10,7 +10,7 @@ from env_service.environments.bfcl.tools import WRITES
 from shelf.suites.chat import Sampling
 from shelf.testbed.synthesis.llm.expected import Expected, tool_parameters
 from shelf.testbed.synthesis.llm.json_answer import read_answer
-from shelf.testbed.synthesis.llm.model import Model, Rejected
+from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import reading
 from shelf.testbed.synthesis.llm.words import normal
 from shelf.testbed.synthesis.path import PathCall
@@ -22,7 +22,7 @@ class _Call(BaseModel):
 
 
 class Reading(BaseModel):
-    """What a reader lists: the calls of each turn."""
+    """The calls of each turn, as a reader lists them."""
 
     turns: list[list[_Call]]
 
@@ -32,7 +32,7 @@ class Reading(BaseModel):
 
 
 async def require_recovery(
-    model: Model, task: Task, expected: Sequence[Sequence[Expected]], max_tokens: int | None, name: str
+    model: EndpointModel, task: Task, expected: Sequence[Sequence[Expected]], max_tokens: int | None, name: str
 ) -> None:
     """Ask for the calls of a task's messages; Rejected if they are not those that are expected, by turn."""
     answer = await model.ask(reading(task.users, task), Sampling(0.0, 1.0, max_tokens), name)

@@ -1,4 +1,4 @@
-"""What texts say: the values of arguments, names of tools that no user would know, sentences of the benchmark."""
+"""Searches of texts for values of arguments, names of tools that no user would know, sentences of the benchmark."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ def normal(value: Any) -> str:
 
 
 def says(text: str, value: Any) -> bool:
-    """Whether a text says every leaf of a value; truth values are said by meaning, so always."""
+    """Return whether a text says every leaf of a value; truth values are said by meaning, so always."""
     return all(isinstance(leaf, bool) or leaf is None or _pattern(leaf).search(text) for leaf in leaves(value))
 
 
@@ -66,7 +66,7 @@ def _any(forms: Iterable[str]) -> str:
 
 
 def pasted(message: str, tools: Iterable[Document], values: Sequence[Any]) -> str | None:
-    """What of a call a message copies, None if nothing: a tool's name, an argument's, a call, JSON.
+    """Return the part of a call that a message copies, None without one: a tool's name, an argument's, a call, JSON.
 
     values: those that the message may say, whatever they look like.
     """
@@ -83,7 +83,7 @@ def pasted(message: str, tools: Iterable[Document], values: Sequence[Any]) -> st
 
 
 def _is_named(text: str, name: str, follows: str) -> bool:
-    """Whether a text has a name before `follows`, or anywhere if the name is not a word of plain English."""
+    """Return whether a text has a name before `follows`, or anywhere if the name is not a word of plain English."""
     word = rf"(?<!\w){re.escape(name)}"
     technical = "_" in name or name in _SHELL or any(letter.isupper() for letter in name[1:])
     called = re.search(rf"{word}\s*{follows}", text)
@@ -91,7 +91,7 @@ def _is_named(text: str, name: str, follows: str) -> bool:
 
 
 def is_copied(users: Iterable[str | None]) -> bool:
-    """Whether a message copies one of the benchmark's (8 words in a row)."""
+    """Return whether a message copies one of the benchmark's (8 words in a row)."""
     return any(run in _benchmark() for user in users if user for run in _runs(user))
 
 

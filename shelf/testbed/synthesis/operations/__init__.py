@@ -1,4 +1,4 @@
-"""What can be asked for: one module per simulator, one row or function per operation.
+"""The operations that a task may ask for: one module per simulator, one row or function per operation.
 
 An operation looks at the live simulators, draws arguments that will work, makes its
 calls on the stage and returns the slots of its phrases in `phrases.toml`. None

@@ -16,7 +16,7 @@ Run = Callable[[Stage], Slots | None]
 FACTS: Mapping[str, Any] = tomllib.loads(
     resources.files("shelf.testbed.synthesis.operations").joinpath("facts.toml").read_text("utf-8")
 )
-"""What the simulators know of the world."""
+"""Facts about the world that the simulators know."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ PLANS = {
         ("pwd", {}),
     ),
 }
-"""What the explorer does in its first and in its second task of a scenario."""
+"""Calls of the explorer in its first and in its second task of a scenario."""
 
 
 @cache

@@ -122,7 +122,7 @@ def test_pasted_names_are_found_and_plain_words_are_not(message, found):
 
 @cache
 def expected_of(number):
-    """What the messages of a synthesised task without a special turn must let a reader recover."""
+    """Return the calls that a reader must recover from the messages of a synthesised task without a special turn."""
     made = (task for task in synthesise(Grammar(), 60, 3) if task.category == "base")
     task = next(itertools.islice(made, number, None))
     turns = [[PathCall(*parse_reference(call)) for call in calls] for calls in task.reference]

@@ -96,7 +96,7 @@ class Page:
         self.wait(f"document.body.innerText.includes({json.dumps(text)})", text)
 
     def text(self) -> str:
-        """What the page shows."""
+        """Return the text that the page shows."""
         return self.run("document.body.innerText")
 
     def click(self, selector: str) -> None:

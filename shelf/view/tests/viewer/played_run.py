@@ -23,7 +23,7 @@ from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
-from shelf.authoring.tests.bfcl_faults import Fault, faults
+from shelf.authoring.tests.bfcl_faults import InjectedFault, faults
 
 ROLLOUTS = 8
 
@@ -92,12 +92,14 @@ def rollouts(task: Task, rng: random.Random, omega: dict[str, Any] | None, skill
     return [play(task, replace(fault, mode="compact"), sample, omega) for sample, fault in enumerate(chosen)]
 
 
-def perfect(task: Task) -> Fault:
+def perfect(task: Task) -> InjectedFault:
     """A run without a fault: the reference."""
-    return Fault("none", 0, [[parse_reference(call) for call in calls] for calls in task.reference])
+    return InjectedFault("none", 0, [[parse_reference(call) for call in calls] for calls in task.reference])
 
 
-def play(task: Task, fault: Fault, sample: int, omega: dict[str, Any] | None, split: str = "train") -> TrajectoryRecord:
+def play(
+    task: Task, fault: InjectedFault, sample: int, omega: dict[str, Any] | None, split: str = "train"
+) -> TrajectoryRecord:
     """Play a run as the agent loop does; split `eval` plays the plain benchmark."""
     params: dict[str, Any] = {"split": split, "tool_prompt_mode": fault.mode}
     if omega is not None:
