@@ -39,6 +39,8 @@ pretrained: setup
 # faster on more cores, and needs more memory. Modules are compiled once, not in each process that a test starts.
 TESTS := -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 test test-core: export PYTHONDONTWRITEBYTECODE :=
+# Ray gives its workers a low priority; those of one test would wait for all other tests.
+test test-core: export RAY_worker_niceness := 0
 test: setup
 	$(PYTHON) -m ruff check .
 	$(dir $(PYTHON))lint-imports

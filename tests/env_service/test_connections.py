@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from env_service.server import BoundedServer
 
 TRANSFER_S = 0.5
-SLOW_ANSWER_S = 2.5
+SLOW_ANSWER_S = 1.5
 LONG_ANSWER = 32 * 2**20
 GET = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
 

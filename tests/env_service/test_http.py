@@ -294,7 +294,7 @@ def test_hostile_calls_are_answered_and_never_run(client: Client, text: str, ome
 def test_too_many_episodes_get_a_429_and_idle_ones_expire(
     start_service: Callable[..., AbstractContextManager[int]],
 ) -> None:
-    with start_service(BFCL_WORKERS="1", BFCL_MAX_EPISODES="2", BFCL_IDLE_SECONDS="6") as port:
+    with start_service(BFCL_WORKERS="1", BFCL_MAX_EPISODES="2", BFCL_IDLE_SECONDS="2") as port:
         client = Client(port)
         for name in ("a", "b"):
             client.ok("create", {"task_id": TASK, "instance_id": name, "params": COMPACT})
@@ -303,7 +303,7 @@ def test_too_many_episodes_get_a_429_and_idle_ones_expire(
         deadline = 40
         while client.post("get_info", {"instance_id": "a"})[0] == 200 and deadline:
             deadline -= 1
-            signal.sigtimedwait([], 10)
+            signal.sigtimedwait([], 3)
         status, answer = client.say("b", "Done.")
         assert (status, "expired" in answer["detail"], answer["code"]) == (400, True, "no_episode")
         client.ok("create", {"task_id": TASK, "instance_id": "b", "params": COMPACT})

@@ -14,39 +14,9 @@ from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, Liveness
 from seal.training.main import exit_code, root_cause, sentence
 from seal.training.stop import InfrastructureFailure, StopRequested
+from tests.support.actors import Process, Server
 
 NOTICED_S = 60
-
-
-@ray.remote
-class Process:
-    """An actor that tells its process id, works or fails."""
-
-    def pid(self):
-        return os.getpid()
-
-    def work(self, seconds):
-        time.sleep(seconds)
-
-    def fail(self, error):
-        raise error
-
-    def ask(self, other, error):
-        return ray.get(other.fail.remote(error))
-
-
-@ray.remote
-class Server:
-    """A rollout server whose engine can die."""
-
-    class Engine:
-        errored = False
-
-    def __init__(self):
-        self.engine = Server.Engine()
-
-    async def lose_engine(self):
-        self.engine.errored = True
 
 
 @pytest.fixture(scope="module")
@@ -98,37 +68,42 @@ def wait_until_watched(liveness, name):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (StopRequested("step 3 is saved"), exits.STOPPED),
-        (CheckpointError("no room"), exits.CHECKPOINT),
-        (InfrastructureFailure("lost"), exits.INFRASTRUCTURE),
-        (ValueError("a bug"), exits.FAILED),
-    ],
-)
-def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(start, error, code):
-    # Names of their own: that of an actor that was killed is free only later.
-    inner, outer = (start(Process, f"{place}_{type(error).__name__}") for place in ("inner", "outer"))
-    with pytest.raises(RayTaskError) as raised:
-        ray.get(outer.ask.remote(inner, error))
-    cause = root_cause(raised.value)
-    assert exit_code(cause) == code and str(cause) == str(error)
+@pytest.fixture(scope="module")
+def met(cluster):
+    """Return an error as the driver meets it after it passed two actors, like one of a worker passes the trainer."""
+    inner, outer = Process.remote(), Process.remote()
+
+    def meet(kind, *arguments):
+        with pytest.raises(RayTaskError) as raised:
+            ray.get(outer.ask.remote(inner, f"{kind.__module__}:{kind.__name__}", *arguments), timeout=4 * NOTICED_S)
+        return root_cause(raised.value)
+
+    return meet
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("kind", "code"),
     [
-        (EngineDeadError(), "The engine of a rollout server has died. Start again"),
-        (OutOfMemoryError("..."), "A process of the run has died because the machine ran low on memory. Start again"),
+        (StopRequested, exits.STOPPED),
+        (CheckpointError, exits.CHECKPOINT),
+        (InfrastructureFailure, exits.INFRASTRUCTURE),
+        (ValueError, exits.FAILED),
     ],
 )
-def test_a_death_that_the_trainer_meets_is_infrastructure(start, error, said):
-    # Names of their own: that of an actor that was killed is free only later.
-    inner, outer = (start(Process, f"{place}_{type(error).__name__}") for place in ("inner", "outer"))
-    with pytest.raises(RayTaskError) as raised:
-        ray.get(outer.ask.remote(inner, error))
-    cause = root_cause(raised.value)
+def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(met, kind, code):
+    cause = met(kind, "step 3 is saved")
+    assert exit_code(cause) == code and str(cause) == "step 3 is saved"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (EngineDeadError, "The engine of a rollout server has died. Start again"),
+        (OutOfMemoryError, "A process of the run has died because the machine ran low on memory. Start again"),
+    ],
+)
+def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, said):
+    cause = met(kind, *([] if kind is EngineDeadError else ["..."]))
     assert exit_code(cause) == exits.INFRASTRUCTURE and sentence(cause).startswith(said)
 
 

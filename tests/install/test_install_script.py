@@ -179,6 +179,7 @@ def installer_of_torch(home: Path) -> str:
     return record.read_text().strip()
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_is_repaired_by_the_same_call(small):
     variables = {**os.environ, "PYTHON": sys.executable}
     command = ["bash", str(small / "install.sh"), "--cpu"]
@@ -209,6 +210,7 @@ def test_what_a_kill_left_is_repaired_by_the_same_call(small):
     assert not (small / ".venv" / "ready").exists()
 
 
+@pytest.mark.slow
 def test_where_uv_cannot_be_had_pip_installs(small):
     lock = small / "requirements-cpu.txt"
     pins = [line for line in lock.read_text().splitlines() if not line.startswith("uv==")]

@@ -84,6 +84,7 @@ def test_a_lock_names_no_index_and_no_place(lock):
     assert not any(word in text for word in ("://", "--index", "--extra-index", "--find-links", "/home", "/root"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_compiling_again_gives_the_lock(package_index, tmp_path, python):
     again = tmp_path / "requirements.txt"

@@ -39,6 +39,7 @@ def test_a_wrong_option_is_named_in_one_sentence(tmp_path, arguments, named):
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [True, False], ids=["a wheel", "no wheel"])
 def test_a_bundle_holds_the_wheel_of_flash_attn_if_there_is_one(package_index, tmp_path, published):
     """With a lock of one small package, because the whole one is gigabytes."""

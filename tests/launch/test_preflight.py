@@ -286,9 +286,9 @@ def test_a_service_that_is_started_delays_its_answers_to_steps(tmp_path, monkeyp
     slow = Service(free_url(), tmp_path / "slow.log")
     try:
         assert slow.start()
-        with ServiceClient(slow.url, deadline_s=5) as client:
+        with ServiceClient(slow.url, deadline_s=2) as client:
             client.create("multi_turn_base_0", "one")
-            with pytest.raises(ServiceError, match="within 5 s"):
+            with pytest.raises(ServiceError, match="within 2 s"):
                 client.step("one", "Done.")
             assert client.version().data_hash  # it lives, and only steps wait
     finally:
