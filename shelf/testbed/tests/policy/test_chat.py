@@ -39,7 +39,7 @@ def model():
 
 def test_a_task_of_few_documents_shows_what_it_needs_and_passes_in_the_models_prompt():
     form = get_format("bfcl_qwen_fc")
-    for made in synthesise(Grammar(), 12, 50, "train", short(3_000)):
+    for made in synthesise(Grammar(), 6, 50, "train", short(3_000)):
         tools = available_tools(made.task, 0)
         assert SHOWN[0] <= len(tools) <= SHOWN[1] and made.category == "base" and len(made.users) <= 2
         assert {call.split("(")[0] for calls in made.reference for call in calls} <= {tool["name"] for tool in tools}
@@ -92,7 +92,8 @@ def warm_start(*arguments) -> int:
     return execute(load("policy"), ["warm-start", *map(str, arguments)], "seal policy")
 
 
-def test_a_model_is_taught_and_written_in_its_own_type(tmp_path):
+def test_a_model_is_taught_and_written_in_its_own_type(tmp_path, monkeypatch):
+    monkeypatch.setattr("shelf.testbed.policy.chat.PROBED", 3)
     out = tmp_path / "out"
     assert warm_start("--model", POLICY, "--out", out, "--lessons", 2, "--prompt-mode", "compact") == 0
     made = AutoModelForCausalLM.from_pretrained(out, dtype="auto")
