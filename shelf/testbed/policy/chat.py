@@ -100,7 +100,7 @@ def require_chat_model(source: Path) -> None:
     """ValueError unless a folder holds a model with a chat template that this machine's memory can train."""
     weights = sum(file.stat().st_size for file in source.glob("*.safetensors"))
     if not (source / "config.json").is_file() or not weights:
-        raise ValueError(f"{source} holds no model: name a folder that `seal model fetch` or `convert` wrote.")
+        raise ValueError(f"{source} holds no model: name a folder that `seal model fetch` wrote.")
     tokenizer = AutoTokenizer.from_pretrained(source)
     if tokenizer.chat_template is None or tokenizer.eos_token is None:
         raise ValueError(f"{source} has no chat template, or no end token: name an instruction-tuned model.")
