@@ -4,5 +4,5 @@ from seal.cli.main import PARTS, Entry
 
 COMMANDS = {
     "tasks": Entry(PARTS, "Synthesise and check tasks of your own.", "shelf.testbed.cli.tasks", extra="testbed"),
-    "policy": Entry(PARTS, "Teach, adapt and measure start policies.", "shelf.testbed.cli.policy", extra="testbed"),
+    "policy": Entry(PARTS, "Teach and adapt start policies.", "shelf.testbed.cli.policy", extra="testbed"),
 }

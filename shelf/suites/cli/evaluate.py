@@ -168,8 +168,7 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOut
 def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     from seal.records.trajectory import count_tokens
     from shelf.statistics.log import read_log
-    from shelf.statistics.summary import summarise, suspected_tasks
-    from shelf.statistics.suspected import load_suspected
+    from shelf.statistics.summary import load_suspected, summarise, suspected_tasks
     from shelf.statistics.tables import summary_table
 
     log = read_log(outcome.log)

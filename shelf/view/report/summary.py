@@ -15,9 +15,8 @@ from seal.records.trajectory import EVERY_CUE
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import Log
-from shelf.statistics.runs import missing_sentences, mixed, provenance
+from shelf.statistics.runs import missing_sentences, mixed, not_held_out, provenance
 from shelf.statistics.summary import Summary, informative
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
