@@ -16,7 +16,7 @@ from shelf.statistics.log import read_validation_dir, validated
 from shelf.statistics.runs import not_held_out
 from shelf.statistics.summary import Summary, informative, load_suspected, summarise_step, suspected_tasks
 from shelf.statistics.tables import percent, with_difference, with_interval
-from shelf.view.cost import training_cost
+from shelf.view.report.run import training_cost
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
 BENCHMARK = "BFCL V3 multi-turn"
