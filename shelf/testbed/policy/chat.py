@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from shelf.suites.folder import written_whole
 from shelf.testbed.policy.dialogue import reference_dialogue
-from shelf.testbed.policy.tokenizer import Encoded
+from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import short

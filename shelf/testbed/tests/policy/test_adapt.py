@@ -11,8 +11,7 @@ from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.authoring.scaffold import write_package
 from shelf.testbed.policy.adapt import AdaptSettings, _lesson, adapt
-from shelf.testbed.policy.chat import plays
-from shelf.testbed.policy.tokenizer import DialogueEncoder
+from shelf.testbed.policy.chat import encode, plays
 
 QUICKSTART = HOME / "data" / "quickstart_policy"
 
@@ -30,9 +29,9 @@ def todo(tmp_path, monkeypatch):
 
 
 def likelihood(folder, environment, side: str) -> float:
-    encoder = DialogueEncoder(AutoTokenizer.from_pretrained(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     tasks = environment.task_ids(side)[:8]
-    dialogues = [encoder.encode(_lesson(environment, task, None)) for task in tasks]
+    dialogues = [encode(tokenizer, _lesson(environment, task, None)) for task in tasks]
     return plays(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), dialogues).sampled
 
 

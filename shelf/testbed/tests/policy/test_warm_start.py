@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelf.testbed.policy.tokenizer import Encoded
-from shelf.testbed.policy.warm_start import WarmStartSettings, batches, collate, dialogue_loss, warm_start
+from shelf.testbed.policy.warm_start import Encoded, WarmStartSettings, batches, collate, dialogue_loss, warm_start
 from shelf.testbed.tests.policy.tiny import tiny
 
 

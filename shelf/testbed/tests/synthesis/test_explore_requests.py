@@ -16,7 +16,7 @@ from env_service.environments.bfcl.task_file import read_task_file
 from seal.system import exits
 from seal.system.paths import HOME
 from shelf.testbed.cli.tasks import app
-from shelf.testbed.synthesis.llm.answers import AnswerFile
+from shelf.testbed.synthesis.llm.model import AnswerFile
 from shelf.testbed.tests.synthesis.scripted_explorer import SCENARIOS, command, good, number_of
 from shelf.testbed.tests.synthesis.scripted_model import answering
 from tests.support.commands import run
