@@ -8,4 +8,4 @@ from seal.launch.devices import run_python
 @pytest.fixture(scope="session")
 def selfchecked():
     """A finished `python -m shelf.operate.selfcheck`."""
-    return run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=180)
+    return run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=600)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments import registry
 from seal.cli.main import execute, load
@@ -51,10 +51,20 @@ def test_what_it_learns_is_what_the_service_says(todo):
     assert sum(message["content"].startswith("<tool_response>") for message in messages) == 3
 
 
-def test_it_stops_at_its_budget(todo, tmp_path, monkeypatch):
+@pytest.fixture
+def small(tmp_path):
+    """A folder with a network of one narrow layer that speaks the small policy's tokens."""
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    config = AutoConfig.from_pretrained(QUICKSTART, num_attention_heads=2, num_key_value_heads=1, **shape)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "small")
+    AutoTokenizer.from_pretrained(QUICKSTART).save_pretrained(tmp_path / "small")
+    return tmp_path / "small"
+
+
+def test_it_stops_at_its_budget(todo, small, tmp_path, monkeypatch):
     few, seen = todo.task_ids("train")[:6], []
     monkeypatch.setattr(type(todo), "task_ids", lambda *_: few)
-    made = adapt(todo, QUICKSTART, tmp_path, AdaptSettings(tokens=1_000), lambda step, _: seen.append(step))
+    made = adapt(todo, small, tmp_path / "out", AdaptSettings(tokens=1_000), lambda step, _: seen.append(step))
     assert made.tokens == seen[-1].tokens >= 1_000 > seen[-1].tokens - 2_000 and made.passes < 0.5
 
 
