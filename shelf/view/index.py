@@ -7,25 +7,23 @@ one that is damaged or of another version is built again.
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import orjson
-from pydantic import ValidationError
 
 from seal.labels import EXCLUDED
 from seal.records.folder import RunFolder
-from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
-from shelf.statistics.log import MET, read_line
+from shelf.statistics.log import MET
+from shelf.view.lines import IndexedLine, index_line
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +37,6 @@ WAIT_S = 10.0
 INTERVAL_S = 1.0
 """Between two looks at a run's folder."""
 
-_LARGE = ("input", "output", "evidence")
-"""The fields of a line that the index does not hold: figures and labels, without the dialogue."""
 _UNFIT = (
     ValueError, TypeError, AttributeError, LookupError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError
 )  # fmt: skip
@@ -88,25 +84,6 @@ class Progress:
     of: int = 0
     changes: int = 0
     ready: bool = False
-
-
-@dataclass(frozen=True)
-class TurnRow:
-    """One labelled turn: its position from 0, label, blame, rule, and the tools that it called or needed."""
-
-    turn: int
-    label: str
-    blame: str | None
-    rule: str | None
-    tools: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class IndexedLine:
-    """A usable line: its record without dialogue and evidence, and its turns."""
-
-    record: TrajectoryRecord
-    turns: tuple[TurnRow, ...]
 
 
 class Index:
@@ -317,56 +294,3 @@ def stamp_of(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def parse(raw: bytes) -> Any:
-    """The JSON value of a line; ValueError if it is none. NaN, which orjson refuses, is read as Python writes it."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(raw)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-
-
-def index_line(raw: bytes, step: int | None, whole: bool = True) -> IndexedLine:
-    """Read a line for the index; ValueError says what is wrong with it.
-
-    step: that of a line without one. whole: whether a line break ends it.
-    """
-    try:
-        value = parse(raw)
-    except ValueError as error:
-        cut = "" if whole else " (cut short: the writer was interrupted)"
-        raise ValueError(f"not valid JSON{cut}: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"a {type(value).__name__} where an object is expected")
-    evidence = value.get("evidence")
-    lean = {name: content for name, content in value.items() if name not in _LARGE}
-    if "format" not in value and isinstance(evidence, list):
-        lean["evidence"] = [{} for _ in evidence]  # earlier versions count a task's turns by its evidence
-    try:
-        record, _ = read_line(lean, step)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return IndexedLine(record, _turns(record, evidence if isinstance(evidence, list) else ()))
-
-
-def _turns(record: TrajectoryRecord, evidence: Any) -> tuple[TurnRow, ...]:
-    diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
-    rows = []
-    for position, label in enumerate(record.labels):
-        diagnosis: Mapping[str, Any] = diagnoses.get(position, {})
-        seen = evidence[position] if position < len(evidence) else {}
-        rows.append(TurnRow(position, label, diagnosis.get("blame"), diagnosis.get("rule"), tools(seen)))
-    return tuple(rows)
-
-
-def tools(evidence: Any) -> tuple[str, ...]:
-    """The tools that a turn called or needed, each once; () for evidence without any."""
-    if not isinstance(evidence, Mapping):
-        return ()
-    called = [call["name"] for action in evidence.get("actions") or () for call in action.get("calls") or ()]
-    return tuple(dict.fromkeys(map(str, [*called, *(evidence.get("needed") or ())])))

@@ -7,7 +7,7 @@ from typing import Any
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
-from shelf.view.index import parse
+from shelf.view.lines import parse
 from shelf.view.query import group, key_of, parse_key
 
 
