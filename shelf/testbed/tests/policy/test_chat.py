@@ -16,6 +16,7 @@ from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import SHOWN, short
+from shelf.testbed.tests.policy.tiny import tiny
 
 POLICY = HOME / "data" / "quickstart_policy"
 MESSAGES = [
@@ -32,7 +33,7 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(POLICY)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model():
     return AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32)
 
@@ -70,10 +71,10 @@ def test_the_loss_is_that_of_the_whole_dialogue(tokenizer, model):
     torch.testing.assert_close(lesson_loss(model, lesson), whole, rtol=0, atol=1e-5)
 
 
-def test_it_learns_until_the_lessons_or_the_minutes_end(model):
-    lesson = Encoded(tuple(range(300, 340)), (False,) * 20 + (True,) * 20)
-    steps = []
-    learn(model, [lesson] * 30, ChatSettings(lessons=30, lr=1e-3), steps.append)
+def test_it_learns_until_the_lessons_or_the_minutes_end():
+    lesson = Encoded(tuple(range(20, 60)), (False,) * 20 + (True,) * 20)
+    model, steps = tiny(), []
+    learn(model, [lesson] * 30, ChatSettings(lessons=30, lr=3e-3), steps.append)
     assert len(steps) == 30 and steps[-1].loss < 0.5 * steps[0].loss
     learn(model, [lesson] * 30, ChatSettings(lessons=30, minutes=1e-9), pytest.fail)
 
