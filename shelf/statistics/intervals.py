@@ -10,11 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from scipy import stats
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -63,7 +62,7 @@ def wilson(rate: float, n: float, confidence: float = CONFIDENCE) -> tuple[float
     """Wilson's score interval of a rate over n independent observations (n may be fractional)."""
     if n <= 0:
         return 0.0, 1.0
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
     centre = rate + z * z / (2 * n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
     low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
@@ -101,7 +100,8 @@ def estimate(strata: Sequence[Sequence[SuccessCount]], confidence: float = CONFI
 
 def mcnemar(gained: int, lost: int) -> float:
     """The exact two-sided McNemar p-value for discordant pairs."""
-    return float(stats.binomtest(gained, gained + lost, 0.5).pvalue) if gained + lost else 1.0
+    pairs = gained + lost
+    return min(1.0, 2 * sum(math.comb(pairs, k) for k in range(min(gained, lost) + 1)) / 2**pairs)
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
@@ -137,13 +137,13 @@ def paired_difference(
         raise ValueError("The two sides have no task in common: compare runs over the same tasks.")
     scores = np.array([[a[task], b[task]] for task in shared])
     # Sorted as texts, so that a cluster's draws do not depend on the order of the tasks.
-    row = pd.Categorical([str(clusters[task]) for task in shared])
-    column = pd.Categorical([str(strata[task]) for task in shared])
+    rows, row = np.unique([str(clusters[task]) for task in shared], return_inverse=True)
+    columns, column = np.unique([str(strata[task]) for task in shared], return_inverse=True)
     weight = np.array([1.0 if weights is None else weights[task] for task in shared])
     # Sums by cluster and stratum: of the weights, and of the weighted scores of a, of b and of b - a.
-    counts, sums_a, sums_b, sums = np.zeros((4, len(row.categories), len(column.categories)))
+    counts, sums_a, sums_b, sums = np.zeros((4, len(rows), len(columns)))
     for cells, values in ((counts, 1.0), (sums_a, scores[:, 0]), (sums_b, scores[:, 1]), (sums, np.diff(scores)[:, 0])):
-        np.add.at(cells, (row.codes, column.codes), weight * values)
+        np.add.at(cells, (row, column), weight * values)
     mean_a, mean_b, observed = (
         float((cells.sum(axis=0) / counts.sum(axis=0)).mean()) for cells in (sums_a, sums_b, sums)
     )

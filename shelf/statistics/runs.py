@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 
+from env_service.environments.bfcl.splits import side_of
 from seal.data.parquet import read_rows
-from seal.diagnosis.categories import parse_task_id
+from seal.diagnosis.categories import BENCHMARK, parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
 from shelf.statistics.comparison import Side, compare
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import Log, read_validation_dir
-from shelf.statistics.summary import Task, missing_tasks, summarise, suspected_tasks
-from shelf.statistics.suspected import SuspectedItem
+from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
@@ -133,6 +133,34 @@ def compare_runs(
     )
 
 
+def band(folder: Path) -> list[dict[str, Any]]:
+    """The tasks of a run's validations that passed in some of their samples, with rates: what a `task_file` may hold.
+
+    A group whose rollouts all fail or all pass has no group-relative advantage. turns: the prefix that was measured, -1
+    for the whole task. ValueError for bad lines, tasks of the evaluation side, and if no task passed sometimes.
+    """
+    passed: dict[Task, list[bool]] = {}
+    for line in read_validation_dir(folder).without_bad():
+        if side_of(line.task_id) == "eval":
+            raise ValueError(
+                f"{line.task_id} belongs to the evaluation side and must not choose what is trained on: measure the "
+                "training side (seal.data.val: [{split: train}])."
+            )
+        if line.infra is None:
+            passed.setdefault(line.task, []).append(line.passed)
+    found = [
+        {"task_id": task, "turns": turns, "rate": statistics.fmean(each), "passed": sum(each), "n": len(each)}
+        for (task, turns), each in passed.items()
+        if 0 < sum(each) < len(each)
+    ]
+    if not found:
+        raise ValueError(
+            f"None of the {len(passed)} tasks of {folder} passed in some of its samples: take more of them "
+            "(val_kwargs.n), shorter prefixes or another checkpoint."
+        )
+    return found
+
+
 def expected_tasks(parquet: Path | None, question_files: Sequence[Path]) -> set[Task] | None:
     """The tasks that every validation must have: those of the parquet file, else of the question files; None without.
 
@@ -223,4 +251,30 @@ def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) ->
         + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
         for log in logs
         for step, tasks in missing_tasks(log, expected).items()
+    )
+
+
+def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:
+    """A warning if validated tasks, or other variants of them, are in the run's training data.
+
+    None if there are none, or if the run recorded no training data. Variants are known of the
+    benchmark only; of other environments, tasks are compared by their ids.
+    """
+    rows = RunFolder(Path(run)).training_rows
+    if not rows.is_file():
+        return None
+    trained = read_rows(rows)
+    known = {(row.environment, row.task_id) for row in trained}
+    scenarios = {row.scenario for row in trained if row.environment == BENCHMARK}
+    validated = {(line.environment, line.task_id): line for line in lines}
+    seen = [
+        key
+        for key, line in validated.items()
+        if key in known or (line.environment == BENCHMARK and line.scenario in scenarios)
+    ]
+    if not seen:
+        return None
+    return (
+        f"NOT HELD OUT: of {len(validated)} validated tasks {len(seen)} are trained on, as they are or as another "
+        "variant of the same scenario."
     )

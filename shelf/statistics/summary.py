@@ -1,19 +1,65 @@
-"""The summary of a validation log: rates by step and category, label shares, missing tasks."""
+"""The summary of a validation log: rates by step and category, label shares, missing tasks, suspected items.
+
+``suspected_items.json`` lists the items of the benchmark that were reported or found to be wrong, and why.
+Figures are printed with and without them; nothing else treats them differently.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from seal.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
 from shelf.statistics.log import Log
-from shelf.statistics.suspected import SuspectedItem
 
 AVERAGE = "average"
+DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""
+
+
+class SuspectedItem(BaseModel):
+    """One item, why it is suspected, and where it was reported; turn (from 0) is the one at fault."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str
+    turn: int
+    reason: str
+    link: str | None = None
+
+    @field_validator("task_id")
+    @classmethod
+    def _names_a_task(cls, task_id: str) -> str:
+        parse_task_id(task_id)
+        return task_id
+
+    def concerns(self, prefix: int) -> bool:
+        """Return whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
+        return prefix < 0 or prefix > self.turn
+
+
+class _Items(BaseModel):
+    items: tuple[SuspectedItem, ...]
+
+
+def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]:
+    """The suspected items; ValueError that names the file and the entry at fault."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: name a file like shelf/statistics/suspected_items.json.")
+    try:
+        return _Items.model_validate_json(path.read_bytes()).items
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path} is not a list of suspected items ({place}: {first['msg']}).") from error
 
 
 class Summary(NamedTuple):

@@ -1,10 +1,11 @@
 """Tables for people (rich) and for programs (CSV, JSON) of summaries and comparisons."""
 
+import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -149,5 +150,8 @@ def to_csv(records: Iterable[Mapping[str, Any]]) -> str:
         | {f"label_{name}": share for name, share in record.get("labels", {}).items()}
         for record in records
     ]
-    # As objects: pandas would turn whole numbers of a column with gaps into floats.
-    return pd.DataFrame(flat, dtype=object).to_csv(index=False)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for record in flat for name in record)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()

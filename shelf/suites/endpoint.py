@@ -1,52 +1,173 @@
-"""A model at an OpenAI-compatible endpoint: whether it can be asked, before a suite starts and between attempts."""
+"""A model at an OpenAI-compatible endpoint: where it is, whether it can be asked, and what each answer means.
+
+The `openai` client retries overload and lost connections with growing pauses; what
+no retry can fix (a wrong key, an unknown model) is told apart.
+"""
 
 import asyncio
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import httpx
+from openai import (
+    NOT_GIVEN,
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+)
+from openai.types.chat import ChatCompletion
 
+from seal.rollout.speaker import SpeakerFault
 from seal.system.net import is_loopback
+from shelf.suites import FIXED
 from shelf.suites.bfcl.serving import served_checkpoint, status
-from shelf.suites.chat import OPENAI_KEY, ChatClient, EndpointRefused
 
+RETRIED = frozenset({408, 409, 425, 429})
+"""Refusals that pass: the endpoint is overloaded, not set up wrongly."""
+
+OPENAI_KEY, DASHSCOPE_KEY = "OPENAI_API_KEY", "DASHSCOPE_API_KEY"
+OPENAI_URL = "https://api.openai.com/v1"
+DASHSCOPE_URL = "https://dashscope.aliyuncs.com/compatible-mode/v1"
+_DASHSCOPE_DOMAIN = ".aliyuncs.com"
+_BACKOFF_S = 10.0
+"""The longest pause of the client between two attempts, with some time to spare."""
 POLL_S = 1.0
-CHECK_TIMEOUT_S = 10.0
+CHECK_TIMEOUT_S = 30.0
+TAKES_FIXED = ("vllm", "sglang")
+"""Servers, as their list of models names them, that take fields which the OpenAI API does not have."""
 TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
 """Options that vLLM needs to read calls out of a Qwen model's text; it only does so for requests that offer tools."""
 
 
-@dataclass(frozen=True)
-class Served:
-    """Where a model answers, its name there, the environment variable that holds the key, and how it samples if known.
+class EndpointFault(SpeakerFault):
+    """The endpoint gave no usable answer to one request; cause names the kind."""
 
-    lists_models: the tool waits without end unless ``/models`` answers anyone with 200.
+
+class EndpointRefused(RuntimeError):
+    """The endpoint will refuse every request; the text says what to change."""
+
+
+_TOO_LONG = (("context", "length"), ("max_tokens", "max_model_len"))
+"""Words of endpoints when a dialogue, or of vLLM when the limit of one message, does not fit the model's context."""
+
+
+class ContextExceeded(RuntimeError):
+    """The dialogue does not fit the model's context."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sampling of answers; max_tokens limits one assistant message, as the official runner's 4,096 does.
+
+    None leaves the limit to the endpoint.
     """
 
-    base_url: str
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int | None = 4096
+
+
+class Reply(NamedTuple):
+    """One assistant message; truncated if a length limit cut it.
+
+    tokens and prompt_tokens are the endpoint's own counts, or 0.
+    """
+
+    text: str
+    truncated: bool
+    tokens: int
+    prompt_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model answers (``http://host:port/v1``), its name there, and the environment variable that holds the key.
+
+    extra: further fields of every request. lists_models: an official tool waits without end unless ``/models``
+    answers anyone with 200.
+    """
+
+    url: str
     model: str
     key_variable: str = OPENAI_KEY
+    extra: Mapping[str, Any] = field(default_factory=dict)
     lists_models: bool = False
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def named(cls, base_url: str | None, model: str, extra: Mapping[str, Any]) -> Self:
+        """The endpoint that --base-url or the environment names; ValueError if neither does.
+
+        Without an address, OPENAI_BASE_URL counts, then the service of the key that is set. A
+        key of DashScope is sent to DashScope only.
+        """
+        has_dashscope_key = bool(os.environ.get(DASHSCOPE_KEY))
+        url = base_url or os.environ.get("OPENAI_BASE_URL")
+        if not url and os.environ.get(OPENAI_KEY):
+            url = OPENAI_URL
+        elif not url and has_dashscope_key:
+            url = DASHSCOPE_URL
+        if not url:
+            raise ValueError(
+                f"No endpoint is named: give --base-url http://HOST:PORT/v1, or set OPENAI_BASE_URL, {OPENAI_KEY} or "
+                f"{DASHSCOPE_KEY}."
+            )
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"--base-url {url} is not an address: write http://HOST:PORT/v1.")
+        at_dashscope = parts.hostname.endswith(_DASHSCOPE_DOMAIN) and has_dashscope_key
+        return cls(url, model, DASHSCOPE_KEY if at_dashscope else OPENAI_KEY, extra)
 
     @property
     def key(self) -> str:
         """The key, or a placeholder: a local server needs none."""
         return os.environ.get(self.key_variable) or "none"
 
-    def require(self) -> None:
-        """EndpointRefused if nothing answers, if the endpoint lists models without ours, or if it must list them."""
-        asyncio.run(self._check())
+    @property
+    def shown(self) -> str:
+        """The address without a password, as errors show it."""
+        return re.sub(r"//[^/@\s]+@", "//", self.url.rstrip("/"))
+
+    @property
+    def proxied(self) -> bool:
+        """True if requests go through the environment's proxies: none to this machine does."""
+        return not is_loopback(urlsplit(self.url).hostname or "")
+
+    @property
+    def _models(self) -> str:
+        return f"{self.url.rstrip('/')}/models"
+
+    def require(self, listed: bool = True) -> bool:
+        """Return whether the endpoint takes FIXED, by its list of models.
+
+        EndpointRefused if nothing answers at the address, if a list of models lacks ours (unless not `listed`), or if
+        it must list them and does not.
+        """
+        how = {"timeout": CHECK_TIMEOUT_S, "trust_env": self.proxied, "follow_redirects": True}
+        try:
+            answer = httpx.get(self._models, headers={"Authorization": f"Bearer {self.key}"}, **how)
+            models = answer.json() if answer.is_success else {}  # an endpoint need not list its models
+        except (httpx.HTTPError, ValueError) as error:
+            raise EndpointRefused(
+                f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
+            ) from error
         if self.lists_models and status(self._models) != httpx.codes.OK:
             raise EndpointRefused(
-                f"{self._models} must answer 200, also without a key: the official tool waits for that."
+                f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
             )
+        entries = models.get("data", []) if isinstance(models, dict) else []
+        names = [entry.get("id") for entry in entries]
+        if listed and names and self.model not in names:
+            raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self.model}: fix --model.")
+        return any(entry.get("owned_by") in TAKES_FIXED for entry in entries)
 
     def answers_within(self, wait_s: float) -> bool:
         """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
@@ -56,17 +177,6 @@ class Served:
                 return False
             time.sleep(POLL_S)
         return True
-
-    @property
-    def _models(self) -> str:
-        return f"{self.base_url.rstrip('/')}/models"
-
-    async def _check(self) -> None:
-        client = ChatClient(self.base_url, self.model, CHECK_TIMEOUT_S, attempts=1, key_variable=self.key_variable)
-        try:
-            await client.check()
-        finally:
-            await client.close()
 
 
 def without_proxy(*urls: str) -> dict[str, str]:
@@ -99,15 +209,108 @@ class EvaluatedModel:
         return cls(name or (checkpoint.resolve().name if checkpoint else ""), base_url, checkpoint, serve_args)
 
     @contextmanager
-    def served(self, log: Path) -> Iterator[str]:
-        """The address of the model, as long as the block lasts.
+    def served(self, log: Path, reads_calls: bool = False) -> Iterator[Endpoint]:
+        """Where the model answers, as long as the block lasts; ValueError if the folder cannot be served.
 
-        The server of a folder reads tool calls out of answers to requests that offer tools.
-        ValueError if the folder cannot be served.
+        reads_calls: the server of a folder reads tool calls out of answers to requests that offer tools.
         """
-        if self.base_url or self.checkpoint is None:
-            yield self.base_url or ""
+        if self.checkpoint is None:
+            yield Endpoint(self.base_url or "", self.name)
             return
-        arguments = self.serve_args if "--tool-call-parser" in self.serve_args else f"{TOOL_PARSER} {self.serve_args}"
-        with served_checkpoint(self.checkpoint, self.name, arguments, log) as url:
-            yield url
+        parser = f"{TOOL_PARSER} " if reads_calls and "--tool-call-parser" not in self.serve_args else ""
+        with served_checkpoint(self.checkpoint, self.name, f"{parser}{self.serve_args}", log) as url:
+            yield Endpoint(url, self.name, extra=FIXED)
+
+
+class ChatClient:
+    """Asynchronous client of one endpoint. timeout_s: for one attempt."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6):
+        self.endpoint = endpoint
+        self._deadline_s = attempts * (timeout_s + _BACKOFF_S)
+        self._client = AsyncOpenAI(
+            base_url=endpoint.url.rstrip("/"),
+            api_key=endpoint.key,
+            timeout=timeout_s,
+            max_retries=attempts - 1,
+            http_client=DefaultAsyncHttpxClient(trust_env=endpoint.proxied),
+        )
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
+    ) -> Reply:
+        """The next assistant message, of min(max_tokens, what the context leaves) tokens.
+
+        Raises ContextExceeded if the dialogue is too long, EndpointFault if no
+        attempt succeeds, EndpointRefused if the endpoint would refuse every request.
+        """
+        try:
+            return await self._complete(messages, sampling, seed, request_id)
+        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
+            if sampling.max_tokens is None:
+                raise
+            return await self._complete(messages, replace(sampling, max_tokens=None), seed, request_id)
+
+    async def _complete(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
+    ) -> Reply:
+        drawn = {name: NOT_GIVEN if value is None else value for name, value in asdict(sampling).items()}
+        url = self.endpoint.shown
+        try:
+            # The client's own timeout starts again with every byte that arrives.
+            async with asyncio.timeout(self._deadline_s):
+                completion = await self._client.chat.completions.create(
+                    model=self.endpoint.model,
+                    messages=list(messages),
+                    seed=seed,
+                    extra_headers={"X-Request-Id": request_id},
+                    extra_body=dict(self.endpoint.extra),
+                    **drawn,
+                )
+        except (APITimeoutError, TimeoutError) as error:
+            raise EndpointFault("endpoint_timeout", f"{url} did not answer in time") from error
+        except APIConnectionError as error:
+            raise EndpointFault("endpoint_unreachable", f"{url}: {error.__cause__ or error}") from error
+        except APIStatusError as error:
+            raise self._refusal(error) from error
+        except ValueError as error:
+            raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {error}") from error
+        return read_reply(completion, url)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _refusal(self, error: APIStatusError) -> Exception:
+        """Return the exception for a status other than 200, after the last attempt."""
+        code, text, url = error.status_code, error.response.text, self.endpoint.shown
+        if code >= 500 or code in RETRIED:
+            return EndpointFault(f"endpoint_{code}", f"{url} answered {code}: {text[:200]}")
+        if code in (400, 413, 422) and any(all(word in text.lower() for word in words) for words in _TOO_LONG):
+            return ContextExceeded(text[:200])
+        return EndpointRefused(
+            f"{url} refused the request with {code} ({text[:200]}): check --base-url, --model and "
+            f"{self.endpoint.key_variable}."
+        )
+
+
+def read_reply(completion: ChatCompletion, url: str) -> Reply:
+    """The message of a completion; the client does not check its shape, so EndpointFault if it has another one.
+
+    EndpointRefused if the endpoint parsed tool calls, so that what the model wrote is lost.
+    """
+    try:
+        choice = completion.choices[0]
+        if choice.message.tool_calls:
+            raise EndpointRefused(f"{url} parses tool calls itself: start it without a tool-call parser.")
+        # JSON can carry half of a surrogate pair, which no log and no other request could.
+        text = (choice.message.content or "").encode("utf-8", "replace").decode()
+        usage = completion.usage
+        return Reply(
+            text=text,
+            truncated=choice.finish_reason == "length",
+            tokens=(usage.completion_tokens if usage else 0) or 0,
+            prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
+        )
+    except (AttributeError, IndexError, TypeError) as error:
+        raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error

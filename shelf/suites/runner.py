@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from shelf.suites.bfcl.journal import require_same_settings
-from shelf.suites.endpoint import Served
+from shelf.suites.endpoint import Endpoint
 from shelf.suites.records import ItemRecord, SuiteHead, write_results
 from shelf.suites.tool import Deadlines, Program, Tool, finish
 
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 class Plan:
     """The model to evaluate, the folder of the results, and how often and how long the tool runs."""
 
-    served: Served
+    served: Endpoint
     """The model."""
     out: Path
     """The folder of the results."""
@@ -79,7 +79,7 @@ class Suite(ABC):
         """The environment of the tool."""
         return Tool(self.name.replace("-", "_"), self.locks, self.plan.envs)
 
-    def endpoints(self) -> list[Served]:
+    def endpoints(self) -> list[Endpoint]:
         """The endpoints that are needed now; EndpointRefused before the first run if one cannot be asked."""
         return [self.plan.served]
 
@@ -128,7 +128,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
     tool = suite.tool()
     tool.install(say)
     version, data_hash = tool.version(suite.package), suite.data_hash(tool)
-    settings = {**suite.settings(), **plan.served.fixed}
+    settings = {**suite.settings(), **plan.served.extra}
     require_same_settings(
         plan.out, {"model": plan.served.model, "version": version, "data_hash": data_hash, **settings}
     )

@@ -6,33 +6,42 @@ security policy forbids every script and style that is not the viewer's own file
 
 import contextlib
 import functools
+import os
 import secrets
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import orjson
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from rich.console import Console
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from env_service.encoding import encode
+from env_service.server import BoundedServer
 from seal import __version__
-from seal.system.net import is_loopback
+from seal.system.net import http_url, is_loopback
 from shelf.view import query
+from shelf.view.again import Replayer
 from shelf.view.index import Indexer
-from shelf.view.query import By, Filters, Log
-from shelf.view.replay import Replayer
+from shelf.view.query import By, Filters, Log, parse_key
 from shelf.view.runs import ViewedRun
 from shelf.view.trajectory import trajectory, whole_group
 from shelf.view.viewed import Viewed
 
 STATIC = Path(str(files("shelf.view") / "static"))
+TOKEN = "SEAL_VIEW_TOKEN"
 COOKIE = "seal_view_token"
+GRACE_S = 2
+"""Seconds that a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -49,6 +58,34 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".
 
 
 api = APIRouter(prefix="/api")
+
+
+def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> None:
+    """Serve until interrupted; the address is that of a trajectory's page if its key is given.
+
+    OSError if the address cannot be used, ValueError for a text that is no key.
+    """
+    page = "#/trajectory?key={}:{}:{}".format(*parse_key(key)) if key else ""
+    token = os.environ.get(TOKEN) or (None if is_loopback(host) else secrets.token_urlsafe(24))
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            make_app(runs, host, token),
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        console = Console(soft_wrap=True, highlight=False)
+        address = f"{http_url(host, listener.getsockname()[1])}/" + (f"?token={quote(token)}" if token else "") + page
+        console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
+        BoundedServer(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise OSError(f"{host}:{port} cannot be used ({error.strerror}): choose another --port.") from error
 
 
 def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | None = None) -> FastAPI:

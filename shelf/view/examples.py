@@ -1,16 +1,25 @@
 """Where to look first: a group with signal, and a task that a run learnt."""
 
 import sqlite3
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from rich.table import Table
+from rich.text import Text
+
+from env_service.environments.bfcl.python_calls import write_call
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import MET, Log
+from shelf.statistics.tables import table
 from shelf.view.query import Filters, groups
 from shelf.view.report.run import by_task
+from shelf.view.trajectory import placed
 
 CLEAREST = "infra > 0, abs(2.0 * passed / size - 1), turns BETWEEN 2 AND 4 DESC, kinds, step DESC, task"
 """Nothing lost, half passed, few turns but several, failures that agree; of equal ones the newest."""
+_LONGEST_MESSAGE = 160
+_MOST_MESSAGES = 12
 
 
 class Learnt(NamedTuple):
@@ -46,3 +55,36 @@ def learnt(log: Log) -> Learnt | None:
 def _preference(found: Learnt) -> tuple[Any, ...]:
     before, after, _ = found
     return before.turns < 2, before.prefix != WHOLE, before.tokens + after.tokens, before.task_id
+
+
+def learnt_example(log: Log) -> Table | None:
+    """A learnt task as a table, with the turn that failed side by side; None if no task was learnt."""
+    if not (found := learnt(log)):
+        return None
+    before, after, turn = found
+    title = f"{before.task_id}, turn {turn + 1}, before and after"
+    made = table(title, [f"step {before.step}: {before.labels[turn]}", f"step {after.step}: passed"])
+    for column in made.columns:
+        column.justify, column.no_wrap, column.overflow, column.ratio = "left", False, "fold", 1
+    made.expand = True
+    for left, right in zip_longest(_said(before, turn), _said(after, turn), fillvalue=Text()):
+        made.add_row(left, right)
+    return made
+
+
+def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
+    """The messages of a turn, without the system message; a model's text is never markup."""
+    spoken = [
+        message
+        for message in placed(line.messages, line.evidence)
+        if message["turn"] in (turn, None) and message["speaker"] not in ("system", "environment")
+    ]
+    texts = []
+    for message in spoken[:_MOST_MESSAGES]:
+        actions = line.evidence[turn]["actions"] if message["action"] is not None else ()
+        calls = actions[message["action"]]["calls"] if actions else ()
+        content = "\n".join(write_call(call["name"], call["arguments"]) for call in calls) or str(message["content"])
+        content = content if len(content) <= _LONGEST_MESSAGE else content[:_LONGEST_MESSAGE] + " ..."
+        style = "bold" if message["speaker"] == "policy" else ""
+        texts.append(Text.assemble((f"{message['speaker']}: ", "dim"), (content, style)))
+    return [*texts, *([Text(f"... {len(spoken) - len(texts)} more")] if len(spoken) > len(texts) else [])]

@@ -7,8 +7,8 @@ from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import MET, Log, begun, planned_steps
+from shelf.statistics.runs import not_held_out
 from shelf.statistics.summary import label_shares, summarise_step
 
 

@@ -24,7 +24,6 @@ from seal.records.folder import RunFolder
 from seal.system.jsonl import step_files
 from shelf.statistics.log import MET
 from shelf.view.lines import IndexedLine, index_line
-from shelf.view.watched import stamp_of
 
 logger = logging.getLogger(__name__)
 
@@ -286,3 +285,12 @@ class Indexer:
         """End the thread; waits until the file that is being read is done."""
         self._stop.set()
         self._thread.join(timeout=WAIT_S)
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Inode, size in bytes and time of change of a file; None for one that is not written yet, or was dropped."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -1,26 +1,27 @@
-"""The overview of a run: its curves, validations and failures, and what it does now, as JSON values."""
+"""The overview of a run: its curves, validations, failures and cues, and what it does now, as JSON values."""
 
 import platform
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import orjson
 
-from seal.interface.cues import catalogue
+from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.jsonl import Line, read_jsonl
 from seal.system.lock import Holder
+from shelf.statistics.intervals import Estimate
 from shelf.statistics.log import Log, planned_steps
+from shelf.statistics.summary import informative, summarise
 from shelf.view.index import VALIDATION, kind_of
 from shelf.view.report.run import Change, cue_steps, quarters
 from shelf.view.runs import ViewedRun
-
-if TYPE_CHECKING:
-    from shelf.statistics.intervals import Estimate
 
 _FIGURES = {
     "step": "step",
@@ -76,8 +77,6 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
 
 def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
-    from shelf.statistics.summary import informative, summarise
-
     return [
         {
             "step": row.step,
@@ -95,7 +94,7 @@ def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def _estimate(rate: "Estimate | None") -> dict[str, float] | None:
+def _estimate(rate: Estimate | None) -> dict[str, float] | None:
     return {"rate": rate.rate, "low": rate.low, "high": rate.high} if rate else None
 
 
@@ -138,6 +137,49 @@ def reached(steps: Sequence[StepRecord]) -> list[dict[str, Any]]:
         for label, count in turns.most_common()
         if count
     ]
+
+
+def omega(folder: RunFolder, steps: Sequence[StepRecord]) -> dict[str, Any]:
+    """Each cue's text, its steps and the events that turned it on or off; then the cues that were never used."""
+    known = catalogue()
+    active = cue_steps(steps)
+    events: dict[str, list[dict[str, Any]]] = {}
+    for event in (asdict(event) for step in steps for event in step.events):
+        scope = "" if event["category"] == EVERYWHERE else f"{event['category']}/"
+        events.setdefault(f"{scope}{event['cue']}", []).append(event)
+    cues = []
+    for full in dict.fromkeys([*active, *events]):
+        scope, _, name = full.rpartition("/")
+        record = _described(name, known.get(name)) | {"scope": scope or EVERYWHERE}
+        cues.append(record | {"steps": active.get(full, ()), "events": events.get(full, [])})
+    used = {cue["name"] for cue in cues}
+    return {
+        "cues": cues,
+        "step": [step.step for step in steps],
+        "versions": [step.omega.version if step.omega else None for step in steps],
+        "unused": [_described(name, cue) for name, cue in known.items() if name not in used],
+        "other_wording": _other_wording(folder, steps),
+    }
+
+
+def _described(name: str, cue: Cue | None) -> dict[str, Any]:
+    fields = ("kind", "label", "text", "compact")
+    return {"name": name, **{field: getattr(cue, field) if cue else None for field in fields}}
+
+
+def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
+    """Return whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
+    path = folder.log("omega")
+    values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
+    sent = {value.get("step"): value.get("omega") for value in values}
+    for step in reversed(steps):
+        before = sent.get(step.step - 1)
+        if step.omega and before and before.get("version") == step.omega.version:
+            try:
+                return Omega.from_json(before).digest != step.omega.digest
+            except ValueError:
+                return True
+    return None
 
 
 def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | None) -> dict[str, Any] | None:

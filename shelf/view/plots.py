@@ -1,4 +1,4 @@
-"""Curves of validation results over training steps."""
+"""Curves of validation results over training steps, and the colours of what is drawn."""
 
 from collections.abc import Sequence
 
@@ -14,6 +14,23 @@ COLOURS = {
     "average": "#222222",
 }
 """A colour-blind-safe colour for each category of the benchmark."""
+
+LABELS = {
+    "pass": "#2f9e78",
+    "correct_abstention": "#86cbb3",
+    "state_mismatch": "#2f7fc1",
+    "missing_tool_call": "#d9822b",
+    "empty_turn_model_response": "#d9822b",
+    "invalid_tool_call": "#b3569b",
+    "recovery_failure": "#c44536",
+    "argument_mismatch": "#6c5fc7",
+    "response_mismatch": "#55a9d6",
+    "spurious_tool_call": "#8a6d3b",
+    "instance_mismatch": "#3f4b4a",
+}
+"""The colours of labels, the same in the viewer's light theme (web/src/style.css)."""
+OTHER = "#8b9695"
+"""The colour of every other label."""
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
@@ -50,3 +67,8 @@ def tidy(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
+
+
+def colour(label: str) -> str:
+    """The colour of a label, as #rrggbb."""
+    return LABELS.get(label, OTHER)

@@ -1,22 +1,68 @@
 """One viewed run: the answers that pages, exports and the terminal show, as JSON values."""
 
 import functools
+import json
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import orjson
 
 from seal.system.jsonl import step_files
 from shelf.statistics.log import Log, begun
-from shelf.view import cues, overview
+from shelf.view import overview
 from shelf.view.examples import first_group, learnt
-from shelf.view.index import TRAIN, Index
+from shelf.view.headline import headline
+from shelf.view.index import TRAIN, Index, stamp_of
 from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
-from shelf.view.search import Hits, search
 from shelf.view.trajectory import raw_line, rollout, whole_group
-from shelf.view.watched import Watched
 
 SEARCHES = 32
+"""Searches whose hits are kept."""
+BUDGET_S = 4.0
+"""A search ends after this time and says how far it came."""
+
+Value = TypeVar("Value")
+
+
+class Hits(NamedTuple):
+    """The ids of the trajectories that hold a text, and the share of the bytes that was searched."""
+
+    ids: frozenset[int]
+    share: float
+
+
+def search(index: Index, log: str, text: str) -> Hits:
+    """The trajectories whose lines hold `text`, newest step first, case ignored for ASCII letters.
+
+    The text is compared with the line as it is logged, so a line break matches its
+    escape in JSON.
+    """
+    # As the trainer writes it, and as a writer that keeps to ASCII does.
+    needles = {orjson.dumps(text)[1:-1].lower(), json.dumps(text)[1:-1].encode().lower()}
+    folder = index.folder.trajectories if log == "train" else index.folder.validations
+    matching: set[int] = set()
+    deadline = time.monotonic() + BUDGET_S
+    with index.reading() as db:
+        files = db.execute("SELECT id, name, size FROM file WHERE log = ? ORDER BY step DESC", (log,)).fetchall()
+        total, searched = sum(row["size"] for row in files) or 1, 0
+        for file, name, size in map(tuple, files):
+            if time.monotonic() > deadline:
+                break
+            try:
+                data = (folder / name).read_bytes().lower()
+            except FileNotFoundError:  # a resumed run dropped it
+                data = b""
+            if any(needle in data for needle in needles):
+                lines = db.execute("SELECT id, offset, offset + length FROM trajectory WHERE file = ?", (file,))
+                matching |= {
+                    line for line, start, end in lines if any(data.find(needle, start, end) >= 0 for needle in needles)
+                }
+            searched += size
+    return Hits(frozenset(matching), searched / total if files else 1.0)
 
 
 class Viewed:
@@ -69,8 +115,6 @@ class Viewed:
 
     def validation(self) -> dict[str, Any]:
         """The run in one sentence, and its pass rates by validation and data source."""
-        from shelf.view.headline import headline  # loads scipy, which no other page waits for
-
         records = self.ask(overview.validated)
         first = headline(self.run.folder, self._steps.get()[0], records)
         return {"name": self.run.name, "headline": first, "validation": overview.validation(records)}
@@ -108,4 +152,24 @@ class Viewed:
 
     def omega(self) -> dict[str, Any]:
         """The cues over the steps, and what each of them gives."""
-        return cues.omega(self.run.folder, self._steps.get()[0]) | {"lifts": self._lifts.get()}
+        return overview.omega(self.run.folder, self._steps.get()[0]) | {"lifts": self._lifts.get()}
+
+
+class Watched(Generic[Value]):
+    """The result of `read`, read again when one of `files()` has changed; read copes with missing files."""
+
+    def __init__(self, files: Callable[[], Iterable[Path]], read: Callable[[], Value]):
+        self._files, self._read = files, read
+        self._last: tuple[tuple[tuple[str, int, int], ...], Value] | None = None
+
+    @property
+    def stamps(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, size and time of change of each file that there is now."""
+        return tuple((path.name, *stamp[1:]) for path in self._files() if (stamp := stamp_of(path)))
+
+    def get(self) -> Value:
+        """The value for the present files."""
+        stamps = self.stamps
+        if self._last is None or self._last[0] != stamps:
+            self._last = stamps, self._read()
+        return self._last[1]

@@ -21,7 +21,7 @@ USES = {
     "env_service/environments/bfcl/clock.py": "the day that the simulators see",
     "env_service/environments/bfcl/scene.py": "the same day, in the opening of an episode",
     "env_service/environments/bfcl/verifier.py": "the same day, for the references that compare a date with it",
-    "shelf/lab/experiment/registration.py": "when an experiment was registered",
+    "shelf/lab/experiment/matrix.py": "when an experiment was registered",
     "shelf/lab/experiment/runner.py": "when an attempt began and ended: the minutes that the report shows",
     "shelf/lab/experiment/collect.py": "when a run was collected",
     "shelf/view/overview.py": "since when a stage lasts, as the page shows it; never negative",

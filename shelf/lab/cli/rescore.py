@@ -40,7 +40,8 @@ def rescore(
     """
     from seal.system.files import write_json
     from shelf.lab.foreign.atif import write_atif
-    from shelf.lab.rescore import find_logs, rescored, tables, to_json
+    from shelf.lab.replay.judged import find_logs
+    from shelf.lab.replay.rescore import rescored, tables, to_json
     from shelf.lab.service import service
     from shelf.statistics.tables import console
 

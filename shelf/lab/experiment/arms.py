@@ -1,5 +1,6 @@
 """The configurations that an experiment's arms compose to, and whether they still match those of the first runs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
+from seal.system.paths import HOME
 from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.launches import validation_steps
-from shelf.lab.paths import movable
 from shelf.statistics.summary import AVERAGE
 
 ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
@@ -172,3 +173,16 @@ def _flat(value: Any, key: str, run_dir: str) -> Iterator[tuple[str, Any]]:
         yield key, value.replace(run_dir, "RUN")
     else:
         yield key, value
+
+
+def movable(value: Any) -> Any:
+    """A configuration, or a part of it, whose paths in the checkout are relative to it.
+
+    It then says nothing of the machine, and is the same in every clone.
+    """
+    if isinstance(value, Mapping):
+        return {key: movable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [movable(item) for item in value]
+    # Not within another path.
+    return re.sub(rf"(?<![\w./-]){re.escape(str(HOME))}/", "", value) if isinstance(value, str) else value

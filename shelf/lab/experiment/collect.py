@@ -21,8 +21,8 @@ from shelf.lab.experiment.arms import ComposedArm, recorded_arm
 from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import Log, read_validation_dir, validated
+from shelf.statistics.runs import not_held_out
 
 
 class Attempt(NamedTuple):

@@ -1,17 +1,65 @@
-"""The runs of an experiment, and the files of its folder."""
+"""The runs of an experiment, the files of its folder, and its registration at the start of the first run."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from pydantic import BaseModel, ConfigDict
+
 from seal.records.folder import RunFolder
+from seal.records.format import FORMAT
 from seal.system.errors import LaunchError
+from seal.system.files import text_sha256, write_jsonl
+from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import Design, parse_design
 from shelf.lab.experiment.records import RunResult, read_results
-from shelf.lab.experiment.registration import FILE as REGISTRATION
-from shelf.lab.experiment.registration import Registration
+
+REGISTRATION = "registration.json"
+
+
+class Registration(BaseModel):
+    """The file of an experiment as it was when its first run started."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    time: str
+    sha256: str
+    text: str
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return the registration in an experiment's folder; None before the first run. LaunchError if unreadable."""
+        path = folder / REGISTRATION
+        if not path.is_file():
+            return None
+        lines = tuple(read_jsonl(path))
+        if len(lines) != 1 or isinstance(lines[0], BadLine) or lines[0].value.get("format") != FORMAT:
+            raise LaunchError(f"{path} cannot be read: restore it, or remove {path.parent} to start over.")
+        return cls(**{name: value for name, value in lines[0].value.items() if name != "format"})
+
+    @classmethod
+    def ensure(cls, folder: Path, text: str) -> Self:
+        """Return the registration; register this text if there is none."""
+        if registered := cls.read(folder):
+            return registered
+        now = cls(time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
+        write_jsonl([{"format": FORMAT, **now.model_dump()}], folder / REGISTRATION)
+        return now
+
+    @property
+    def design(self) -> Design:
+        """The registered design; LaunchError if this version cannot read it."""
+        return parse_design(self.text, "the registered file")
+
+    def changes(self, text: str) -> tuple[str, ...]:
+        """The keys that differ in the file now; empty if its text is the same."""
+        if text_sha256(text) == self.sha256:
+            return ()
+        was, now = self.design.model_dump(), parse_design(text, "the file").model_dump()
+        return tuple(key for key in now if was[key] != now[key]) or ("only comments or layout",)
 
 
 class Cell(NamedTuple):

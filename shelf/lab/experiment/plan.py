@@ -1,17 +1,19 @@
-"""The cost of an experiment before it runs: runs, hours, disk, and the differences that it can detect."""
+"""An experiment at a glance: the runs, hours and disk that it needs, what it can detect, and how far its runs are."""
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rich.console import RenderableType
 
-from shelf.lab.experiment.arms import ComposedArm
-from shelf.lab.experiment.collect import folder_size
-from shelf.lab.experiment.effects import by_arm, family
-from shelf.lab.experiment.matrix import Experiment
-from shelf.lab.experiment.power import detectable
+from seal.system.lock import Holder
+from shelf.lab.experiment.arms import ComposedArm, recorded_arm
+from shelf.lab.experiment.collect import Attempt, folder_size, read_attempts
+from shelf.lab.experiment.effects import by_arm, detectable, family
+from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult
+from shelf.statistics.log import begun
 from shelf.statistics.tables import table
 
 GIB = 1 << 30
@@ -19,11 +21,12 @@ MIB = 1 << 20
 SEEDS = (3, 5, 10, 20)
 SAVING = 1
 """Checkpoints beside those that are kept: the one that is being written."""
+STAGES = {"train": "step", "update": "step", "save": "step", "sync": "step", "validate": "validation at step"}
+DONE = "finished"
 
 
-@dataclass(frozen=True)
-class ArmPlan:
-    """The runs of one arm. minutes: of one run, None if nothing tells; devices: GPUs of a run, 0 on a CPU."""
+class ArmPlan(NamedTuple):
+    """The runs of one arm. minutes: of one run, nan if nothing tells; devices: GPUs of a run, 0 on a CPU."""
 
     arm: str
     runs: int
@@ -31,72 +34,56 @@ class ArmPlan:
     steps: int
     validations: int
     devices: int
-    minutes: float | None
+    minutes: float
 
     @property
-    def hours_left(self) -> float | None:
+    def hours_left(self) -> float:
         """Hours of the missing runs, one after the other."""
-        return None if self.minutes is None else (self.runs - self.done) * self.minutes / 60
+        return (self.runs - self.done) * self.minutes / 60
 
 
-@dataclass(frozen=True)
-class ExperimentPlan:
+class ExperimentPlan(NamedTuple):
     """The needs of the matrix. basis: where the minutes are from; disk in GiB, while it runs and when it has ended."""
 
-    arms: tuple[ArmPlan, ...]
+    arms: Sequence[ArmPlan]
     jobs: int
     basis: str
     disk_during: float
     disk_after: float
 
     @property
-    def hours_left(self) -> float | None:
-        """Hours of all missing runs, one after the other; None if an arm's are unknown."""
-        return _sum(arm.hours_left for arm in self.arms)
+    def hours_left(self) -> float:
+        """Hours of all missing runs, one after the other; nan if an arm's are unknown."""
+        return sum(arm.hours_left for arm in self.arms)
 
 
 def plan_experiment(experiment: Experiment, arms: Mapping[str, ComposedArm], jobs: int = 1) -> ExperimentPlan:
     """The plan of an experiment with `jobs` runs at a time, from finished runs or else from the file's `cost`."""
-    results = [result for _cell, result in experiment.finished()]
-    plans = []
+    results, plans = [result for _cell, result in experiment.finished()], []
     for name, arm in arms.items():
         own = [result for result in results if result.arm == name]
-        plans.append(
-            ArmPlan(
-                arm=name,
-                runs=len(experiment.design.seeds_of(name)),
-                done=len(own),
-                steps=arm.steps,
-                validations=len(arm.validation_steps),
-                devices=arm.devices,
-                minutes=_minutes(experiment, arm, own or results),
-            )
-        )
-    during, after = _disk(experiment, arms, results, jobs)
-    return ExperimentPlan(tuple(plans), jobs, _basis(experiment, results), during, after)
+        needs = (arm.steps, len(arm.validation_steps), arm.devices, _minutes(experiment, arm, own or results))
+        plans.append(ArmPlan(name, len(experiment.design.seeds_of(name)), len(own), *needs))
+    return ExperimentPlan(plans, jobs, _basis(experiment, results), *_disk(experiment, arms, results, jobs))
 
 
 def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableType]:
     """The plan for the terminal."""
-    made = table(f"Plan of {experiment.design.name}", ["arm", "runs", "done", "steps", "validations", "min per run"])
+    gpus = ["GPU hours left"] if any(arm.devices for arm in plan.arms) else []
+    columns = ["arm", "runs", "done", "steps", "validations", "min per run", "hours left", *gpus]
+    made = table(f"Plan of {experiment.design.name}", columns)
     made.columns[0].justify = "left"
-    made.add_column("hours left", justify="right")
-    gpus = any(arm.devices for arm in plan.arms)
-    if gpus:
-        made.add_column("GPU hours left", justify="right")
-    device_hours = [None if arm.hours_left is None else arm.hours_left * arm.devices for arm in plan.arms]
-    for arm, left in zip(plan.arms, device_hours, strict=True):
-        counts = map(str, (arm.runs, arm.done, arm.steps, arm.validations))
-        cells = arm.arm, *counts, _number(arm.minutes, 0), _number(arm.hours_left)
-        made.add_row(*cells, *([_number(left, 0)] if gpus else []))
+    for arm in plan.arms:
+        cells = *map(str, arm[:5]), _number(arm.minutes, 0), _number(arm.hours_left)
+        made.add_row(*cells, *(_number(arm.hours_left * arm.devices, 0) for _ in gpus))
     made.add_section()
-    counts = [str(sum(getattr(arm, name) for arm in plan.arms)) for name in ("runs", "done")]
-    cells = ["all", *counts, "", "", "", _number(plan.hours_left)]
-    made.add_row(*cells, *([_number(_sum(device_hours), 0)] if gpus else []), style="bold")
-    wall = "-" if plan.hours_left is None else _number(plan.hours_left / plan.jobs)
+    counts = (str(sum(getattr(arm, name) for arm in plan.arms)) for name in ("runs", "done"))
+    gpu_hours = sum(arm.hours_left * arm.devices for arm in plan.arms)
+    cells = "all", *counts, "", "", "", _number(plan.hours_left), *(_number(gpu_hours, 0) for _ in gpus)
+    made.add_row(*cells, style="bold")
     sentences = [
         f"Times: {plan.basis}.",
-        f"With --jobs {plan.jobs}: {wall} hours of wall time left.",
+        f"With --jobs {plan.jobs}: {_number(plan.hours_left / plan.jobs)} hours of wall time left.",
         f"Disk: {plan.disk_during:.1f} GiB while it runs, {plan.disk_after:.1f} GiB when it has ended.",
     ]
     return [made, *sentences, *_power(experiment)]
@@ -116,26 +103,19 @@ def _power(experiment: Experiment) -> list[str]:
     return sentences
 
 
-def _sum(hours: Iterable[float | None]) -> float | None:
-    known = list(hours)
-    return None if None in known else sum(known)
-
-
-def _minutes(experiment: Experiment, arm: ComposedArm, results: list[RunResult]) -> float | None:
+def _minutes(experiment: Experiment, arm: ComposedArm, results: list[RunResult]) -> float:
     measured = [result.minutes / len(result.steps) for result in results if result.steps and result.minutes]
     if measured:
         return statistics.fmean(measured) * arm.steps
-    cost = experiment.design.cost
-    if cost is None:
-        return None
+    if (cost := experiment.design.cost) is None:
+        return math.nan
     return (cost.start_s + arm.steps * cost.seconds_per_step + len(arm.validation_steps) * cost.validation_s) / 60
 
 
 def _basis(experiment: Experiment, results: list[RunResult]) -> str:
     if any(result.minutes for result in results):
         return f"measured in {len(results)} finished run{'s' * (len(results) > 1)}"
-    cost = experiment.design.cost
-    if cost is None:
+    if (cost := experiment.design.cost) is None:
         return "unknown until a run has ended; give cost.seconds_per_step in the file"
     parts = f"{cost.seconds_per_step:g} s per step, {cost.validation_s:g} s per validation, {cost.start_s:g} s to start"
     return f"{parts} ({cost.source.strip().rstrip('.')})"
@@ -165,5 +145,36 @@ def _at_once(arm: ComposedArm, checkpoint: float | None) -> float:
     return (settings.checkpoints.keep_last + settings.checkpoints.keep_best + SAVING) * checkpoint
 
 
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
+def _number(value: float, digits: int = 1) -> str:
+    return "-" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def status_parts(experiment: Experiment) -> list[RenderableType]:
+    """A table of arms and seeds, the reasons of failed runs, and who works in the folder."""
+    seeds = sorted({cell.seed for cell in experiment.cells})
+    made = table(f"Runs of {experiment.design.name}", ["arm", *(f"seed {seed}" for seed in seeds)])
+    made.columns[0].justify = "left"
+    last = {attempt.cell: attempt for attempt in read_attempts(experiment)}
+    states = {cell: _state(experiment, cell, last.get(str(cell))) for cell in experiment.cells}
+    for arm in experiment.design.arms:
+        made.add_row(arm, *(states.get(Cell(arm, seed), "") for seed in seeds))
+    parts: list[RenderableType] = [made, f"{[*states.values()].count(DONE)} of {len(states)} runs are finished."]
+    holder = Holder.of(experiment.lock)
+    if holder and not holder.gone:
+        parts.append(f"Process {holder.pid} on {holder.host} took up the experiment at {holder.since}.")
+    for cell, state in states.items():
+        if (attempt := last.get(str(cell))) and attempt.code and state != DONE:
+            parts.append(f"{cell} ended with code {attempt.code}: {attempt.reason}")
+    return parts
+
+
+def _state(experiment: Experiment, cell: Cell, attempt: Attempt | None) -> str:
+    if experiment.result(cell).is_file():
+        return DONE
+    folder, arm = experiment.run(cell), recorded_arm(experiment, cell.arm)
+    ended = f"code {attempt.code}" if attempt and attempt.code else ""
+    if not (stages := begun(folder)):
+        return ended or ("started" if folder.path.is_dir() else "-")
+    stage = stages[-1]
+    at = f"{STAGES.get(stage['stage'], 'step')} {stage['step']} of {arm and arm.steps}"
+    return f"{ended}, {at}" if ended else at

@@ -3,18 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seal.records.format import FORMAT
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.crossed import CrossedMean
-from shelf.lab.experiment.design import OutcomeMeasure
-from shelf.lab.experiment.document import Section, markdown
 from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
-from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 from shelf.lab.experiment.picture import draw
 from shelf.lab.experiment.records import RunResult
-from shelf.lab.experiment.registration import Registration
 from shelf.statistics.tables import p_value, percent
 
 ABOUT_EFFECTS = (
@@ -22,6 +19,16 @@ ABOUT_EFFECTS = (
     "samples. p Holm corrects for the number of comparisons: primary, secondary and unregistered outcomes apart. "
     "Detectable: the difference that this comparison finds with a probability of 80 % after the correction."
 )
+
+
+class Section(NamedTuple):
+    """A heading with sentences, then a table (rows below columns; the first column is text), then notes."""
+
+    title: str
+    text: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def analyse(experiment: Experiment) -> Analysis:
     runs = by_arm(design, results)
     primary, missing = family(design.contrasts, design.primaries, runs)
     secondary, more = family(design.contrasts, design.secondary, runs)
-    under = area_of(design.primary)
+    under = design.primary.model_copy(update={"area": True})
     area = () if under in design.outcomes else family(design.contrasts, [under], runs)[0]
     return Analysis(
         experiment=experiment,
@@ -63,11 +70,6 @@ def analyse(experiment: Experiment) -> Analysis:
         levels=levels(design.primary, runs),
         curves=curves(design.primary, runs),
     )
-
-
-def area_of(outcome: OutcomeMeasure) -> OutcomeMeasure:
-    """The area under the curve of an outcome."""
-    return outcome.model_copy(update={"area": True})
 
 
 def write_report(analysis: Analysis, page: Path | None = None) -> tuple[Path, Path]:
@@ -254,3 +256,26 @@ def _signed(value: float) -> str:
 def _mean(values: Sequence[float | None], digits: int = 2) -> str:
     known = [value for value in values if value is not None]
     return f"{sum(known) / len(known):.{digits}f}" if known else "-"
+
+
+def markdown(title: str, sections: Sequence[Section], picture: str | None = None) -> str:
+    """The sections as a page; picture: a path from the page to an image."""
+    lines = [f"# {title}", ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""]
+        lines += [line for sentence in section.text for line in (_escaped(sentence), "")]
+        if section.rows:
+            lines += [_row(section.columns), _row(["---", *["---:"] * (len(section.columns) - 1)])]
+            lines += [*map(_row, section.rows), ""]
+        lines += [f"- {_escaped(note)}" for note in section.notes] + ([""] if section.notes else [])
+    if picture:
+        lines += [f"![{title}]({picture})", ""]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -28,8 +28,7 @@ from shelf.lab.experiment.collect import (
     is_whole,
     write_results,
 )
-from shelf.lab.experiment.matrix import Cell, Experiment
-from shelf.lab.experiment.registration import Registration
+from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 
 POLL_S = 0.5
 LAUNCHER = (sys.executable, str(HOME / "launcher.py"))

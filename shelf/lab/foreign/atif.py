@@ -17,7 +17,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
 from shelf.lab.foreign.rollout import Call, ChatMessage, text_of
-from shelf.lab.rescore import Rescoring
+from shelf.lab.replay.rescore import Rescoring
 
 VERSION = "ATIF-v1.8"
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
+import torch
+from transformers import AutoModelForCausalLM
+
 from seal.data.rows import TaskRow
 from seal.interface.cues import Omega
 from seal.interface.evolve import cues_in_use
@@ -20,7 +23,6 @@ from seal.teacher import answering
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from shelf.lab.advantages import group_advantages
-from shelf.lab.probe.gradients import Policy, Weighed
 from shelf.lab.probe.rollouts import NAME, DialogueTokens, Job, Played, play
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
@@ -32,6 +34,9 @@ RETRY = "all of these"
 GRADIENTS = 24
 """The most successes with a cue whose gradients are taken: one of each task before a second of one."""
 
+Gradient = list[torch.Tensor]
+Weighed = tuple[DialogueTokens, float, float, int]
+"""A rollout of a batch: its advantage, its weight, and 0 or 1 for the half of its prompt's samples."""
 Rollouts = Mapping[int, Sequence[Played]]
 """By task."""
 Transfer = Callable[[DialogueTokens, DialogueTokens], float]
@@ -80,7 +85,7 @@ def gain(
 
     plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
     their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
-    transfer: see `gradients.Policy`; a task's successes weigh as its lift, as those of a task that passes without the
+    transfer: see `Policy`; a task's successes weigh as its lift, as those of a task that passes without the
     cue transfer well and have nothing to hand on; taught: the points of all tasks' pass rate that the teacher can hand
     on, whose target is the plain prompt; cued: the same of steps under the prompt with the cue.
     """
@@ -192,3 +197,47 @@ def _batches(recipe: Recipe, plain: Rollouts) -> Iterator[list[Weighed]]:
         weights, _ = loop.step(number + 1, records, groups, advantages)
         weighed = zip(rows, advantages, weights, groups, strict=True)
         yield [(each.tokens, a, w, each.job.sample % 2) for each, a, w, group in weighed if group.trains]
+
+
+class Policy:
+    """The model as the trainer loads it, in float32 on a CPU and in bfloat16 on a GPU."""
+
+    def __init__(self, model: str, temperature: float):
+        self._device, kind = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
+        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=kind).to(self._device).eval()
+        self._temperature = temperature
+
+    def gradient(self, tokens: DialogueTokens) -> Gradient:
+        """Of the log-prob, in nats, of all its own tokens; one tensor per parameter."""
+        ids, own = (torch.tensor(each, device=self._device) for each in tokens)
+        self._model.zero_grad()
+        logits = self._model(ids[None], logits_to_keep=own - 1).logits[0].float() / self._temperature
+        logits.log_softmax(-1).gather(1, ids[own, None]).sum().backward()
+        return [each.grad for each in self._model.parameters()]
+
+    def transfer(self, seen: DialogueTokens, plain: DialogueTokens) -> float:
+        """Return the change in the log-prob of `plain` by a step on `seen`, as a share of that by a step on `plain`."""
+        first = [each.clone() for each in self.gradient(seen)]
+        own = self.gradient(plain)
+        return _dot(first, own) / _dot(own, own)
+
+    def angles(self, batch: Iterable[Weighed]) -> tuple[float, float, float]:
+        """Cosines of a batch's gradients: A and w A; its two halves; these with w. nan where one of them is 0."""
+        sums = [[torch.zeros_like(each) for each in self._model.parameters()] for _ in range(4)]
+        for tokens, advantage, w, half in batch:
+            own = self.gradient(tokens) if advantage else []
+            for total, factor in ((sums[half], advantage), (sums[2 + half], w * advantage)):
+                for part, more in zip(total, own, strict=False):
+                    part.add_(more, alpha=factor)
+        a, b, c, d = sums
+        whole, weighed = ([one + other for one, other in zip(*pair, strict=True)] for pair in ((a, b), (c, d)))
+        return _cosine(whole, weighed), _cosine(a, b), _cosine(c, d)
+
+
+def _dot(a: Gradient, b: Gradient) -> float:
+    return sum(torch.sum(one.float() * other.float()).item() for one, other in zip(a, b, strict=True))
+
+
+def _cosine(a: Gradient, b: Gradient) -> float:
+    scale = math.sqrt(_dot(a, a) * _dot(b, b))
+    return _dot(a, b) / scale if scale else math.nan

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 
 import pytest
 
@@ -29,18 +28,22 @@ def rows(output: str) -> dict[str, tuple[str, str]]:
     return {what: (mark, found + fix) for mark, what, found, fix in cells if what}
 
 
-def test_a_broken_model_path_is_the_one_problem():
+def test_a_broken_model_path_is_the_one_problem(selfchecked, monkeypatch, capsys):
+    def checked(*arguments, **_):
+        assert list(arguments) == selfchecked.args[1:]
+        return selfchecked
+
+    monkeypatch.setattr(doctor, "run_python", checked)
     url = f"env_service.env_url={free_url()}"
-    arguments = ["--conf", "exp/quickstart.yaml", "--", "actor_rollout_ref.model.path=/nowhere/model", url]
-    command = [sys.executable, "-c", "from shelf.operate.cli.doctor import app; app()", *arguments]
-    done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
-    found = rows(done.stdout)
+    arguments = ["--conf", QUICKSTART, "--", "actor_rollout_ref.model.path=/nowhere/model", url]
+    assert run(app, arguments) == 1
+    said = capsys.readouterr().out
+    found = rows(said)
     assert {what for what, (mark, _) in found.items() if mark == "missing"} == {"model"}
     assert "/nowhere/model" in found["model"][1]
     assert {"Python", "torch", "verl", "ray", "plugins", "disk", "shared memory", "service", "data"} <= found.keys()
     assert "--with-bfcl" in found["service"][1]
-    assert "1 problem blocks exp/quickstart.yaml" in done.stdout
+    assert "1 problem blocks exp/quickstart.yaml" in said
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,7 @@ def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypa
     answer = subprocess.CompletedProcess([], 0, nothing, "")
     for module in (doctor, devices):
         monkeypatch.setattr(module, "run_python", lambda *_, **__: answer)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the hub is not what is examined
     findings = {finding.what: finding for finding in examine(HOME / "exp" / "SEAL.yaml", [], Torch(cuda=None))}
     assert findings["torch"].blocks and "--cuda" in findings["torch"].fix
     assert findings["GPUs"].blocks and findings["devices"].blocks

@@ -30,22 +30,28 @@ def stats(
     suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
     csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
     json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
+    band: Annotated[Path | None, _write("Of a run: the tasks that passed sometimes, to train on (JSON).")] = None,
 ) -> None:
     """Rates with intervals of one run, or paired differences of several (--compare).
 
     Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
     """
     from seal.system.files import write_json, write_text
+    from shelf.statistics.runs import band as find_band
     from shelf.statistics.runs import compare_runs, expected_tasks, summarise_run
-    from shelf.statistics.suspected import load_suspected
+    from shelf.statistics.summary import load_suspected
     from shelf.statistics.tables import console, to_csv
 
     with refusing("seal stats"):
         if compare:
+            if band:
+                raise ValueError("--band belongs to a single run: leave out --compare.")
             found = compare_runs(compare, load_suspected(suspected), step)
         elif folder := val_dir or run:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
             found = summarise_run(folder, load_suspected(suspected), step, expected)
+            if band:
+                write_json({"tasks": find_band(folder)}, band)
         else:
             raise ValueError("Nothing to read: give RUN, or --compare RUN RUN.")
         out = console()
@@ -62,7 +68,7 @@ def stats(
             write_text(to_csv(found.records), csv)
         if json:
             write_json(found.to_json(), json)
-        for path in filter(None, (csv, json)):
+        for path in filter(None, (csv, json, band)):
             out.print(f"wrote {path}", highlight=False)
     if found.problems:
         raise typer.Exit(1)

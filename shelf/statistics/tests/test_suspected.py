@@ -6,7 +6,7 @@ import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
-from shelf.statistics.suspected import DEFAULT_PATH, load_suspected
+from shelf.statistics.summary import DEFAULT_PATH, load_suspected
 from shelf.testbed.synthesis.verify import passes
 
 ITEMS = json.loads(DEFAULT_PATH.read_text())["items"]

@@ -8,9 +8,11 @@ rebuilt, as in training.
 """
 
 import asyncio
+import logging
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,36 +20,98 @@ from env_service.client import AsyncServiceClient
 from seal.data.rows import TaskRow
 from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.episode import Episode
+from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
+from seal.rollout.speaker import Said, Speaker
 from seal.system.files import json_hash, write_jsonl
-from shelf.suites.bfcl.episode import STEP, EpisodeSettings, play_row
+from shelf.suites import FIXED
 from shelf.suites.bfcl.journal import Journal
-from shelf.suites.bfcl.serving import environment_service, keep_running, served_checkpoint
-from shelf.suites.chat import FIXED, ChatClient, Sampling
+from shelf.suites.bfcl.serving import environment_service, keep_running
+from shelf.suites.endpoint import ChatClient, ContextExceeded, Endpoint, EvaluatedModel, Sampling
 
+logger = logging.getLogger(__name__)
+
+STEP = 0
+"""The training step under which results are logged."""
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
 """Seconds that an episode waits for its service to answer again."""
 
 
 @dataclass(frozen=True)
+class EpisodeSettings:
+    """Settings of every episode. params: further parameters of /create; the plain benchmark has none."""
+
+    prompt_mode: str = "bfcl_qwen_fc"
+    max_steps: int = 20
+    deadline_s: float = 1800.0
+    seed: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def create_params(self, turns: int) -> dict[str, Any]:
+        """The parameters of /create for a task, or for its first turns if `turns` is positive."""
+        params = {"split": "eval", "tool_prompt_mode": self.prompt_mode, "max_steps": self.max_steps, **self.params}
+        return {**params, "turns": turns} if turns > 0 else params
+
+
+class EndpointSpeaker(Speaker):
+    """A model at a chat endpoint. name: of the rollout, from which seeds and request ids follow.
+
+    The benchmark's own prompt travels as messages; tools are never passed as such.
+    """
+
+    def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int):
+        self._client, self._sampling = client, sampling
+        self._rollout = name
+        self._seed = seed
+        self._tokens = self._tokens_in = 0
+
+    async def say(self, dialogue: Dialogue) -> Said:
+        number = len(dialogue.turns)
+        name = f"{self._rollout}/{number}"
+        seed = zlib.crc32(f"{self._seed}/{name}".encode())
+        try:
+            reply = await self._client.complete(dialogue.messages, self._sampling, seed, name)
+        except ContextExceeded:
+            logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
+            return Said("", truncated=True)
+        self._tokens += reply.tokens
+        self._tokens_in += reply.prompt_tokens
+        return Said(reply.text, reply.truncated)
+
+    def facts(self, dialogue: Dialogue) -> dict[str, Any]:
+        return {"tokens": self._tokens, "tokens_in": self._tokens_in or None}  # not every endpoint counts
+
+
+async def play_row(
+    row: TaskRow, sample: int, client: ChatClient, sampling: Sampling, services: Services, settings: EpisodeSettings
+) -> TrajectoryRecord:
+    """Play one task once, through restarts of its service; EndpointRefused passes."""
+    names = ("task_id", "data_source", "category", "split")
+    known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
+    return await play(
+        Episode(services, row.task_id, settings.create_params(row.turns)),
+        EndpointSpeaker(client, sampling, f"{row.task_id}/{sample}", settings.seed),
+        known | {"step": STEP, "sample": sample},
+        Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
+    )
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """An evaluation: its tasks, its model and its options.
 
-    Either base_url (an OpenAI-compatible endpoint that serves `model`) or
-    checkpoint (an HF folder, served here by vLLM with the options in serve_args).
     samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
     at once. out: the folder of the results. rows: at least one, all of one environment.
     task_files: those from which synthesised tasks among the rows are.
     """
 
     rows: Sequence[TaskRow]
-    model: str
+    model: EvaluatedModel
     out: Path
     env_url: str
-    base_url: str | None = None
-    checkpoint: Path | None = None
-    serve_args: str = ""
     samples: int = 1
     sampling: Sampling = field(default_factory=Sampling)
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
@@ -71,7 +135,7 @@ class Evaluation:
         versions: of the environment's data and packages, as the service has them.
         """
         return {
-            "model": self.model if self.base_url else str(self.checkpoint.resolve()),
+            "model": str(self.model.checkpoint.resolve()) if self.model.checkpoint else self.model.name,
             "prompt_mode": self.episode.prompt_mode,
             **asdict(self.sampling),
             "max_steps": self.episode.max_steps,
@@ -107,12 +171,11 @@ def evaluate(
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )
-        fixed = FIXED if evaluation.checkpoint or asyncio.run(_takes_fixed(evaluation)) else {}
+        model = evaluation.model
+        fixed = FIXED if model.checkpoint or Endpoint(model.base_url or "", model.name).require() else {}
         journal = Journal(out, {**evaluation.recorded(versions), **fixed})
         on_start(journal)
-        base_url = evaluation.base_url or stack.enter_context(
-            served_checkpoint(evaluation.checkpoint, evaluation.model, evaluation.serve_args, out / "vllm.log")
-        )
+        endpoint = replace(stack.enter_context(model.served(out / "vllm.log")), extra=fixed)
         wanted = [(row, sample) for row in evaluation.rows for sample in range(evaluation.samples)]
         done = journal.finished()
         queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]
@@ -121,7 +184,7 @@ def evaluate(
             journal.add(record.line())
             on_rollout(record)
 
-        asyncio.run(_play_all(evaluation, base_url, fixed, queue, service, on_record))
+        asyncio.run(_play_all(evaluation, endpoint, queue, service, on_record))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
@@ -129,23 +192,14 @@ def evaluate(
     return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed)
 
 
-async def _takes_fixed(evaluation: Evaluation) -> bool:
-    endpoint = ChatClient(evaluation.base_url or "", evaluation.model, evaluation.timeout_s)
-    try:
-        return await endpoint.check()
-    finally:
-        await endpoint.close()
-
-
 async def _play_all(
     evaluation: Evaluation,
-    base_url: str,
-    fixed: Mapping[str, Any],
+    endpoint: Endpoint,
     queue: Sequence[tuple[TaskRow, int]],
     service: Service,
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
-    endpoint = ChatClient(base_url, evaluation.model, evaluation.timeout_s, extra=fixed)
+    asked = ChatClient(endpoint, evaluation.timeout_s)
     client = AsyncServiceClient(
         evaluation.env_url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS
     )
@@ -154,7 +208,7 @@ async def _play_all(
 
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
-            record = await play_row(row, sample, endpoint, evaluation.sampling, services, evaluation.episode)
+            record = await play_row(row, sample, asked, evaluation.sampling, services, evaluation.episode)
         on_record(record)
 
     try:
@@ -166,7 +220,7 @@ async def _play_all(
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None  # the first one ended the others
     finally:
-        await endpoint.close()
+        await asked.close()
         await services.close()
 
 

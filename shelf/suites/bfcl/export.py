@@ -20,7 +20,7 @@ from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
 from shelf.statistics.log import read_line, validated
 from shelf.suites import OFFICIAL_MODEL
-from shelf.suites.bfcl.episode import STEP
+from shelf.suites.bfcl.benchmark import STEP
 
 PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode of the official handler."""

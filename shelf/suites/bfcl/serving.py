@@ -20,7 +20,7 @@ from seal.launch.service import Service, require_environments, require_tasks
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_output
-from shelf.suites.chat import FIXED
+from shelf.suites import FIXED
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,16 @@ from shelf.suites.bfcl_v4.categories import (
     read_chains,
     read_items,
 )
-from shelf.suites.bfcl_v4.generated import Generated, cause_of
-from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, seconds, tokens
-from shelf.suites.endpoint import Served, without_proxy
+from shelf.suites.bfcl_v4.results import (
+    Generated,
+    cause_of,
+    error_of,
+    read_official,
+    read_verdicts,
+    seconds,
+    tokens,
+)
+from shelf.suites.endpoint import Endpoint, without_proxy
 from shelf.suites.records import ItemRecord
 from shelf.suites.runner import Plan, Suite, ToolRun
 from shelf.suites.tool import Deadlines, Program, Tool, finish
@@ -74,7 +81,7 @@ class BfclV4(Suite):
     def tool(self) -> Tool:
         return environment(self.parts, self.plan.envs)
 
-    def endpoints(self) -> list[Served]:
+    def endpoints(self) -> list[Endpoint]:
         return [replace(self.plan.served, lists_models=True)]
 
     def settings(self) -> dict[str, object]:
@@ -126,7 +133,7 @@ class BfclV4(Suite):
         return read_official(self._root / "score", complete)
 
     def _program(self, name: str, *arguments: str) -> Program:
-        url, key = self.plan.served.base_url.rstrip("/"), self.plan.served.key
+        url, key = self.plan.served.url.rstrip("/"), self.plan.served.key
         variables = {
             "BFCL_PROJECT_ROOT": str(self._root),
             "REMOTE_OPENAI_BASE_URL": url,

@@ -67,22 +67,17 @@ def bfcl(
     """
     with shared.one_sentence("seal evaluate bfcl"):
         from shelf.statistics.tables import console as wide_console
-        from shelf.suites.bfcl.benchmark import Evaluation
-        from shelf.suites.bfcl.episode import EpisodeSettings
-        from shelf.suites.chat import Sampling
-        from shelf.suites.endpoint import EvaluatedModel
+        from shelf.suites.bfcl.benchmark import EpisodeSettings, Evaluation
+        from shelf.suites.endpoint import EvaluatedModel, Sampling
 
-        name = EvaluatedModel.named(model, base_url, checkpoint, serve_args).name
+        named = EvaluatedModel.named(model, base_url, checkpoint, serve_args)
         chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
         if temperature is None:
             temperature = float(samples > 1)
         evaluation = Evaluation(
             rows=select(split, tasks or (), scheme=scheme, **chosen),
-            model=name,
-            out=out or shared.default_folder("eval", name),
-            base_url=base_url,
-            checkpoint=checkpoint,
-            serve_args=serve_args,
+            model=named,
+            out=out or shared.default_folder("eval", named.name),
             samples=samples,
             sampling=Sampling(temperature, top_p, max_tokens),
             episode=EpisodeSettings(prompt_mode, max_steps, deadline, seed),
@@ -92,8 +87,8 @@ def bfcl(
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
         )
         console = wide_console()
-        outcome = _play(evaluation, name, console)
-        _show(outcome, f"{name}, {prompt_mode}", console)
+        outcome = _play(evaluation, named.name, console)
+        _show(outcome, f"{named.name}, {prompt_mode}", console)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
 
@@ -168,8 +163,7 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOut
 def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     from seal.records.trajectory import count_tokens
     from shelf.statistics.log import read_log
-    from shelf.statistics.summary import summarise, suspected_tasks
-    from shelf.statistics.suspected import load_suspected
+    from shelf.statistics.summary import load_suspected, summarise, suspected_tasks
     from shelf.statistics.tables import summary_table
 
     log = read_log(outcome.log)

@@ -99,14 +99,14 @@ def tau2(
     """
 
     def suite(plan: Plan) -> Suite:
-        from shelf.suites.endpoint import Served
+        from shelf.suites.endpoint import Endpoint
         from shelf.suites.tau2.run import SOLO, WITH_USER, Tau2
 
         if solo and domains:
             raise ValueError("--solo plays telecom_solo only: leave --domains out, or name telecom_solo in it.")
         if (user_base_url is None) != (user_model is None):
             raise ValueError("--user-base-url and --user-model belong together: give both or neither.")
-        user = Served(user_base_url, user_model, user_key) if user_base_url and user_model else None
+        user = Endpoint(user_base_url, user_model, user_key) if user_base_url and user_model else None
         names = (SOLO,) if solo else tuple(domains or WITH_USER)
         return Tau2(plan, names, user, trials, temperature, user_temperature, seed, timeout)
 
@@ -149,19 +149,18 @@ def _evaluate(
     with shared.one_sentence(f"seal evaluate {name}"):
         from shelf.statistics.tables import console as wide_console
         from shelf.suites.bar import Bar
-        from shelf.suites.chat import FIXED
-        from shelf.suites.endpoint import EvaluatedModel, Served
+        from shelf.suites.endpoint import EvaluatedModel
         from shelf.suites.records import read_results
         from shelf.suites.report import summarise_results
         from shelf.suites.runner import Plan, evaluate
 
         chosen, console = EvaluatedModel.named(*model), wide_console()
         folder = out or shared.default_folder(name, chosen.name)
-        with chosen.served(folder / "vllm.log") as url, Bar(console) as progress:
+        with chosen.served(folder / "vllm.log", reads_calls=True) as endpoint, Bar(console) as progress:
             bar = progress.add_task(name, total=None)
-            plan = Plan(Served(url, chosen.name, fixed=FIXED if chosen.checkpoint else {}), folder, **how)
             say = partial(console.print, highlight=False, soft_wrap=True)
-            evaluate(suite_of(plan), say, lambda done, total: progress.update(bar, completed=done, total=total))
+            suite = suite_of(Plan(endpoint, folder, **how))
+            evaluate(suite, say, lambda done, total: progress.update(bar, completed=done, total=total))
         _print(summarise_results(folder), None)
         failed = sum(item.infra is not None for item in read_results(folder).items)
         if failed:

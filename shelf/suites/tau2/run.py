@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seal.system.files import file_sha256, json_hash
-from shelf.suites.endpoint import Served, without_proxy
+from shelf.suites.endpoint import Endpoint, without_proxy
 from shelf.suites.records import ItemRecord
 from shelf.suites.runner import Plan, Suite, ToolRun
-from shelf.suites.tau2.results import SUITE, Sides
-from shelf.suites.tau2.simulations import Key, Simulations, Watch
+from shelf.suites.tau2.results import SUITE, Key, Sides, Simulations, Watch
 from shelf.suites.tool import Program, Tool
 
 SOLO = "telecom_solo"
@@ -43,7 +42,7 @@ class Tau2(Suite):
         self,
         plan: Plan,
         domains: Sequence[str] = WITH_USER,
-        user: Served | None = None,
+        user: Endpoint | None = None,
         trials: int = 1,
         temperature: float = 0.0,
         user_temperature: float = 0.0,
@@ -61,7 +60,7 @@ class Tau2(Suite):
             return None
         return "needs a simulated user: give --user-base-url and --user-model, or only play --solo"
 
-    def endpoints(self) -> list[Served]:
+    def endpoints(self) -> list[Endpoint]:
         return [self.plan.served, *([self._user] if self._user and self._with_user() else [])]
 
     def settings(self) -> dict[str, object]:
@@ -129,14 +128,14 @@ class Tau2(Suite):
         command += ["--results-dir", str(folder), "--save-to", "r", "--skip-failed-samples"]
         return [*command, "--log-level", "ERROR"]
 
-    def _arguments(self, served: Served, temperature: float) -> str:
-        arguments = {"base_url": served.base_url.rstrip("/"), "temperature": temperature, "timeout": self._timeout_s}
+    def _arguments(self, served: Endpoint, temperature: float) -> str:
+        arguments = {"base_url": served.url.rstrip("/"), "temperature": temperature, "timeout": self._timeout_s}
         return json.dumps(arguments)
 
     def _variables(self) -> dict[str, str]:
         """The environment variables of the tool: no request but to the two endpoints."""
         offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1"}
-        proxies = without_proxy(*(served.base_url for served in self.endpoints()))
+        proxies = without_proxy(*(served.url for served in self.endpoints()))
         return {**offline, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **proxies}
 
     def _record(self, key: Key) -> ItemRecord:

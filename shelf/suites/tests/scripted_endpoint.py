@@ -24,7 +24,7 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
-from shelf.suites.chat import FIXED
+from shelf.suites import FIXED
 
 FAULTS = (
     "none",

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from shelf.suites.chat import ChatClient, ContextExceeded, EndpointFault, EndpointRefused, Sampling
+from shelf.suites.endpoint import ChatClient, ContextExceeded, Endpoint, EndpointFault, EndpointRefused, Sampling
 from tests.support.loopback import Loopback
 
 
@@ -43,7 +43,7 @@ def answering(answers):
 
 
 async def ask(url, **options):
-    client = ChatClient(url, "m", **options)
+    client = ChatClient(Endpoint(url, "m"), **options)
     try:
         return await client.complete([{"role": "user", "content": "hi"}], Sampling(0.5, 0.9, 64), 7, "task/0/1")
     finally:

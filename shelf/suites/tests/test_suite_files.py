@@ -9,10 +9,8 @@ import pytest
 
 from shelf.suites.bfcl_v4 import run
 from shelf.suites.bfcl_v4.categories import CATEGORIES, Chain, Item, expand, missing_need
-from shelf.suites.bfcl_v4.generated import Generated, cause_of
-from shelf.suites.bfcl_v4.results import error_of, read_official, read_verdicts, tokens
-from shelf.suites.tau2.results import Sides, TaskFault, read_faults, read_simulations, record_of
-from shelf.suites.tau2.simulations import Key, Simulations
+from shelf.suites.bfcl_v4.results import Generated, cause_of, error_of, read_official, read_verdicts, tokens
+from shelf.suites.tau2.results import Key, Sides, Simulations, TaskFault, read_faults, read_simulations, record_of
 
 OFFICIAL = Path(__file__).with_name("official")
 SIMPLE = OFFICIAL / "BFCL_v4_simple_python_result.json"

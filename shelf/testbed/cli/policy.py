@@ -1,4 +1,4 @@
-"""`seal policy`: teach a model tool calls, adapt a policy, find the tasks that it solves sometimes."""
+"""`seal policy`: teach a model tool calls, adapt a policy to an environment."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from seal.cli.commands import option, refusing
 from seal.system.paths import HOME
 
 app = typer.Typer(
-    help="Teach a model tool calls, adapt a policy, find its band.",
+    help="Teach a model tool calls, or adapt a policy to an environment.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -82,20 +82,3 @@ def adapt(
     typer.echo(f"{out}: from {made.tasks} training tasks; it plays {made.passes:.0%} of their references.")
     if made.passes < passes:
         typer.echo(f"That is less than --passes {passes:g}: raise --tokens, or make the tasks shorter.")
-
-
-@app.command()
-def band(
-    log: Annotated[Path, option("Validation log with several samples per task.", "FILE")],
-    out: Annotated[Path, option("JSON file to write.", "FILE")],
-    low: Annotated[float, option("Pass rate strictly above.")] = 0.0,
-    high: Annotated[float, option("Pass rate strictly below.")] = 1.0,
-) -> None:
-    """Find the training tasks that a policy solves sometimes."""
-    from seal.system.files import write_json
-    from shelf.testbed.band import find_band
-
-    with refusing("seal policy band"):
-        made = find_band(log, low, high)
-        write_json(made, out)
-    typer.echo(f"{out}: {len(made['tasks'])} of {made['measured']} tasks have a pass rate between {low:g} and {high:g}")

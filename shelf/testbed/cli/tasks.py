@@ -83,8 +83,8 @@ def explore(
     from rich.console import Console
 
     from shelf.suites.bar import Bar
-    from shelf.suites.chat import Sampling, address_of
     from shelf.suites.cli.shared import one_sentence
+    from shelf.suites.endpoint import Endpoint, Sampling
     from shelf.testbed.synthesis.llm.explorer import Explorer, seed_tasks
     from shelf.testbed.synthesis.llm.production import RequestSettings, make_file
 
@@ -92,9 +92,8 @@ def explore(
     with one_sentence("seal tasks explore"):
         if not model:
             raise ValueError("Name the model that is asked with --model.")
-        requests = RequestSettings(
-            model, address_of(base_url), concurrency, timeout, max_tokens_total, draws, _fields(extra)
-        )
+        endpoint = Endpoint.named(base_url, model, _fields(extra))
+        requests = RequestSettings(endpoint, concurrency, timeout, max_tokens_total, draws)
         explorer = partial(
             Explorer,
             seeds=seed_tasks(scenarios),
@@ -133,7 +132,7 @@ def _fields(extra: str) -> dict[str, Any]:
 def check(file: File) -> None:
     """Verify ids, references and sources of a file's tasks; exits with 1 if something is wrong."""
     from env_service.environments.bfcl.task_file import parse_task_file
-    from shelf.testbed.synthesis.check import problems
+    from shelf.testbed.synthesis.verify import problems
 
     with refusing("seal tasks check"):
         tasks, bad = parse_task_file(file)

@@ -16,9 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from env_service.environments.base import Environment
 from seal.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
-from shelf.testbed.policy.chat import plays
+from shelf.testbed.policy.chat import encode, plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
-from shelf.testbed.policy.tokenizer import DialogueEncoder
 from shelf.testbed.policy.warm_start import Update, WarmStartSettings, warm_start
 
 PROBED, EVERY = 12, 4
@@ -63,10 +62,10 @@ def adapt(
         raise ValueError(f"{environment.name} has no format {PROMPT_MODE}, which the small policy speaks.")
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(source)
-    encoder, rng, groups = DialogueEncoder(tokenizer), random.Random(settings.seed), []
+    rng, groups = random.Random(settings.seed), []
     for task in environment.task_ids("train"):
         omegas = [None, *(Omega.of({EVERYWHERE: sorted(_drawn_cues(rng))}) for _ in range(settings.cued))]
-        group = [encoder.encode(_lesson(environment, task, omega)) for omega in omegas]
+        group = [encode(tokenizer, _lesson(environment, task, omega)) for omega in omegas]
         groups.append([each for each in group if len(each.ids) <= model.config.max_position_embeddings])
     groups = list(filter(None, groups))
     if not groups:

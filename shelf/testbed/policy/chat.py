@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from shelf.suites.folder import written_whole
 from shelf.testbed.policy.dialogue import reference_dialogue
-from shelf.testbed.policy.tokenizer import Encoded
+from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import short
@@ -100,7 +100,7 @@ def require_chat_model(source: Path) -> None:
     """ValueError unless a folder holds a model with a chat template that this machine's memory can train."""
     weights = sum(file.stat().st_size for file in source.glob("*.safetensors"))
     if not (source / "config.json").is_file() or not weights:
-        raise ValueError(f"{source} holds no model: name a folder that `seal model fetch` or `convert` wrote.")
+        raise ValueError(f"{source} holds no model: name a folder that `seal model fetch` wrote.")
     tokenizer = AutoTokenizer.from_pretrained(source)
     if tokenizer.chat_template is None or tokenizer.eos_token is None:
         raise ValueError(f"{source} has no chat template, or no end token: name an instruction-tuned model.")

@@ -16,13 +16,19 @@ import torch
 from torch.nn import functional
 from transformers import Qwen2ForCausalLM
 
-from shelf.testbed.policy.tokenizer import Encoded
+_OTHERS = 4
+"""Train on every 4th token that the assistant does not say, weighted 4x."""
+
+
+class Encoded(NamedTuple):
+    """A dialogue as tokens; spoken[i] is true if the assistant says ids[i] and should learn to."""
+
+    ids: tuple[int, ...]
+    spoken: tuple[bool, ...]
+
 
 Groups = Sequence[Sequence[Encoded]]
 """Dialogues in groups that count equally."""
-
-_OTHERS = 4
-"""Train on every 4th token that the assistant does not say, weighted 4x."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,6 @@ def view(
             size = write_page(found, export, sample)
             typer.echo(f"{export}: {size / 1e6:.1f} MB")
             return
-        from shelf.view.serve import serve
+        from shelf.view.app import serve
 
         serve(found, host, port, replay)

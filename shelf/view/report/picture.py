@@ -14,8 +14,7 @@ from seal.labels import PASS
 from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
-from shelf.view.palette import colour
-from shelf.view.plots import draw_rates, tidy
+from shelf.view.plots import colour, draw_rates, tidy
 from shelf.view.report.run import Run, taught
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")

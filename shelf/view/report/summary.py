@@ -15,18 +15,27 @@ from seal.records.trajectory import EVERY_CUE
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
-from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import Log
-from shelf.statistics.runs import missing_sentences, mixed, provenance
+from shelf.statistics.runs import missing_sentences, mixed, not_held_out, provenance
 from shelf.statistics.summary import Summary, informative
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
-from shelf.view.cost import start_seconds, training_cost
+from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log
-from shelf.view.report.example import learnt_example
 from shelf.view.report.picture import draw
-from shelf.view.report.run import Change, Quarters, Run, practice, push_ratios, ranges, read_run, taught
+from shelf.view.report.run import (
+    Change,
+    Quarters,
+    Run,
+    practice,
+    push_ratios,
+    ranges,
+    read_run,
+    start_seconds,
+    taught,
+    training_cost,
+)
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:

@@ -7,7 +7,7 @@ import pytest
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.training.log import RunLog
-from shelf.view.cost import start_seconds, training_cost
+from shelf.view.report.run import start_seconds, training_cost
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from seal.system.errors import LaunchError
 from shelf.lab.experiment.collect import changes_outside, collect_finished
-from shelf.lab.experiment.registration import Registration
+from shelf.lab.experiment.matrix import Registration
 
 
 def test_only_a_session_drops_files(make_bench):

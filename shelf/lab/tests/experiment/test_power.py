@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from shelf.lab.experiment.power import detectable, holm, power_of
+from shelf.lab.experiment.effects import detectable, holm, power_of
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 

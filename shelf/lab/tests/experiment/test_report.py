@@ -11,9 +11,8 @@ from seal.system.jsonl import BadLine
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
 from shelf.lab.experiment.effects import by_arm, family
-from shelf.lab.experiment.matrix import Cell, Experiment
+from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results
-from shelf.lab.experiment.registration import Registration
 from shelf.lab.experiment.report import analyse, sections, write_report
 from shelf.lab.experiment.scores import paired, panel
 from shelf.lab.tests.experiment import simulated

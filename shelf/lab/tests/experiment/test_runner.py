@@ -12,8 +12,8 @@ from seal.system.errors import LaunchError
 from seal.system.lock import lock
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.collect import read_attempts
+from shelf.lab.experiment.plan import status_parts
 from shelf.lab.experiment.records import read_results
-from shelf.lab.experiment.status import status_parts
 
 DEADLINE_S = 180
 

@@ -12,8 +12,7 @@ from seal.settings import SealSettings
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.lab.cli.probe import app
-from shelf.lab.probe.gradients import Policy
-from shelf.lab.probe.measure import RETRY, Question, gain, lines, questions
+from shelf.lab.probe.measure import RETRY, Policy, Question, gain, lines, questions
 from shelf.lab.probe.rollouts import DialogueTokens, Job, Played
 from tests.support.recipes import composed
 

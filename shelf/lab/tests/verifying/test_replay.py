@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 
 from seal.records.folder import RunFolder
 from shelf.lab.launches import Launch
-from shelf.lab.rescore import StoredLog
-from shelf.lab.verify import LABELS, VERDICT
+from shelf.lab.replay.judged import StoredLog
+from shelf.lab.replay.verify import LABELS, VERDICT
 from shelf.view.again import played_again
 from tests.support.rollout_play import ScriptedEngine, configured, reference_texts, roll_out, running_service
 

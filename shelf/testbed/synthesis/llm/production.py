@@ -2,18 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
-from seal.system.net import is_loopback
-from shelf.suites.chat import Address, ChatClient
-from shelf.testbed.synthesis.llm.answers import AnswerFile, TokenUsage
+from shelf.suites.endpoint import ChatClient, Endpoint
 from shelf.testbed.synthesis.llm.explorer import Explorer
-from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected, Stop, Stopped
+from shelf.testbed.synthesis.llm.model import AnswerFile, EndpointModel, Rejected, Stop, Stopped, TokenUsage
 
 _ATTEMPTS = 4
 """For each request, before it counts as failed."""
@@ -23,8 +19,7 @@ _ATTEMPTS = 4
 class RequestSettings:
     """Settings of the requests to a model."""
 
-    model: str
-    address: Address
+    endpoint: Endpoint
     concurrency: int = 8
     """Tasks at once."""
     timeout_s: float = 120.0
@@ -33,8 +28,6 @@ class RequestSettings:
     """Limit on the tokens of prompts and answers, those of earlier runs for the same output included."""
     draws: int = 4
     """Per task."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of every request."""
 
     def __post_init__(self) -> None:
         if min(self.concurrency, self.draws) < 1 or self.timeout_s <= 0:
@@ -101,14 +94,10 @@ async def _ask(
     production: Production,
     on_draw: Callable[[Production], None],
 ) -> None:
-    address = settings.address
-    local = is_loopback(urlsplit(address.url).hostname or "")
-    limits = (settings.timeout_s, _ATTEMPTS, address.key_variable)
-    client = ChatClient(address.url, settings.model, *limits, proxies=not local, extra=settings.extra)
-    what = {"seed": seed, **({"extra": dict(settings.extra)} if settings.extra else {})}
-    model = EndpointModel(client, settings.model, answers, settings.max_tokens_total, what)
+    settings.endpoint.require(listed=False)  # a provider need not list every model that it serves
+    client = ChatClient(settings.endpoint, settings.timeout_s, _ATTEMPTS)
+    model = EndpointModel(client, answers, settings.max_tokens_total, seed)
     try:
-        await client.check(listed=False)  # a provider need not list every model that it serves
         await _produce(explorer_of(model), production, settings, on_draw)
     finally:
         await client.close()

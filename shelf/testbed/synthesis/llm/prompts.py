@@ -1,10 +1,14 @@
-"""The requests to a model: to look around, to say what a user could have wanted, to read calls out of messages."""
+"""The requests to a model, to look around, to say what a user could have wanted, to read calls; JSON in its answers."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from env_service.environments.bfcl.catalog import Task, available_tools
 from shelf.testbed.synthesis.llm.model import Messages
@@ -12,6 +16,12 @@ from shelf.testbed.synthesis.path import PathCall
 
 _MOST_SHOWN = 600
 """Characters of a result."""
+_DECODER = json.JSONDecoder()
+_MOST_STARTS = 200
+
+Shape = TypeVar("Shape", bound=BaseModel)
+UserMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
+"""A user's message of one turn."""
 
 
 @cache
@@ -46,3 +56,24 @@ def _shortened(result: str) -> str:
 
 def _dialogue(system: str, user: str) -> Messages:
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def read_answer(text: str, shape: type[Shape]) -> Shape | None:
+    """The last JSON object in a text that has the first field of `shape`; None without one, or for another shape.
+
+    Thoughts (up to ``</think>``), prose and code fences around it do not matter.
+    """
+    text, key = text.rpartition("</think>")[2], next(iter(shape.model_fields))
+    last, end = None, 0
+    for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST_STARTS]:
+        if start < end:
+            continue  # inside an object that was read
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        last = value if isinstance(value, dict) and key in value else last
+    try:
+        return None if last is None else shape.model_validate(last)
+    except ValidationError:
+        return None

@@ -4,15 +4,14 @@ import sys
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments import registry
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.authoring.scaffold import write_package
 from shelf.testbed.policy.adapt import AdaptSettings, _lesson, adapt
-from shelf.testbed.policy.chat import plays
-from shelf.testbed.policy.tokenizer import DialogueEncoder
+from shelf.testbed.policy.chat import encode, plays
 
 QUICKSTART = HOME / "data" / "quickstart_policy"
 
@@ -30,9 +29,9 @@ def todo(tmp_path, monkeypatch):
 
 
 def likelihood(folder, environment, side: str) -> float:
-    encoder = DialogueEncoder(AutoTokenizer.from_pretrained(folder))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     tasks = environment.task_ids(side)[:8]
-    dialogues = [encoder.encode(_lesson(environment, task, None)) for task in tasks]
+    dialogues = [encode(tokenizer, _lesson(environment, task, None)) for task in tasks]
     return plays(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), dialogues).sampled
 
 
@@ -52,9 +51,20 @@ def test_what_it_learns_is_what_the_service_says(todo):
     assert sum(message["content"].startswith("<tool_response>") for message in messages) == 3
 
 
-def test_it_stops_at_its_budget(todo, tmp_path):
-    seen = []
-    made = adapt(todo, QUICKSTART, tmp_path, AdaptSettings(tokens=1_000), lambda step, _: seen.append(step))
+@pytest.fixture
+def small(tmp_path):
+    """A folder with a network of one narrow layer that speaks the small policy's tokens."""
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    config = AutoConfig.from_pretrained(QUICKSTART, num_attention_heads=2, num_key_value_heads=1, **shape)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "small")
+    AutoTokenizer.from_pretrained(QUICKSTART).save_pretrained(tmp_path / "small")
+    return tmp_path / "small"
+
+
+def test_it_stops_at_its_budget(todo, small, tmp_path, monkeypatch):
+    few, seen = todo.task_ids("train")[:6], []
+    monkeypatch.setattr(type(todo), "task_ids", lambda *_: few)
+    made = adapt(todo, small, tmp_path / "out", AdaptSettings(tokens=1_000), lambda step, _: seen.append(step))
     assert made.tokens == seen[-1].tokens >= 1_000 > seen[-1].tokens - 2_000 and made.passes < 0.5
 
 

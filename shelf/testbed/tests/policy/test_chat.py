@@ -12,10 +12,11 @@ from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.testbed.policy.chat import ChatSettings, encode, learn, lesson_loss, lessons, plays
 from shelf.testbed.policy.dialogue import reference_dialogue
-from shelf.testbed.policy.tokenizer import Encoded
+from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import SHOWN, short
+from shelf.testbed.tests.policy.tiny import tiny
 
 POLICY = HOME / "data" / "quickstart_policy"
 MESSAGES = [
@@ -32,14 +33,14 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(POLICY)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model():
     return AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32)
 
 
 def test_a_task_of_few_documents_shows_what_it_needs_and_passes_in_the_models_prompt():
     form = get_format("bfcl_qwen_fc")
-    for made in synthesise(Grammar(), 12, 50, "train", short(3_000)):
+    for made in synthesise(Grammar(), 6, 50, "train", short(3_000)):
         tools = available_tools(made.task, 0)
         assert SHOWN[0] <= len(tools) <= SHOWN[1] and made.category == "base" and len(made.users) <= 2
         assert {call.split("(")[0] for calls in made.reference for call in calls} <= {tool["name"] for tool in tools}
@@ -70,10 +71,10 @@ def test_the_loss_is_that_of_the_whole_dialogue(tokenizer, model):
     torch.testing.assert_close(lesson_loss(model, lesson), whole, rtol=0, atol=1e-5)
 
 
-def test_it_learns_until_the_lessons_or_the_minutes_end(model):
-    lesson = Encoded(tuple(range(300, 340)), (False,) * 20 + (True,) * 20)
-    steps = []
-    learn(model, [lesson] * 30, ChatSettings(lessons=30, lr=1e-3), steps.append)
+def test_it_learns_until_the_lessons_or_the_minutes_end():
+    lesson = Encoded(tuple(range(20, 60)), (False,) * 20 + (True,) * 20)
+    model, steps = tiny(), []
+    learn(model, [lesson] * 30, ChatSettings(lessons=30, lr=3e-3), steps.append)
     assert len(steps) == 30 and steps[-1].loss < 0.5 * steps[0].loss
     learn(model, [lesson] * 30, ChatSettings(lessons=30, minutes=1e-9), pytest.fail)
 
@@ -92,7 +93,8 @@ def warm_start(*arguments) -> int:
     return execute(load("policy"), ["warm-start", *map(str, arguments)], "seal policy")
 
 
-def test_a_model_is_taught_and_written_in_its_own_type(tmp_path):
+def test_a_model_is_taught_and_written_in_its_own_type(tmp_path, monkeypatch):
+    monkeypatch.setattr("shelf.testbed.policy.chat.PROBED", 3)
     out = tmp_path / "out"
     assert warm_start("--model", POLICY, "--out", out, "--lessons", 2, "--prompt-mode", "compact") == 0
     made = AutoModelForCausalLM.from_pretrained(out, dtype="auto")

@@ -10,9 +10,10 @@ from verl.utils.tokenizer.continuous_token_wiring import (
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.interface.cues import Omega
 from seal.system.paths import HOME
-from shelf.testbed.policy.tokenizer import END, DialogueEncoder
+from shelf.testbed.policy.chat import encode
 from tests.support.references import play_reference
 
+END = "<|im_end|>"
 TASKS = ("multi_turn_base_0", "multi_turn_base_10", "multi_turn_miss_func_103", "multi_turn_miss_param_162")
 
 
@@ -24,8 +25,9 @@ def tokenizer():
 @pytest.mark.parametrize("task_id", TASKS)
 def test_lessons_have_the_tokens_of_the_chat_template(tokenizer, task_id):
     messages = play_reference(load_tasks()[task_id], Omega.of(["schema_required"]))
-    encoded = DialogueEncoder(tokenizer).encode(messages)
-    assert list(encoded.ids) == tokenizer.encode(tokenizer.apply_chat_template(list(messages), tokenize=False))
+    encoded = encode(tokenizer, messages)
+    whole = tokenizer.apply_chat_template(list(messages), tokenize=False)
+    assert list(encoded.ids) == tokenizer.encode(whole.rstrip("\n"))
     spoken = tokenizer.decode([token for token, said in zip(encoded.ids, encoded.spoken, strict=True) if said])
     assert spoken == "".join(message["content"] + END for message in messages if message["role"] == "assistant")
 
@@ -41,8 +43,8 @@ def test_a_rollout_in_the_trainer_builds_the_same_tokens(tokenizer):
         tokens = builder.merge_assistant_tokens(tokens, said).token_ids
         seen = messages[: place + 1]
         tokens = builder.merge_context_tokens(seen, [*seen, messages[place + 1]], tokens).token_ids
-    tokens += tokenizer.encode(messages[-1]["content"] + END + "\n")
-    assert tokens == list(DialogueEncoder(tokenizer).encode(messages).ids)
+    tokens += tokenizer.encode(messages[-1]["content"] + END)
+    assert tokens == list(encode(tokenizer, messages).ids)
 
 
 def test_cues_stand_in_training_dialogues_only():

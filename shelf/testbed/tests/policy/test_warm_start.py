@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shelf.testbed.policy.tokenizer import Encoded
-from shelf.testbed.policy.warm_start import WarmStartSettings, batches, collate, dialogue_loss, warm_start
+from shelf.testbed.policy.warm_start import Encoded, WarmStartSettings, batches, collate, dialogue_loss, warm_start
 from shelf.testbed.tests.policy.tiny import tiny
 
 
@@ -56,13 +55,18 @@ def test_it_learns_and_the_seed_decides_everything():
         head = tuple(rng.randrange(3, 64) for _ in range(6))
         groups.append([Encoded((*head, 2, *head), (False,) * 7 + (True,) * 6)])
 
-    def run(seed, tokens=2_400):
+    def run(seed, tokens=600, until=0.0):
         model, steps = tiny(seed), []
         settings = WarmStartSettings(tokens, muon_lr=0.015, adam_lr=0.008, batch_tokens=200)
-        warm_start(model, groups, settings, seed, steps.append)
+
+        def is_enough(step):
+            steps.append(step)
+            return step.loss < until * steps[0].loss
+
+        warm_start(model, groups, settings, seed, is_enough)
         return model, steps
 
-    _, steps = run(0, tokens=12_000)
+    _, steps = run(0, tokens=12_000, until=0.5)
     assert steps[-1].loss < 0.5 * steps[0].loss
     (first, steps), (second, again), (other, _) = run(0), run(0), run(1)
     assert [step.loss for step in steps] == [step.loss for step in again]

@@ -5,8 +5,7 @@ from functools import cache
 
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.formats import get_format
-from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground
-from shelf.testbed.synthesis.llm.explorer import seed_tasks
+from shelf.testbed.synthesis.llm.explorer import PROMPT_MODE, Playground, seed_tasks
 from shelf.testbed.synthesis.llm.words import leaves
 from shelf.testbed.tests.synthesis.scripted_model import MODEL, Asked
 

@@ -47,8 +47,8 @@ Script = Callable[[Asked], "str | int | float"]
 
 
 @contextmanager
-def answering(script: Script, delay_s: float = 0.0) -> Iterator[Endpoint]:
-    """An endpoint that answers with the script, each time after a delay."""
+def answering(script: Script) -> Iterator[Endpoint]:
+    """An endpoint that answers with the script."""
     lock, seen = threading.Lock(), Counter()
 
     class Handler(BaseHTTPRequestHandler):
@@ -66,7 +66,6 @@ def answering(script: Script, delay_s: float = 0.0) -> Iterator[Endpoint]:
             if isinstance(answer, float):
                 time.sleep(answer)
                 return
-            time.sleep(delay_s)
             if isinstance(answer, int):
                 self._send(answer, {"error": {"message": "scripted"}})
                 return

@@ -13,8 +13,7 @@ from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from seal.system import exits
 from shelf.testbed.cli.tasks import app
-from shelf.testbed.synthesis.llm.exploration import PROMPT_MODE, Playground, does_nothing
-from shelf.testbed.synthesis.llm.explorer import seed_tasks
+from shelf.testbed.synthesis.llm.explorer import PROMPT_MODE, Playground, does_nothing, seed_tasks
 from shelf.testbed.synthesis.verify import problem_of
 from shelf.testbed.tests.synthesis.scripted_explorer import (
     PLANS,

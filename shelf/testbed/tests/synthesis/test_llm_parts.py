@@ -12,12 +12,11 @@ from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from shelf.suites.chat import DASHSCOPE_URL, OPENAI_URL, address_of
+from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint
 from shelf.testbed.synthesis.grammar import Grammar
-from shelf.testbed.synthesis.llm.answers import Answer, AnswerFile
-from shelf.testbed.synthesis.llm.expected import Expected, expected_calls
-from shelf.testbed.synthesis.llm.json_answer import read_answer
-from shelf.testbed.synthesis.llm.recovery import Reading, disagreement
+from shelf.testbed.synthesis.llm.model import Answer, AnswerFile
+from shelf.testbed.synthesis.llm.prompts import read_answer
+from shelf.testbed.synthesis.llm.recovery import Expected, Reading, disagreement, expected_calls
 from shelf.testbed.synthesis.llm.words import is_copied, pasted, says, similarity, without
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.path import PathCall
@@ -214,8 +213,8 @@ def test_the_environment_names_endpoint_and_key(monkeypatch, environment, base_u
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    url, key = address_of(base_url)
-    assert (url, key) == (expected[0] or base_url, expected[1])
+    named = Endpoint.named(base_url, "m", {})
+    assert (named.url, named.key_variable) == (expected[0] or base_url, expected[1])
 
 
 def test_a_damaged_file_of_answers_is_named(tmp_path):

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import Log
-from shelf.view.report.example import learnt_example
+from shelf.view.examples import learnt_example
 
 ASKED = ({"role": "system", "content": "ls cd"}, {"role": "user", "content": "List [bold]files[/bold]."})
 WRONG = (*ASKED, {"role": "assistant", "content": "I cannot do that."})

@@ -16,7 +16,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.system.lock import lock
 from shelf.statistics.log import Log, read_log, read_validation_dir
-from shelf.view import palette
+from shelf.view import plots
 from shelf.view.app import POLICY, STATIC
 from shelf.view.headline import headline
 from shelf.view.lifts import lifts, withdrawal_log
@@ -436,9 +436,9 @@ def test_the_built_front_end_belongs_to_its_sources():
 def test_the_page_and_the_picture_of_the_report_colour_labels_alike():
     light = (STATIC / "app.css").read_text().split("data-theme=dark")[0]
     numbers = dict(re.findall(r"(\w+): (\d+)", (STATIC.parent / "web/src/text.js").read_text().split("COLOURS =")[1]))
-    for label, colour in palette.COLOURS.items():
+    for label, colour in plots.LABELS.items():
         assert f"--label-{numbers.pop(label)}:{colour}" in light.replace(": ", ":")
-    assert not numbers and f"--label-0:{palette.OTHER}" in light.replace(": ", ":")
+    assert not numbers and f"--label-0:{plots.OTHER}" in light.replace(": ", ":")
 
 
 def test_reading_leaves_the_logs_as_they_were(run):

@@ -14,10 +14,9 @@ from env_service.environments.bfcl.tools import Toolbox
 from seal.interface.cues import catalogue
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
+from shelf.view.again import Replayer, task_files
 from shelf.view.cli.view import app
-from shelf.view.replay import Replayer
-from shelf.view.state import compare, leaves
-from shelf.view.tasks import task_files
+from shelf.view.simulated import compare, leaves
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run
 

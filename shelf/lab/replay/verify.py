@@ -15,9 +15,9 @@ from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import Group, mark_groups
 from shelf.lab.advantages import agrees, follow_from_rewards, group_advantages
-from shelf.lab.differences import Difference, difference, shown
 from shelf.lab.launches import Launch, due_validations
-from shelf.lab.rescore import Omegas, StoredLog, find_logs, judged
+from shelf.lab.replay.differences import Difference, difference, shown
+from shelf.lab.replay.judged import Omegas, StoredLog, find_logs, judged
 
 VERDICT = ("score", "turns", "turns_passed", "progress", "stop", "excluded", "omega_version")
 LABELS = ("labels", "diagnosis")
@@ -83,7 +83,7 @@ def run_logs(run: Path) -> tuple[StoredLog, ...]:
     folder = RunFolder(run)
     if not folder.launches.is_file():
         raise ValueError(f"{folder.launches} is missing: name the folder of a run (experiments/NAME).")
-    kinds = [training for training in (True, False) if step_files(_files(folder, training))]
+    kinds = [kind for kind, files in ((True, folder.trajectories), (False, folder.validations)) if step_files(files)]
     logs = [log for training in kinds for log in find_logs(run, None, training)]
     if not logs:
         raise ValueError(f"{run} keeps neither training trajectories nor validations: nothing can be played again.")
@@ -254,14 +254,10 @@ class _Verification:
         expected = group_advantages(records, groups, by_deviation=by_deviation)
         for record, value, group in zip(records, expected, groups, strict=True):
             same = agrees(record.advantage, value, equal_rewards=len(scores[group.uid]) == 1)
-            one = None if same else Difference(("advantage",), record.advantage, value)
+            one = None if same else Difference("advantage", record.advantage, value)
             self._found.compare("advantages", _place(log, record), one)
             advantages.append(record.advantage if same else value)
         return advantages
-
-
-def _files(folder: RunFolder, training: bool) -> Path:
-    return folder.trajectories if training else folder.validations
 
 
 def _place(log: StoredLog, record: TrajectoryRecord) -> Place:
