@@ -1,6 +1,7 @@
 """Two JSON values compared to the last leaf."""
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ def _number(value: Any) -> bool:
 
 def _same_number(one: float, other: float) -> bool:
     if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    if any(abs(number) > sys.float_info.max for number in (one, other)):  # isclose takes no such integer
         return one == other
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
