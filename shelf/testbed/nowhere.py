@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks
 from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
-from shelf.statistics.suspected import DEFAULT_PATH, load_suspected
+from shelf.statistics.summary import DEFAULT_PATH, load_suspected
 from shelf.testbed.synthesis.verify import passes
 
 FILES = frozenset(["cat", "cd", "diff", "du", "find", "grep", "ls", "sort", "tail", "wc"])
