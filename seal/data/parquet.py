@@ -15,9 +15,8 @@ SCHEMA = pa.schema(
     {
         "data_source": TEXT,
         "prompt": pa.list_(pa.struct({"role": TEXT, "content": TEXT})),
-        "agent_name": TEXT,
         "reward_model": pa.struct({"style": TEXT, "ground_truth": TEXT}),
-        "extra_info": pa.struct({"index": NUMBER, **TASK}),
+        "extra_info": pa.struct({"index": NUMBER, **TASK, "withdrawn": TEXT}),
     }
 )
 

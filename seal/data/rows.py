@@ -12,15 +12,13 @@ from env_service.environments.bfcl.splits import Side
 from seal.diagnosis.categories import environment_of, parse_task_id
 from seal.records.source import WHOLE, data_source
 
-AGENT_NAME = "seal_agent"
-
 
 @dataclass(frozen=True)
 class TaskRow:
     """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
 
     category: qualified by the environment (`seal.diagnosis.categories`). scenario: shared by tasks of which
-    none may be on the other side.
+    none may be on the other side. withdrawn: in a withdrawal, what it goes without (TrajectoryRecord).
     """
 
     task_id: str
@@ -28,7 +26,7 @@ class TaskRow:
     scenario: int
     split: Side
     turns: int = WHOLE
-    agent: str = AGENT_NAME
+    withdrawn: str | None = None
 
     @property
     def environment(self) -> str:
@@ -42,14 +40,11 @@ class TaskRow:
 
     def to_verl(self, index: int) -> dict[str, Any]:
         """The row as verl's dataset reads it; index must be unique in its file."""
-        task = asdict(self)
-        agent = task.pop("agent")
         return {
             "data_source": self.data_source,
             "prompt": [{"role": "user", "content": self.task_id}],
-            "agent_name": agent,
             "reward_model": {"style": "rule", "ground_truth": ""},
-            "extra_info": {"index": index, **task},
+            "extra_info": {"index": index, **asdict(self)},
         }
 
 

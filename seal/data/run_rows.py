@@ -7,7 +7,7 @@ from typing import NamedTuple
 from seal.data.parquet import withdrawal_file, write_rows
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
-from seal.records.trajectory import WITHDRAWAL_AGENTS
+from seal.records.trajectory import EVERY_CUE
 from seal.settings.data import DataSettings, Selection
 
 
@@ -33,7 +33,7 @@ class RunRows(NamedTuple):
                 "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
             )
         played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
-        withdrawal = tuple(replace(row, agent=agent) for row in played for agent in WITHDRAWAL_AGENTS)
+        withdrawal = tuple(replace(row, withdrawn=left_out) for row in played for left_out in ("", EVERY_CUE))
         val = tuple(row for selection in data.val for row in rows("val", selection))
         return cls(rows("train", data.train), val, withdrawal)
 

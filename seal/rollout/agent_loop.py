@@ -15,7 +15,7 @@ from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.lesson import Lesson, siblings
 from seal.rollout.play import Terms, play
-from seal.rollout.row import Row, Shown
+from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
@@ -23,12 +23,9 @@ from seal.teacher import is_control, sees_omega, whole_part
 
 
 class SEALAgentLoop(AgentLoopBase):
-    """The loop that `agent_loops.yaml` registers.
+    """The loop that `agent_loops.yaml` registers."""
 
-    shown: what rows of a withdrawal see of Omega (`row.Shown`), None for every other row.
-    """
-
-    def __init__(self, *args, shown: Shown | None = None, **kwargs):
+    def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         settings = SealSettings.of(self.config)
         self.settings = settings.rollout
@@ -41,7 +38,6 @@ class SEALAgentLoop(AgentLoopBase):
         self.service = EnvServiceSettings.of(self.config)
         self.services: Services = shared_services(self.service)
         self.budgets = Budgets.of(self.config)
-        self.shown = shown
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut off the head of the prompt, and with it the tools.
@@ -56,7 +52,7 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and what the trainer adds."""
-        prompt, row = str(row.get("uid")), Row.read(row, self.shown).sharing(self.interface.share)
+        prompt, row = str(row.get("uid")), Row.read(row).sharing(self.interface.share)
         if self.teacher == "off" or not row.training or row.withdrawn is not None:
             async with _slots(self.settings.concurrency):
                 return self._output(*await self._play(sampling_params, row), row)

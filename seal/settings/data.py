@@ -74,7 +74,7 @@ class DataSettings(Settings):
     val: tuple[Selection, ...] = (Selection(split="eval"),)
     """The tasks to validate on: a list of selections with the keys of `seal.data.train`."""
     withdrawal: Selection | None = None
-    """Tasks of the training side that each validation plays under Omega, without one of its cues, and without any."""
+    """Tasks of the training side that each validation plays with Omega and without."""
 
     @field_validator("withdrawal")
     @classmethod

@@ -61,13 +61,11 @@ class RunLog:
         _write(self._folder.trajectories, step, records)
 
     def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
-        """Write a validation in one move, in the order of tasks and samples."""
-        _write(self._folder.validations, step, sorted(records, key=_place_in_log))
-
-    def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
-        """Write what a validation played for the withdrawal of cues, if it did."""
-        if records:
-            _write(self._folder.withdrawals, step, sorted(records, key=_place_in_log))
+        """Write a validation in the order of tasks and samples; its withdrawal, if it played one, has a file."""
+        ordered = sorted(records, key=_place_in_log)
+        _write(self._folder.validations, step, [record for record in ordered if record.withdrawn is None])
+        if withdrawal := [record for record in ordered if record.withdrawn is not None]:
+            _write(self._folder.withdrawals, step, withdrawal)
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""

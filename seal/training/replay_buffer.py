@@ -13,7 +13,6 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
 from seal.records.folder import RunFolder
-from seal.rollout.row import OMEGA
 from seal.system.files import write_json
 from seal.training.stop import InfrastructureFailure, StopRequested
 
@@ -110,9 +109,9 @@ class SEALAsyncReplayBuffer(WholeGroups, ReplayBufferAsync):
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each training row gets `training` and, unless the interface is off, Omega_t; rows that the
-    asynchronous trainer has marked keep the Omega that they were drawn with. In a
-    validation Omega_t is there for the rows of a withdrawal alone, under a key of their own.
+    Each row gets Omega_t unless the interface is off, in a validation for the rows of a
+    withdrawal (`Row.read`), and each training row `training`; rows that the
+    asynchronous trainer has marked keep the Omega that they were drawn with.
     omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
     training prompts in their order.
     """
@@ -125,13 +124,10 @@ class PromptSender:
     def generate_sequences(self, prompts: TensorDict) -> None:
         """Start the rollouts of a batch of prompts; they end in TransferQueue."""
         omega = self._omega()
-        if "validate" in prompts:
-            if omega is not None:
-                tu.assign_non_tensor_data(prompts, OMEGA, omega)
-        else:
+        if omega is not None and "training" not in prompts:
+            tu.assign_non_tensor_data(prompts, "omega", omega)
+        if "validate" not in prompts:
             if "training" not in prompts:
                 tu.assign_non_tensor_data(prompts, "training", True)
-                if omega is not None:
-                    tu.assign_non_tensor_data(prompts, "omega", omega)
             self._buffer.expect(prompts["uid"])
         self._manager.generate_sequences(prompts)

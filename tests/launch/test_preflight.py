@@ -23,7 +23,7 @@ from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, compose_recipe, read_recipe
 from seal.launch.run import Request, fitted, require_service_for
 from seal.launch.service import Service, require_service, require_tasks, service_urls
-from seal.records.trajectory import WITHDRAWAL_AGENTS
+from seal.records.trajectory import EVERY_CUE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
@@ -327,15 +327,15 @@ def test_a_mixture_is_written_as_rows(tmp_path, config):
     assert sum(row.task_id.startswith("synth_") for row in rows) == 90
 
 
-def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation_s(tmp_path, config):
+def test_the_tasks_of_a_withdrawal_are_written_twice_beside_the_validation_s(tmp_path, config):
     config.seal.run_dir = str(tmp_path / "run")
     config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
     config.seal.data.withdrawal = {"split": "train", "categories": ["base"], "limit": 2}
     _, validation = written_rows(config)
     assert validation == len(read_rows(tmp_path / "val.parquet"))
     written = pq.read_table(tmp_path / "withdrawal.parquet").to_pylist()
-    assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 6))
-    assert [row["agent_name"] for row in written] == [*WITHDRAWAL_AGENTS] * 2
+    assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 4))
+    assert [row["extra_info"]["withdrawn"] for row in written] == ["", EVERY_CUE] * 2
     config.seal.data.withdrawal.split = "eval"
     with pytest.raises(SettingsError, match=r"seal\.data\.withdrawal needs split=train"):
         Recipe.of(config)

@@ -39,7 +39,6 @@ def test_rows_are_what_verl_reads(made):
     assert rows[0] == {
         "data_source": "base",
         "prompt": [{"role": "user", "content": "multi_turn_base_0"}],
-        "agent_name": "seal_agent",
         "reward_model": {"style": "rule", "ground_truth": ""},
         "extra_info": {
             "index": 0,
@@ -48,6 +47,7 @@ def test_rows_are_what_verl_reads(made):
             "scenario": 0,
             "split": "train",
             "turns": -1,
+            "withdrawn": None,
         },
     }
     assert sorted(row["extra_info"]["index"] for row in rows) == list(range(400))
