@@ -19,7 +19,7 @@ from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
-from seal.teacher import is_control, sees_omega, whole_part
+from seal.teacher import has_gradient, is_control, sees_omega, whole_part
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -67,7 +67,7 @@ class SEALAgentLoop(AgentLoopBase):
                 if self.teacher == "retry" and not pupil:
                     labels = named_failures(await plain.failures(), self.diagnosis, self.settings.seed, row.draw)
                     row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
-                elif self.teacher == "plain" or not row.cues:
+                elif not row.cues:
                     row = replace(row, omega=None)
                 async with _slots(self.settings.concurrency):
                     record, speaker = await self._play(sampling_params, row)
@@ -75,10 +75,9 @@ class SEALAgentLoop(AgentLoopBase):
             finally:
                 if pupil:
                     plain.ended(record)
-        cued = bool(row.cues) or (self.teacher == "plain" and not pupil)
-        silent = record.silent or (cued and not record.passed) or (bool(row.cues) and lesson is None)
-        record = replace(record, cues=row.cues, taught=lesson is not None, silent=silent and record.usable)
-        return self._output(record, speaker, row, lesson)
+        taught = lesson is not None
+        silent = record.usable and (record.silent or not has_gradient(row.cues, taught))
+        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), speaker, row, lesson)
 
     async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
         """Play an episode, again if infrastructure failed it."""
