@@ -1,4 +1,7 @@
-"""Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
+"""Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults.
+
+Files are read here, nothing is written or started.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

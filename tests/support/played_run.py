@@ -28,9 +28,8 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.diagnosis.sources import named_failures
 from seal.interface.cues import Omega
-from seal.launch.method import method_digest
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import without_secrets
+from seal.launch.record import method_digest, without_secrets
 from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
