@@ -136,7 +136,7 @@ def test_the_released_recipe_is_the_public_releases():
         "schema_format",
     )
     assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
-    assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.scheme == "scenario"
+    assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.subset is None
 
 
 def test_low_rank_adapters_start_from_loaded_weights():

@@ -6,7 +6,6 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from annotated_types import Ge, Gt, Le
 
-from env_service.environments.bfcl.splits import SPLITS
 from seal.diagnosis.categories import CATEGORIES
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
@@ -154,4 +153,3 @@ def test_numbers_in_the_environment_of_processes_are_texts():
 
 def test_the_selection_knows_the_tasks_of_the_environment():
     assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
-    assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"

@@ -85,7 +85,6 @@ def test_a_mixture_takes_environments_in_the_proportion_of_their_weights() -> No
         ({"environment": "nothing"}, "env_type 'nothing' is unknown; choose one of"),
         ({"environment": "sound", "categories": "base"}, "categories filters tasks of bfcl, not of sound"),
         ({"environment": "sound", "subset": "moon"}, "split 'moon' is unknown; choose one of say, all"),
-        ({"subset": "base"}, "subset=base is for other environments"),
     ],
 )
 def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:
