@@ -27,13 +27,10 @@ class SEALAgentLoop(AgentLoopBase):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        settings = SealSettings.of(self.config)
-        self.settings = settings.rollout
-        self.interface = settings.interface
-        self.diagnosis = settings.diagnosis
+        self.settings = settings = SealSettings.of(self.config)
         self.teacher = settings.interface.teacher if settings.teaches else "off"
         self.terms = Terms(
-            True, settings.reward, settings.diagnosis.taxonomy, self.settings.deadline_s, "seal.rollout.deadline_s"
+            True, settings.reward, settings.diagnosis.taxonomy, settings.rollout.deadline_s, "seal.rollout.deadline_s"
         )
         self.service = EnvServiceSettings.of(self.config)
         self.services: Services = shared_services(self.service)
@@ -52,24 +49,25 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and what the trainer adds."""
-        prompt, row = str(row.get("uid")), Row.read(row).sharing(self.interface.share)
+        prompt, row = str(row.get("uid")), Row.read(row).sharing(self.settings.interface.share)
         if self.teacher == "off" or not row.training or row.withdrawn is not None:
-            async with _slots(self.settings.concurrency):
+            async with _slots(self.settings.rollout.concurrency):
                 return self._output(*await self._play(sampling_params, row), row)
         return await self._teach(sampling_params, row, prompt)
 
     async def _teach(self, sampling_params: dict[str, Any], row: Row, prompt: str) -> AgentLoopOutput:
         """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.teacher`)."""
-        rollouts, share, record = self.rollout_config.n, self.interface.share, None
+        settings, rollouts, record = self.settings, self.rollout_config.n, None
+        share = settings.interface.share
         pupil = not sees_omega(row.sample, share)
         with siblings(prompt, rollouts - whole_part(share, rollouts), rollouts) as plain:
             try:
                 if self.teacher == "retry" and not pupil:
-                    labels = named_failures(await plain.failures(), self.diagnosis, self.settings.seed, row.draw)
+                    labels = named_failures(await plain.failures(), settings.diagnosis, settings.seed, row.draw)
                     row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
                 elif not row.cues:
                     row = replace(row, omega=None)
-                async with _slots(self.settings.concurrency):
+                async with _slots(settings.rollout.concurrency):
                     record, speaker = await self._play(sampling_params, row)
                     lesson = await self._lesson(record, speaker, row)
             finally:
@@ -83,7 +81,7 @@ class SEALAgentLoop(AgentLoopBase):
         """Play an episode, again if infrastructure failed it."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
         params = row.create_params(mode, always_guarded=self.teacher != "off")
-        for attempt in range(self.settings.attempts):
+        for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)
             terms = replace(self.terms, training=row.training)

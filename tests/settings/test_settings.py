@@ -113,7 +113,6 @@ def test_bounds_are_where_they_should_be():
     numbers = {*NUMBERS, *(key for key, field in KEYS.items() if kind(field.annotation).type == "whole number")}
     assert numbers - bounded == {
         "seal.seed",
-        "seal.rollout.seed",
         "seal.interface.evolve.mean_reward",
     }
 

@@ -302,7 +302,7 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
     judged = [record for record in plain.values() if record.usable]
     failed = frozenset().union(*(record.signals for record in judged))
     failed = frozenset() if any(record.passed for record in judged) else failed
-    labels = named_failures(failed, settings.diagnosis, settings.rollout.seed, f"{step}/{index}")
+    labels = named_failures(failed, settings.diagnosis, settings.seed, f"{step}/{index}")
     shown = {"share": omega, "retry": answering(omega, row.category, labels)}[interface.teacher]
     records = []
     for sample in range(samples):
