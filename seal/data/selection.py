@@ -8,17 +8,51 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
-from seal.data.mixture import mix
-from seal.data.rows import TaskRow, whole_rows
+from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
 from seal.diagnosis.categories import parse_task_id, qualified, variant
 from seal.records.source import WHOLE
-from seal.settings.data import BENCHMARK, Selection, Source
+from seal.records.trajectory import EVERY_CUE
+from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
+
+
+class RunRows(NamedTuple):
+    """The rows that a run trains on, validates on, and plays a withdrawal on, in the order of their files."""
+
+    train: tuple[TaskRow, ...]
+    val: tuple[TaskRow, ...]
+    withdrawal: tuple[TaskRow, ...] = ()
+
+    @classmethod
+    def of(cls, data: DataSettings, environment: str) -> "RunRows":
+        """The rows that the settings select; ValueError that names the key. environment: of selections without one."""
+
+        def rows(name: str, selection: Selection) -> tuple[TaskRow, ...]:
+            try:
+                return selected_rows(selection, environment)
+            except (ValueError, FileNotFoundError) as error:
+                raise ValueError(f"seal.data.{name}: {error}") from error
+
+        if not data.val:
+            raise ValueError(
+                "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
+            )
+        played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
+        withdrawal = tuple(replace(row, withdrawn=left_out) for row in played for left_out in ("", EVERY_CUE))
+        val = tuple(row for selection in data.val for row in rows("val", selection))
+        return cls(rows("train", data.train), val, withdrawal)
+
+    def write(self, train: Path, val: Path) -> None:
+        """Write the files of a run; that of the withdrawal stands beside the one of the validation."""
+        write_rows(self.train, train)
+        write_rows(self.val, val)
+        if self.withdrawal:
+            write_rows(self.withdrawal, withdrawal_file(val), first=len(self.val))
 
 
 def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:

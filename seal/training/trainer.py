@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
-from seal.data.parquet import withdrawal_file
+from seal.data.rows import withdrawal_file
 from seal.records.step import StepReport
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from seal.data.parquet import read_rows
 from seal.diagnosis.categories import BENCHMARK
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
+from shelf.task_rows import read_rows
 
 
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:

@@ -8,10 +8,10 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.bfcl.task_file import write_task_file
-from seal.data.parquet import read_rows, write_rows
-from seal.data.rows import whole_rows
+from seal.data.rows import whole_rows, write_rows
 from seal.data.selection import Selection, read_task_file, selected_rows
 from seal.records.source import WHOLE, parse_data_source
+from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 

@@ -17,7 +17,6 @@ from env_service.environments.registry import get_environment
 from env_service.protocol import PROTOCOL
 from seal.backends import weight_socket
 from seal.cli.main import execute, load
-from seal.data.parquet import read_rows
 from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, compose_recipe, read_recipe
@@ -30,6 +29,7 @@ from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
 from seal.training.cluster import SIZES, prepare
+from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.checkpoints import write_step

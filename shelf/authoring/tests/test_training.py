@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from env_service.environments.kit.formats import get_format
-from seal.data.parquet import read_rows, write_rows
-from seal.data.rows import TaskRow
+from seal.data.rows import TaskRow, write_rows
 from seal.data.selection import selected_rows
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega
@@ -28,6 +27,7 @@ from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.statistics.heldout import not_held_out
 from shelf.statistics.log import read_line
+from shelf.task_rows import read_rows
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 

@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from env_service.environments.bfcl.splits import task_ids
-from seal.data.parquet import read_rows, write_rows
+from seal.data.rows import write_rows
 from shelf.operate.cli.data import app
 from shelf.operate.data import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
+from shelf.task_rows import read_rows
 from tests.support.commands import run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
