@@ -1,7 +1,6 @@
 """The files that a run writes for people and for the report; docs/logs.md describes them."""
 
 import json
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +9,10 @@ from typing import Any
 
 from seal.records.folder import READY, STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
-from seal.records.step import PATIENCE, StepReport, nothing_learnt, read_steps
+from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl, write_text
 from seal.system.jsonl import step_files
-
-logger = logging.getLogger(__name__)
 
 
 class RunLog:
@@ -45,8 +42,6 @@ class RunLog:
         """Write a finished training step: its figures, C_t and Omega_{t+1}."""
         for name, line in report.lines().items():
             _append(self._folder.log(name), line)
-        if report.record.step == PATIENCE and (notice := nothing_learnt(read_steps(self._folder.steps)[0])):
-            logger.warning(notice)
 
     def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the lines of a checkpoint's step that the run ended before writing."""

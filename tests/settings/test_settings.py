@@ -28,7 +28,7 @@ KEYS = {key: field for key, field in FIELDS.items() if not is_block(field.annota
 def defaults() -> dict[str, Any]:
     """The blocks of a recipe that sets nothing."""
     config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
-    config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    config["seal"]["name"] = "x"
     return config
 
 
