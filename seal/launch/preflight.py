@@ -30,6 +30,7 @@ FLASH, FALLBACK = "flash_attention_2", "sdpa"
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
     "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
+    "trainer.v1.sampler.sync_refill_failed_groups": ((False,), "a batch with a lost trajectory ends the run"),
     "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),
     "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints, seal.checkpoints whole ones"),
     "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),

@@ -25,12 +25,11 @@ TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
 
 
-class WholeGroups(ReplayBuffer):
-    """Returns whole training batches in a fixed order, and heeds a stop request.
+class SEALReplayBuffer(ReplayBuffer):
+    """Returns whole training batches in a fixed order, and heeds a stop request; of the synchronous trainer.
 
     sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
-    trajectories per training prompt; `refill_failed_groups`, verl's
-    `sync_refill_failed_groups`, which it does not pass to a custom sampler.
+    trajectories per training prompt.
     """
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
@@ -89,20 +88,7 @@ class WholeGroups(ReplayBuffer):
         return prompt, uid if prompt < 0 else "", int(sample), int(output)
 
 
-class SEALReplayBuffer(WholeGroups):
-    """The sampler of the synchronous trainer: a step's batch is what the step has sent."""
-
-    def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
-        refill = bool(sampler_kwargs["refill_failed_groups"])
-        super().__init__(
-            sampler_kwargs=sampler_kwargs,
-            sync_refill_failed_groups=refill,
-            gen_batch_size=1 if refill else None,
-            **arguments,
-        )
-
-
-class SEALAsyncReplayBuffer(WholeGroups, ReplayBufferAsync):
+class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
 
 
@@ -116,7 +102,7 @@ class PromptSender:
     training prompts in their order.
     """
 
-    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: WholeGroups):
+    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: SEALReplayBuffer):
         self._manager = manager
         self._omega = omega
         self._buffer = buffer

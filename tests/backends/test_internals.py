@@ -11,7 +11,7 @@ from seal.rollout.agent_loop import SEALAgentLoop
 from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
 from seal.training.durable import Durable
-from seal.training.replay_buffer import WholeGroups
+from seal.training.replay_buffer import SEALReplayBuffer
 from seal.training.trainer import SEALTraining
 from tests.backends.internals import Internal, changes, internals, versions
 
@@ -58,7 +58,7 @@ def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
     assert internal.use in ("overridden", "replaced", "called", "assumed")
 
 
-OURS = [Durable, SEALTraining, SEALAsyncTrainer, WholeGroups, SEALAgentLoop, CPUFSDP2EngineWithLMHead]
+OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAgentLoop, CPUFSDP2EngineWithLMHead]
 
 
 @pytest.mark.parametrize("ours", OURS)
