@@ -34,7 +34,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),
     "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints, seal.checkpoints whole ones"),
     "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
-    "trainer.remove_previous_ckpt_in_save": ((False,), "seal.checkpoints removes checkpoints"),
+    "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
 """verl's keys that SEAL allows few values: these, and why."""
 LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trackio", "clearml")
