@@ -201,7 +201,8 @@ def roll_out(
             "global_steps": 1,
             "index": 0,
             "session_id": session_id,
-            **({"training": True, "omega": omega} if training else {}),
+            "omega": omega,
+            **({"training": True} if training else {}),
             **columns,
         }
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
