@@ -100,10 +100,10 @@ def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
     if source.prefix_turns is not None:
         selection = selection.model_copy(update={"prefix_turns": source.prefix_turns})
     if source.environment is not None:
-        own: dict[str, Any] = {"mixture": (), "environment": source.environment, "subset": None}
+        own: dict[str, Any] = {"mixture": (), "environment": source.environment}
         if source.environment != BENCHMARK:
             # The benchmark's filters, prefixes and lists of tasks are not meant for others.
-            own |= {"categories": (), "prefix_turns": source.prefix_turns or (), "task_file": None}
+            own |= {"subset": None, "categories": (), "prefix_turns": source.prefix_turns or (), "task_file": None}
         selection = selection.model_copy(update=own)
     try:
         if source.environment is not None:

@@ -29,6 +29,7 @@ def test_sides_and_subsets_are_the_splits_of_the_benchmark():
         assert tuple(ids({"split": split})) == task_ids()[split]
         released = {"split": split, "subset": f"released_ids_{split}"}
         assert tuple(ids(released)) == task_ids("released_ids")[split]
+        assert ids(released | {"mixture": {"tasks": "bfcl"}}) == ids(released)
         assert {row.split for row in selected_rows(Selection.read(released))} == {split}
     assert selected_rows(Selection()) == whole_rows(task_ids()["train"], "train")
     for subset in ("base", "eval", "released_ids_eval"):
