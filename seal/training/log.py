@@ -56,7 +56,7 @@ class RunLog:
         _write(self._folder.trajectories, step, records)
 
     def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
-        """Write a validation in the order of tasks and samples; its withdrawal, if it played one, has a file."""
+        """Write a validation in the order of tasks and samples; its withdrawal, if it has one, into another file."""
         ordered = sorted(records, key=_place_in_log)
         _write(self._folder.validations, step, [record for record in ordered if record.withdrawn is None])
         if withdrawal := [record for record in ordered if record.withdrawn is not None]:
