@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
@@ -58,7 +57,7 @@ def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
     assert internal.use in ("overridden", "replaced", "called", "assumed")
 
 
-OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAgentLoop, CPUFSDP2EngineWithLMHead]
+OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAgentLoop]
 
 
 @pytest.mark.parametrize("ours", OURS)
