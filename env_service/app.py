@@ -9,7 +9,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse
 
 from env_service import protocol
-from env_service.environments.registry import DEFAULT, locations
+from env_service.environments.registry import DEFAULT
 from env_service.episodes import Episodes
 from env_service.pool import WorkerPool
 from env_service.settings import ServerSettings
@@ -53,11 +53,6 @@ def create_app(settings: ServerSettings) -> FastAPI:
         except protocol.RequestRefused as error:
             raise HTTPException(error.status, str(error)) from None
         return protocol.VersionAnswer(service=SERVICE, protocol=protocol.PROTOCOL, **orjson.loads(answer))
-
-    @app.get("/environments")
-    async def environments() -> protocol.EnvironmentsAnswer:
-        """Name the environments that requests can ask for."""
-        return protocol.EnvironmentsAnswer(data=sorted({*locations(), *settings.environments}))
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:

@@ -124,9 +124,6 @@ VERBS: Mapping[str, Verb] = {
 }
 """The verbs by name."""
 
-EnvironmentsAnswer = Success[list[str]]
-"""Answer to /environments: names for `env_type`; the package of one may still be missing."""
-
 
 class Problem(BaseModel):
     """A refusal: the fault of a request, and its fix.

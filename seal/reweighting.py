@@ -82,16 +82,6 @@ def weight(
     return _clip(weigh(counted, rho), settings)
 
 
-def weights(
-    batch_labels: Sequence[Sequence[str]],
-    rho: Mapping[str, float],
-    settings: ReweightSettings,
-    taxonomy: str = "paper",
-) -> list[float]:
-    """w of each trajectory of a batch. Pass no padding rows."""
-    return [weight(labels, rho, settings, taxonomy) for labels in batch_labels]
-
-
 def _mean_utility(labels: Sequence[str], rho: Mapping[str, float]) -> float:
     return sum(rho[label] for label in labels) / len(labels)
 

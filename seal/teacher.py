@@ -46,6 +46,15 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     )
 
 
+def has_gradient(cues: Collection[str], taught: bool) -> bool:
+    """Return whether a rollout of a prompt with a teacher is trained on.
+
+    A plain one is, as ever. One with cues is only as its lesson, taught under the plain prompt: if it failed, or if its
+    lesson fails without the cues, its reward counts in its group's baseline and it gives no gradient.
+    """
+    return taught or not cues
+
+
 class Rollout(NamedTuple):
     """The facts about one rollout of a prompt that a cue's figures need."""
 

@@ -1,9 +1,7 @@
 """verl's FSDP2 language-model engine, registered for device `cpu`."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from tensordict import TensorDict
@@ -18,33 +16,22 @@ from seal.backends import packed_attention  # noqa: F401
 from seal.backends.shared_prompts import SHARE_PROMPTS, micro_batches, rows_of, shared
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
 
-# torch refuses verl's own choice on a CPU, `cpu:gloo,cpu:gloo`, as a duplicate device.
-engine_workers.initialize_global_process_group_ray = partial(
-    engine_workers.initialize_global_process_group_ray, backend="cpu:gloo"
-)
-
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
-    """verl's engine, with four differences.
+    """verl's engine, with three differences.
 
-    A sharded module is not offloaded: there is no device to offload from. An update skips the rows whose
-    gradient is zero, where the trainer says which loss it has (`seal.backends.sparse_update`). Logits are computed
-    where a sampled token follows, one in seven of the quickstart's tokens: verl takes log-probs one token at a time.
-    The log-prob and entropy of other tokens are 0; masks leave them out of losses and comparisons. A prompt that rows
-    share is computed once, where the trainer asks for it (`seal.backends.shared_prompts`).
+    An update skips the rows whose gradient is zero, where the trainer says which loss it has
+    (`seal.backends.sparse_update`). Logits are computed where a sampled token follows, one in seven of the
+    quickstart's tokens: verl takes log-probs one token at a time. The log-prob and entropy of other tokens are 0;
+    masks leave them out of losses and comparisons. A prompt that rows share is computed once, where the trainer asks
+    for it (`seal.backends.shared_prompts`).
     """
 
-    def _build_fsdp_module(self, module):
-        with patch.object(transformer_impl, "CPUOffloadPolicy", lambda **_: None):
-            return super()._build_fsdp_module(module)
-
     def forward_backward_batch(self, data: TensorDict, loss_function: Callable, forward_only=False):
-        by_prompt = patch.object(transformer_impl, "prepare_micro_batches", _by_prompt)
-        with by_prompt if _shares_prompts(data) else nullcontext():
-            if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
-                return super().forward_backward_batch(data, loss_function, forward_only)
-            return super().forward_backward_batch(*self._busy(data, loss_function))
+        if forward_only or not tu.get_non_tensor_data(data, key=SKIP_IDLE_ROWS, default=False):
+            return super().forward_backward_batch(data, loss_function, forward_only)
+        return super().forward_backward_batch(*self._busy(data, loss_function))
 
     def _busy(self, data: TensorDict, loss_function: Callable) -> tuple[TensorDict, Callable]:
         """The rows with an advantage, and the loss function that counts the tokens of all rows."""
@@ -99,8 +86,12 @@ def _shares_prompts(data: TensorDict) -> bool:
     return all(flags)
 
 
-def _by_prompt(data: TensorDict, dp_group: ProcessGroup, **_: object) -> tuple[list[TensorDict], list[list[int]]]:
-    """verl's prepare_micro_batches for rows that share their prompts: as many micro-batches on every rank."""
+def _micro_batches(
+    data: TensorDict, dp_group: ProcessGroup, by_length: Callable = transformer_impl.prepare_micro_batches, **rest
+) -> tuple[list[TensorDict], list[list[int]]]:
+    """verl's `by_length`; rows that share their prompts by prompt, as many micro-batches on every rank."""
+    if not _shares_prompts(data):
+        return by_length(data, dp_group=dp_group, **rest)
     rows, limit = rows_of(data), data["max_token_len_per_gpu"]
     number = torch.tensor(len(micro_batches(rows, limit)))
     torch.distributed.all_reduce(number, op=torch.distributed.ReduceOp.MAX, group=dp_group)
@@ -114,3 +105,12 @@ def _wants_sampled_alone(micro_batch: TensorDict) -> bool:
     others = any(tu.get_non_tensor_data(micro_batch, key=key, default=False) for key in asked)
     packed = tu.get_non_tensor_data(micro_batch, key="use_remove_padding", default=True)
     return packed and not others and "response_mask" in micro_batch
+
+
+# The names of verl's modules that mean something else in a process on a CPU. Its own choice of a backend there,
+# `cpu:gloo,cpu:gloo`, torch refuses as a duplicate device; there is no device to offload a sharded module from.
+engine_workers.initialize_global_process_group_ray = partial(
+    engine_workers.initialize_global_process_group_ray, backend="cpu:gloo"
+)
+transformer_impl.CPUOffloadPolicy = lambda **_: None
+transformer_impl.prepare_micro_batches = _micro_batches

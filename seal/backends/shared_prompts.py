@@ -16,7 +16,7 @@ SHARE_PROMPTS = "share_prompts"
 """By this name an update says that its micro-batches hold a prompt once."""
 
 
-class Row(NamedTuple):
+class PromptedRow(NamedTuple):
     """A rollout's prompt as bytes, and the numbers of tokens of prompt and response."""
 
     prompt: bytes
@@ -24,14 +24,14 @@ class Row(NamedTuple):
     after: int
 
 
-def rows_of(data: TensorDict) -> list[Row]:
+def rows_of(data: TensorDict) -> list[PromptedRow]:
     """The rows of a batch; input_ids, response_mask: (B, n), nested; a response is the end of its row."""
     after = data["response_mask"].offsets().diff().tolist()
     prompts = [ids[: len(ids) - n] for ids, n in zip(data["input_ids"].unbind(), after, strict=True)]
-    return [Row(ids.cpu().numpy().tobytes(), len(ids), n) for ids, n in zip(prompts, after, strict=True)]
+    return [PromptedRow(ids.cpu().numpy().tobytes(), len(ids), n) for ids, n in zip(prompts, after, strict=True)]
 
 
-def micro_batches(rows: Sequence[Row], limit: int, least: int = 1) -> list[list[int]]:
+def micro_batches(rows: Sequence[PromptedRow], limit: int, least: int = 1) -> list[list[int]]:
     """Rows by micro-batch of at most `limit` computed tokens, those of a prompt beside each other.
 
     least: minimum number of micro-batches (<= rows). A row that exceeds the limit is a micro-batch of its own.
@@ -55,7 +55,7 @@ def micro_batches(rows: Sequence[Row], limit: int, least: int = 1) -> list[list[
     return parts
 
 
-def shared(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+def shared(rows: Sequence[PromptedRow]) -> tuple[torch.Tensor, torch.Tensor]:
     """Which tokens of a packed row are computed, ascending, and where each token of the row is among them.
 
     A prompt that the row before has too is left out; its tokens are at the places of that row's.

@@ -8,33 +8,74 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
-from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.splits import side_of, task_ids
+from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
-from seal.data.mixture import mix
-from seal.data.rows import TaskRow, whole_rows
+from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
 from seal.diagnosis.categories import parse_task_id, qualified, variant
 from seal.records.source import WHOLE
-from seal.settings.data import BENCHMARK, Selection, Source
+from seal.records.trajectory import EVERY_CUE
+from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
+
+
+class RunRows(NamedTuple):
+    """The rows that a run trains on, validates on, and plays a withdrawal on, in the order of their files."""
+
+    train: tuple[TaskRow, ...]
+    val: tuple[TaskRow, ...]
+    withdrawal: tuple[TaskRow, ...] = ()
+
+    @classmethod
+    def of(cls, data: DataSettings, environment: str) -> "RunRows":
+        """The rows that the settings select; ValueError that names the key. environment: of selections without one."""
+
+        def rows(name: str, selection: Selection) -> tuple[TaskRow, ...]:
+            try:
+                return selected_rows(selection, environment)
+            except (ValueError, FileNotFoundError) as error:
+                raise ValueError(f"seal.data.{name}: {error}") from error
+
+        if not data.val:
+            raise ValueError(
+                "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
+            )
+        played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
+        withdrawal = tuple(replace(row, withdrawn=left_out) for row in played for left_out in ("", EVERY_CUE))
+        val = tuple(row for selection in data.val for row in rows("val", selection))
+        return cls(rows("train", data.train), val, withdrawal)
+
+    def write(self, train: Path, val: Path) -> None:
+        """Write the files of a run; that of the withdrawal stands beside the one of the validation."""
+        write_rows(self.train, train)
+        write_rows(self.val, val)
+        if self.withdrawal:
+            write_rows(self.withdrawal, withdrawal_file(val), first=len(self.val))
 
 
 def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:
-    """The selected rows of the side, in file order or mixed; ValueError when nothing is left.
+    """The selected rows of the side or subset, in file order or mixed; ValueError when nothing is left.
 
     The filters apply to every source of a mixture. environment: of a selection that names none.
     """
-    environment = selection.environment or environment
-    if not selection.mixture and environment != BENCHMARK:
-        return _selected_elsewhere(environment, selection)
-    if not selection.mixture:
-        if selection.subset is not None:
-            raise ValueError(f"subset={selection.subset} is for other environments: bfcl has split and categories.")
-        return select(whole_rows(task_ids(selection.scheme)[selection.split], selection.split), selection)
-    return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
+    if selection.mixture:
+        return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])
+    name = selection.environment or environment
+    elsewhere, found = name != BENCHMARK, get_environment(name)
+    if elsewhere and selection.categories:
+        raise ValueError(f"categories filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
+    if not elsewhere and selection.subset not in (None, released := f"released_ids_{selection.split}"):
+        raise ValueError(f"subset={selection.subset}: of bfcl it may be {released}; else use split and categories.")
+    tasks = [found.task(task) for task in found.task_ids(selection.subset or selection.split)]
+    scenarios = [crc32(task.group.encode()) if elsewhere else int(task.group) for task in tasks]
+    rows = [
+        TaskRow(task.id, qualified(name, task.category), scenario, selection.split)
+        for task, scenario in zip(tasks, scenarios, strict=True)
+    ]
+    # A list of tasks may name synthesised ones too, which the benchmark does not have.
+    return select(rows, selection, {task.id: task.turns for task in tasks}, found.task if elsewhere else parse_task_id)
 
 
 def made_rows(file: Path | str, selection: Selection, own_side: bool = False) -> tuple[TaskRow, ...]:
@@ -50,35 +91,19 @@ def made_rows(file: Path | str, selection: Selection, own_side: bool = False) ->
         )
     rows = [row for task in made for row in whole_rows([task.id], side_of(task.id))]
     try:
-        return select(rows, selection, {task.id: task.task for task in made})
+        return select(rows, selection, {task.id: len(task.users) for task in made})
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-
-
-def _selected_elsewhere(name: str, selection: Selection) -> tuple[TaskRow, ...]:
-    """The rows of another environment, with the filters that any environment has."""
-    given = "categories" if selection.categories else "scheme"
-    if selection.categories or selection.scheme != Selection().scheme:
-        raise ValueError(f"{given} filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
-    environment, side = get_environment(name), selection.split
-    tasks = [environment.task(task) for task in environment.task_ids(selection.subset or side)]
-    rows = [TaskRow(task.id, qualified(name, task.category), crc32(task.group.encode()), side) for task in tasks]
-    return _filtered_further(rows, selection, {task.id: task.turns for task in tasks}, environment.task)
 
 
 def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
     if source.prefix_turns is not None:
         selection = selection.model_copy(update={"prefix_turns": source.prefix_turns})
     if source.environment is not None:
-        own: dict[str, Any] = {"mixture": (), "environment": source.environment, "subset": None}
+        own: dict[str, Any] = {"mixture": (), "environment": source.environment}
         if source.environment != BENCHMARK:
             # The benchmark's filters, prefixes and lists of tasks are not meant for others.
-            own |= {
-                "categories": (),
-                "prefix_turns": source.prefix_turns or (),
-                "task_file": None,
-                "scheme": Selection().scheme,
-            }
+            own |= {"subset": None, "categories": (), "prefix_turns": source.prefix_turns or (), "task_file": None}
         selection = selection.model_copy(update=own)
     try:
         if source.environment is not None:
@@ -90,27 +115,21 @@ def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
 
 
 def select(
-    rows: Iterable[TaskRow], selection: Selection, tasks: Mapping[str, Task] | None = None
+    rows: Iterable[TaskRow],
+    selection: Selection,
+    turns: Mapping[str, int],
+    known: Callable[[str], object] = parse_task_id,
 ) -> tuple[TaskRow, ...]:
     """Apply a selection's filters to whole-task rows; ValueError that names the filter that left nothing.
 
-    tasks: those of the rows by id; the benchmark's by default.
+    turns: user turns by task. known: ValueError for an unknown task.
     """
-    tasks = load_tasks() if tasks is None else tasks
     kept = list(rows)
     if selection.categories:
         kept = _narrow("categories", (row for row in kept if variant(row.category) in selection.categories))
-    users = {row.task_id: len(tasks[row.task_id].users) for row in kept}
-    return _filtered_further(kept, selection, users, parse_task_id)
-
-
-def _filtered_further(
-    kept: list[TaskRow], selection: Selection, users: Mapping[str, int], known: Callable[[str], object]
-) -> tuple[TaskRow, ...]:
-    """Apply the filters of every environment. users: user turns by task. known: ValueError for an unknown task."""
     if selection.prefix_turns:
-        prefixes = (replace(row, turns=turns) for turns in selection.prefix_turns for row in kept)
-        kept = _narrow("prefix_turns", (row for row in prefixes if row.turns <= users[row.task_id]))
+        prefixes = (replace(row, turns=number) for number in selection.prefix_turns for row in kept)
+        kept = _narrow("prefix_turns", (row for row in prefixes if row.turns <= turns[row.task_id]))
     if selection.task_file:
         kept = _narrow_to_file(kept, Path(selection.task_file), known)
     return tuple(_spread(kept, selection.limit) if selection.limit else kept)

@@ -103,10 +103,6 @@ class Omega:
         """The cues of one kind that hold for a task of this category."""
         return tuple(cue for cue in map(catalogue().get, self.for_category(category)) if cue.kind == kind)
 
-    def without(self, cue: str, category: str) -> Omega:
-        """This Omega for the tasks of a category, without one cue; the version stays."""
-        return Omega.of({EVERYWHERE: (name for name in self.for_category(category) if name != cue)}, self.version)
-
     @property
     def cues(self) -> tuple[str, ...]:
         """Active cues for logs: "name", or "category/name" when they hold in one category only."""

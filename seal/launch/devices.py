@@ -1,7 +1,7 @@
-"""The devices of a run: this machine's GPUs and attention kernels, or a Ray cluster that already runs.
+"""The devices of a run: this machine's GPUs and attention kernels, or a Ray cluster, and what a recipe asks of them.
 
-`ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts
-one only for the run. A joined cluster is left running.
+`ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts one only for the run. Machine and
+cluster are asked by processes of their own, which end with their answer; nothing is imported, started or changed here.
 """
 
 import json
@@ -11,11 +11,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
+from urllib.parse import urlsplit
 
+from omegaconf import DictConfig
+
+from seal.launch.plan import count
+from seal.launch.recipe import Recipe
+from seal.launch.service import service_urls
 from seal.system.errors import LaunchError
+from seal.system.net import is_loopback
 from seal.system.paths import HOME
 from seal.system.text import last_line
-from seal.training.cluster import QUEUE_CONTROLLER, QUEUE_NAMESPACE
+from seal.training.cluster import processors, uses_existing_cluster
 
 KEY = "ray_kwargs.ray_init.address"
 AUTHENTICATION = "RAY_AUTH_MODE"
@@ -87,6 +94,64 @@ class Cluster(NamedTuple):
     authentication: str = "disabled"
 
 
+def check_devices(recipe: Recipe) -> None:
+    """LaunchError if this machine, or the Ray cluster that the recipe names, lacks what the run asks for."""
+    config = recipe.config
+    wanted, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
+    if uses_existing_cluster(config):
+        return _cluster(config, inspect_cluster(config.ray_kwargs.ray_init.address))
+    if nodes > 1:
+        raise LaunchError(
+            f"trainer.nnodes={nodes} needs a Ray cluster of that many machines: start one, and name its head with "
+            "RAY_ADDRESS or ray_kwargs.ray_init.address."
+        )
+    key, needed = "ray_kwargs.ray_init.num_cpus", processors(config).training
+    if config.ray_kwargs.ray_init.num_cpus is not None and (counted := count(config, key)) < needed:
+        raise LaunchError(
+            f"{key}={counted} but the run's processes need {needed}: raise it, which costs "
+            "nothing (Ray only counts them), or set it to null."
+        )
+    if config.trainer.device != "cuda":
+        return
+    torch = Torch.probe()
+    if len(torch.gpus) < wanted:
+        raise LaunchError(
+            f"trainer.n_gpus_per_node={wanted}, but torch finds {len(torch.gpus)} CUDA devices"
+            f"{f' ({torch.problem})' if torch.problem else ''}: lower it, run `seal doctor`, or use "
+            "exp/quickstart.yaml, which needs none."
+        )
+
+
+def _cluster(config: DictConfig, cluster: Cluster) -> None:
+    address, wanted, nodes = config.ray_kwargs.ray_init.address, config.trainer.n_gpus_per_node, config.trainer.nnodes
+    if cluster.in_use:
+        raise LaunchError(
+            f"Another run is using the Ray cluster at {address}, and verl keeps one queue per cluster: wait for it to "
+            f"end, or name another cluster ({KEY})."
+        )
+    able = sum(node.gpus >= wanted for node in cluster.nodes)
+    if able < nodes:
+        raise LaunchError(
+            f"trainer.nnodes={nodes} x trainer.n_gpus_per_node={wanted} are requested, but {able} of "
+            f"{len(cluster.nodes)} nodes of the Ray cluster at {address} have that many GPUs: lower one of them, or "
+            "add nodes."
+        )
+    needed = processors(config, len(cluster.nodes))
+    ready = sum(node.gpus >= wanted and node.cpus >= needed.training for node in cluster.nodes)
+    if ready < nodes or any(node.cpus < needed.every for node in cluster.nodes):
+        raise LaunchError(
+            f"The nodes of the Ray cluster at {address} count {[int(node.cpus) for node in cluster.nodes]} processors; "
+            f"the run's processes need {needed.training} on each of {nodes} with GPUs and {needed.every} on any other: "
+            f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
+        )
+    loopback = [url for url in service_urls(config) if is_loopback(urlsplit(url).hostname or "")]
+    if loopback and len({node.ip for node in cluster.nodes}) > 1:
+        raise LaunchError(
+            f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
+            "the service with BFCL_HOST and BFCL_TOKEN, and name its address."
+        )
+
+
 def inspect_cluster(address: str) -> Cluster:
     """The cluster at `address`, found within a deadline by a process that joins it; LaunchError if none can.
 
@@ -101,11 +166,11 @@ def inspect_cluster(address: str) -> Cluster:
         )
     reasons = []
     for mode in authentication_modes():
-        module = ("-m", "seal.launch.devices", address)
+        module = ("-m", "seal.training.cluster", address)
         done = run_python(*module, timeout=CLUSTER_DEADLINE_S, **{AUTHENTICATION: mode})
         if done.returncode == 0:
             found = json.loads(done.stdout.splitlines()[-1])
-            return Cluster(tuple(Node(*node) for node in found["nodes"]), found["in_use"], mode)
+            return Cluster(tuple(Node(**node) for node in found["nodes"]), found["in_use"], mode)
         if done.returncode == TIMED_OUT:
             raise LaunchError(f"No Ray cluster answered at {address} within {CLUSTER_DEADLINE_S:.0f} s: {FIX}")
         reasons.append(f"{AUTHENTICATION}={mode}: {last_line(done.stderr, NO_OUTPUT).rstrip('.')}")
@@ -124,34 +189,3 @@ def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[s
     if has_token or (Path.home() / ".ray" / "auth_token").is_file():
         return ("token", "disabled")
     return ("disabled",)
-
-
-class _Answer:
-    """An actor that shows that the cluster can start one for us."""
-
-    def ping(self) -> bool:
-        return True
-
-
-def main() -> int:
-    """`python -m seal.launch.devices ADDRESS` prints what inspect_cluster reads."""
-    import ray
-
-    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-    ray.get(ray.remote(_Answer).options(num_cpus=0).remote().ping.remote())
-    nodes = [
-        Node(node["NodeManagerAddress"], node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-    try:
-        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
-        in_use = True
-    except ValueError:
-        in_use = False
-    sys.stdout.write(json.dumps({"nodes": nodes, "in_use": in_use}) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,5 +1,9 @@
-"""An experiment folder: which launcher works in it, and where a run in it starts (anew, or from a checkpoint)."""
+"""An experiment folder: its room, which launcher works in it, and where a run in it starts.
 
+It is read here; only its lock and a damaged tracker of its checkpoints are written.
+"""
+
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +15,22 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
 from seal.training.checkpoints import CheckpointError, last_step, step_of, track, verify
+
+GIB = 1 << 30
+
+
+def check_disk(recipe: Recipe) -> None:
+    """LaunchError without room for checkpoints; those of an earlier launch count as room because they are replaced."""
+    folder, least = recipe.checkpoints, recipe.settings.min_free_gb
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    kept = sum(path.stat().st_size for path in folder.glob("global_step_*/**/*") if path.is_file())
+    free = (shutil.disk_usage(existing).free + kept) / GIB
+    if free < least:
+        raise LaunchError(
+            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={least:g} are needed: "
+            "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
+            "fewer with a lower seal.min_free_gb."
+        )
 
 
 @contextmanager

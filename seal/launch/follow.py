@@ -1,4 +1,7 @@
-"""The training process from start to end: one line per step, Ctrl-C and SIGTERM, and the reason when it fails."""
+"""The training process from start to end: one line per step, Ctrl-C and SIGTERM, and the reason when it fails.
+
+It is started and ended here, and the run's logs are read; a request to stop is all that is written.
+"""
 
 import json
 import re

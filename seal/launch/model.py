@@ -1,4 +1,7 @@
-"""The model that a recipe names: whether it is there, and whether lengths and parallel sizes fit it."""
+"""The model that a recipe names: whether it is there, and whether lengths and parallel sizes fit it.
+
+Its folder is read, or the hub is asked for its configuration; no weights are loaded.
+"""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """The numbers of a recipe, before anything starts: what would make a run senseless is refused, what is unusual told.
 
 `numbers.toml` has a line for each of verl's that decides a run; those of `seal.*` and `env_service.*` are read by
-`seal.settings`. No number may be NaN or infinite.
+`seal.settings`. No number may be NaN or infinite. Pure, like `plan`, which looks at numbers together.
 """
 
 import math

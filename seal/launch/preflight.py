@@ -1,30 +1,42 @@
-"""Checks before anything starts: pure functions of the recipe, which report a fault in one sentence.
+"""The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-A sentence names the key and the fix.
+Those of this module read the recipe and its tasks, those of `devices` and `folder` this machine or its Ray cluster,
+those of `model` the model's folder or the hub. None writes a file.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from env_service.environments.registry import get_environment
-from seal.launch.devices import flash_attn_problem
-from seal.launch.machine import check_devices, check_disk
+from seal.launch.devices import check_devices, flash_attn_problem
+from seal.launch.folder import check_disk
 from seal.launch.model import check_model, is_local
 from seal.launch.numbers import require_sense, unusual
 from seal.launch.plan import require_plan, total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.records.folder import RunFolder
+from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.teacher import whole_part
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "sdpa"
-TRAINERS = ("seal", "seal_async")
+FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
+    "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
+    "trainer.v1.sampler.sync_refill_failed_groups": ((False,), "a batch with a lost trajectory ends the run"),
+    "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),
+    "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints, seal.checkpoints whole ones"),
+    "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
+    "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
+}
+"""verl's keys that SEAL allows few values: these, and why."""
 LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trackio", "clearml")
 """verl's experiment loggers; all but the first two need the package of their name."""
 
@@ -83,23 +95,16 @@ def _plan(recipe: Recipe) -> None:
     total_steps(recipe.config, 0)
 
 
+def _fixed(recipe: Recipe) -> None:
+    for key, (allowed, why) in FIXED.items():
+        if (value := OmegaConf.select(recipe.config, key)) not in allowed:
+            known = " or ".join(map(shown, allowed))
+            raise LaunchError(f"{key} is {shown(value)}; it must be {known}: {why}.")
+
+
 def _engines(recipe: Recipe) -> None:
-    """Refuse parts of verl that SEAL's hooks are not made for, and a share of rollouts that is less than one."""
-    rollout, mode = recipe.config.actor_rollout_ref.rollout, recipe.config.trainer.v1.trainer_mode
-    if rollout.name != "vllm":
-        raise LaunchError(
-            f"actor_rollout_ref.rollout.name={rollout.name}: rollouts and their checks only support vLLM, so it must "
-            "be vllm."
-        )
-    if mode not in TRAINERS:
-        raise LaunchError(
-            f"trainer.v1.trainer_mode={mode} is not a trainer of SEAL: choose one of {', '.join(TRAINERS)}."
-        )
-    if recipe.config.algorithm.filter_groups.enable:
-        raise LaunchError(
-            "algorithm.filter_groups.enable=true would make verl evict groups before their labels reach C_t: leave it "
-            "false."
-        )
+    """Refuse what a teacher and GRPO cannot do, and a share of rollouts that is less than one."""
+    rollout = recipe.config.actor_rollout_ref.rollout
     if recipe.settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
         raise LaunchError(
             "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
@@ -144,15 +149,6 @@ def _tasks(recipe: Recipe) -> None:
         )
 
 
-def _checkpoints(recipe: Recipe) -> None:
-    for key in ("max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep", "remove_previous_ckpt_in_save"):
-        if recipe.config.trainer.get(key):
-            raise LaunchError(
-                f"trainer.{key} would remove parts of checkpoints: unset it and use seal.checkpoints.keep_last, which "
-                "removes whole ones."
-            )
-
-
 def _validations(recipe: Recipe) -> None:
     folder = RunFolder(recipe.run_dir).validations
     if HOME / str(recipe.config.trainer.validation_data_dir) != folder:
@@ -179,11 +175,11 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "disk": check_disk,
     "numbers": require_sense,
     "step plan": _plan,
+    "fixed keys": _fixed,
     "engines": _engines,
     "environments": _environments,
     "tasks": _tasks,
     "service address": lambda recipe: service_urls(recipe.config),
-    "checkpoints": _checkpoints,
     "validations": _validations,
     "loggers": _loggers,
     "model": check_model,

@@ -1,4 +1,7 @@
-"""Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults."""
+"""Recipes: composed with Hydra from a file, the shared groups of `exp/` and verl's own defaults.
+
+Files are read here, nothing is written or started.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +23,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seal.data.run_rows import RunRows
+from seal.data.selection import RunRows
 from seal.diagnosis.rules import taxonomy_of
 from seal.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError

@@ -1,4 +1,7 @@
-"""The environment service as a process: find one that runs, check it, start one, stop it."""
+"""The environment service as a process: find one that runs, check it, start one, stop it.
+
+No other module of a launch asks a service or ends one.
+"""
 
 import os
 from collections.abc import Callable, Sequence

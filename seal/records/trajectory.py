@@ -38,12 +38,6 @@ ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training).""
 EVERY_CUE = "*"
 """The value of `withdrawn` for a trajectory that saw no interface."""
 
-NO_CUE = "-"
-"""The value of `withdrawn` for a trajectory that had no cue to go without."""
-
-WITHDRAWAL_AGENTS = ("seal_shown", "seal_withdrawn", "seal_plain")
-"""The agents of a withdrawal (seal/rollout/agent_loops.yaml): with Omega, without one of its cues, without any."""
-
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
@@ -103,7 +97,7 @@ class TrajectoryRecord:
     taught: bool = False
     """True if it was trained under the plain prompt, where it passed too; the dialogue is the one with cues."""
     withdrawn: str | None = None
-    """In a withdrawal: the cue of Omega that it went without, "" for none, EVERY_CUE or NO_CUE."""
+    """In a withdrawal: what it went without, EVERY_CUE or "" for no cue; in logs of earlier versions also one cue."""
     prompt_mode: str = ""
     """The prompt and parser format."""
     data_hash: str = ""
@@ -118,8 +112,6 @@ class TrajectoryRecord:
     """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens."""
-    sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
-    """Per assistant message, (text, natural log-prob) of each sampled token, in logs of earlier versions."""
 
     # Timing
     seconds: Finite = 0.0

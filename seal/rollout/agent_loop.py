@@ -15,33 +15,26 @@ from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.lesson import Lesson, siblings
 from seal.rollout.play import Terms, play
-from seal.rollout.row import Row, Shown
+from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
-from seal.teacher import is_control, sees_omega, whole_part
+from seal.teacher import has_gradient, is_control, sees_omega, whole_part
 
 
 class SEALAgentLoop(AgentLoopBase):
-    """The loop that `agent_loops.yaml` registers.
+    """The loop that `agent_loops.yaml` registers."""
 
-    shown: what rows of a withdrawal see of Omega (`row.Shown`), None for every other row.
-    """
-
-    def __init__(self, *args, shown: Shown | None = None, **kwargs):
+    def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        settings = SealSettings.of(self.config)
-        self.settings = settings.rollout
-        self.interface = settings.interface
-        self.diagnosis = settings.diagnosis
+        self.settings = settings = SealSettings.of(self.config)
         self.teacher = settings.interface.teacher if settings.teaches else "off"
         self.terms = Terms(
-            True, settings.reward, settings.diagnosis.taxonomy, self.settings.deadline_s, "seal.rollout.deadline_s"
+            True, settings.reward, settings.diagnosis.taxonomy, settings.rollout.deadline_s, "seal.rollout.deadline_s"
         )
         self.service = EnvServiceSettings.of(self.config)
         self.services: Services = shared_services(self.service)
         self.budgets = Budgets.of(self.config)
-        self.shown = shown
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut off the head of the prompt, and with it the tools.
@@ -56,39 +49,39 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
         """Roll one trajectory out; row holds the data set's columns and what the trainer adds."""
-        prompt, row = str(row.get("uid")), Row.read(row, self.shown).sharing(self.interface.share)
+        prompt, row = str(row.get("uid")), Row.read(row).sharing(self.settings.interface.share)
         if self.teacher == "off" or not row.training or row.withdrawn is not None:
-            async with _slots(self.settings.concurrency):
+            async with _slots(self.settings.rollout.concurrency):
                 return self._output(*await self._play(sampling_params, row), row)
         return await self._teach(sampling_params, row, prompt)
 
     async def _teach(self, sampling_params: dict[str, Any], row: Row, prompt: str) -> AgentLoopOutput:
         """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.teacher`)."""
-        rollouts, share, record = self.rollout_config.n, self.interface.share, None
+        settings, rollouts, record = self.settings, self.rollout_config.n, None
+        share = settings.interface.share
         pupil = not sees_omega(row.sample, share)
         with siblings(prompt, rollouts - whole_part(share, rollouts), rollouts) as plain:
             try:
                 if self.teacher == "retry" and not pupil:
-                    labels = named_failures(await plain.failures(), self.diagnosis, self.settings.seed, row.draw)
+                    labels = named_failures(await plain.failures(), settings.diagnosis, settings.seed, row.draw)
                     row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
-                elif self.teacher == "plain" or not row.cues:
+                elif not row.cues:
                     row = replace(row, omega=None)
-                async with _slots(self.settings.concurrency):
+                async with _slots(settings.rollout.concurrency):
                     record, speaker = await self._play(sampling_params, row)
                     lesson = await self._lesson(record, speaker, row)
             finally:
                 if pupil:
                     plain.ended(record)
-        cued = bool(row.cues) or (self.teacher == "plain" and not pupil)
-        silent = record.silent or (cued and not record.passed) or (bool(row.cues) and lesson is None)
-        record = replace(record, cues=row.cues, taught=lesson is not None, silent=silent and record.usable)
-        return self._output(record, speaker, row, lesson)
+        taught = lesson is not None
+        silent = record.usable and (record.silent or not has_gradient(row.cues, taught))
+        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), speaker, row, lesson)
 
     async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
         """Play an episode, again if infrastructure failed it."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
         params = row.create_params(mode, always_guarded=self.teacher != "off")
-        for attempt in range(self.settings.attempts):
+        for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)
             terms = replace(self.terms, training=row.training)

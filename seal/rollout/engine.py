@@ -22,7 +22,7 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.row import Row
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
 from seal.rollout.token_path import Sampled, TokenPathError, check
-from seal.settings.rollout import RolloutSettings
+from seal.settings import SealSettings
 from seal.system.text import last_line
 
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ class EngineSpeaker(Speaker):
     def __init__(
         self,
         loop: AgentLoopBase,
-        settings: RolloutSettings,
+        settings: SealSettings,
         budgets: Budgets,
         row: Row,
         sampling_params: dict[str, Any],
@@ -136,7 +136,7 @@ class EngineSpeaker(Speaker):
     async def _sample(self, turn: int, params: dict[str, Any]) -> tuple[int, ...]:
         """Sample the next message and append it; return its token ids."""
         self.tokens_in += len(self.ids)
-        number, timeout_s = len(self.sampled) + 1, self._settings.generation_timeout_s
+        number, timeout_s = len(self.sampled) + 1, self._settings.rollout.generation_timeout_s
         output = await generate(self._loop.server_manager, self._request_id, self.ids, params, number, timeout_s)
         logprobs = output.log_probs or []
         if not params.get("logprobs"):

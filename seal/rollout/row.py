@@ -3,25 +3,14 @@
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from seal.diagnosis.categories import environment_of
 from seal.interface.cues import Omega
-from seal.records.trajectory import EVERY_CUE, NO_CUE, WITHDRAWAL_AGENTS
 from seal.teacher import answering, sees_omega
-
-OMEGA = "withdrawal_omega"
-"""The key under which rows of a validation carry Omega_t; only those of a withdrawal read it."""
 
 LEAK_GUARD_SHARE = 0.05
 """The share of the training trajectories with an Omega that the leak guard watches."""
-
-Shown = Literal["all", "without_one", "none"]
-"""The interface in a row of a withdrawal: Omega, Omega without one of its cues, or none (the plain benchmark).
-
-The difference says what a cue still gives the policy, and whether a skill survives without it.
-Each validation plays the tasks of `seal.data.withdrawal` in all three ways.
-"""
 
 
 @dataclass(frozen=True)
@@ -29,8 +18,8 @@ class Row:
     """One rollout of one task.
 
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
-    trainer's step, which drew it. index: of the task in its data set. omega: what the episode shows, None for the plain
-    benchmark. withdrawn: which cue a withdrawal leaves out (TrajectoryRecord), None outside withdrawals.
+    trainer's step, which drew it. index: of the task in its data set. training: played as in training. omega: what the
+    episode shows, None for the plain benchmark. withdrawn: see TrajectoryRecord.
     """
 
     task_id: str
@@ -46,17 +35,14 @@ class Row:
     withdrawn: str | None
 
     @classmethod
-    def read(cls, row: Mapping[str, Any], shown: Shown | None = None) -> Self:
-        """From the columns of the data set and, in training, those that the trainer adds."""
+    def read(cls, row: Mapping[str, Any]) -> Self:
+        """From the columns of the data set and those that the trainer adds.
+
+        A validation shows its Omega only to rows of a withdrawal that go without no cue.
+        """
         extra = row["extra_info"]
-        training, omega, withdrawn = bool(row.get("training")), row.get("omega"), None
-        if shown == "none":
-            withdrawn = EVERY_CUE
-        elif shown is not None:  # played as in training
-            training, omega, withdrawn = True, row[OMEGA], ""
-        if shown == "without_one":
-            cue = withdrawn_cue(Omega.from_json(omega), extra["category"], row)
-            omega, withdrawn = Omega.from_json(omega).without(cue, extra["category"]).to_json(), cue or NO_CUE
+        withdrawn = extra.get("withdrawn")
+        training = bool(row.get("training")) or withdrawn == ""
         return cls(
             task_id=extra["task_id"],
             category=extra["category"],
@@ -67,7 +53,7 @@ class Row:
             step=int(row["global_steps"]),
             index=str(row["index"]),
             training=training,
-            omega=omega,
+            omega=row.get("omega") if training else None,
             withdrawn=withdrawn,
         )
 
@@ -120,10 +106,3 @@ class Row:
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = always_guarded or draw < LEAK_GUARD_SHARE
         return params
-
-
-def withdrawn_cue(omega: Omega, category: str, row: Mapping[str, Any]) -> str:
-    """The cue that this row goes without: the cues of its category in turn, shifted by the step; "" without any."""
-    cues = omega.for_category(category)
-    number = int(row["index"]) // len(WITHDRAWAL_AGENTS)
-    return cues[(number + int(row["global_steps"])) % len(cues)] if cues else ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seal.settings.sentences import refusal
 
@@ -35,11 +35,6 @@ class Settings(BaseModel):
             raise refusal(cls, key, error.errors(include_url=False)) from None
 
 
-def follows(interpolation: str, default: Any) -> Any:
-    """A field whose default in a recipe is an interpolation; `default` holds when there is no recipe."""
-    return Field(default, json_schema_extra={"recipe": interpolation})
-
-
 def plain(value: Any) -> Any:
     """Mappings as dictionaries and sequences as tuples, at every depth."""
     if isinstance(value, Mapping):
@@ -57,8 +52,6 @@ def recipe_defaults(block: type[Settings]) -> dict[str, Any]:
 def _recipe_default(field: Any) -> Any:
     if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
         return recipe_defaults(field.annotation)
-    if field.json_schema_extra:
-        return field.json_schema_extra["recipe"]
     if field.is_required():
         return "???"
     return _written(field.get_default(call_default_factory=True))

@@ -44,9 +44,8 @@ class Selection(Settings):
     split: Literal["train", "eval"] = "train"
     """The side of the split."""
     subset: str | None = None
-    """For environments other than `bfcl`: one of its splits or categories instead of the side (`seal env list`)."""
-    scheme: Literal["scenario", "released_ids"] = "scenario"
-    """The split: by scenario, or by the ids of the public release."""
+    """One of the environment's splits or categories instead of the side (`seal env list`); of `bfcl` the release's
+    side, `released_ids_train` or `released_ids_eval`."""
     categories: tuple[Category, ...] = ()
     """Task categories; one may be given as a text."""
     prefix_turns: tuple[Count, ...] = ()
@@ -74,7 +73,7 @@ class DataSettings(Settings):
     val: tuple[Selection, ...] = (Selection(split="eval"),)
     """The tasks to validate on: a list of selections with the keys of `seal.data.train`."""
     withdrawal: Selection | None = None
-    """Tasks of the training side that each validation plays under Omega, without one of its cues, and without any."""
+    """Tasks of the training side that each validation plays with Omega and without."""
 
     @field_validator("withdrawal")
     @classmethod

@@ -2,7 +2,7 @@
 
 from pydantic import PositiveFloat
 
-from seal.settings.base import Count, Settings, follows
+from seal.settings.base import Count, Settings
 
 
 class RolloutSettings(Settings):
@@ -24,7 +24,5 @@ class RolloutSettings(Settings):
     """Seconds for one message of the rollout engine, from the request to the last token."""
     attempts: Count = 2
     """Number of times a trajectory is started before an infrastructure failure counts as its result."""
-    seed: int = follows("${seal.seed}", 0)
-    """Seeds each request, together with step, row, sample and message."""
     concurrency: Count = 128
     """Trajectories that one agent-loop worker plays at a time; more of them wait."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import NonNegativeFloat, PositiveFloat, field_validator, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
-from seal.settings.base import Count, NonZeroShare, Settings, follows
+from seal.settings.base import Count, NonZeroShare, Settings
 from seal.settings.data import DataSettings
 from seal.settings.diagnosis import DiagnosisSettings
 from seal.settings.interface import InterfaceSettings
@@ -33,7 +33,8 @@ class SealSettings(Settings):
     closed_loop: bool = True
     """`false` keeps Omega and rho as they start."""
     seed: int = 0
-    """The seed of the run, which every random draw follows."""
+    """The seed of the run, which every random draw follows: each request is seeded by it, step, row, sample and
+    message."""
     run_dir: str = "experiments/${trainer.experiment_name}"
     """The folder of the run's files; a relative path starts from the repository, or from a recipe that is elsewhere."""
     logprob_tolerance: NonNegativeFloat | None = None
@@ -55,7 +56,7 @@ class SealSettings(Settings):
     """GB of host memory per machine; `doctor` warns when there is less."""
     checkpoints: CheckpointSettings = CheckpointSettings()
     """Which checkpoints stay."""
-    process_env: dict[str, str] = follows({"TENSORBOARD_DIR": "${seal.run_dir}/tensorboard"}, {})
+    process_env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the training process and its workers."""
     diagnosis: DiagnosisSettings = DiagnosisSettings()
     """Which labels a run learns from."""

@@ -15,7 +15,7 @@ from seal.interface.cues import Omega
 from seal.interface.evolve import Event, evolve, initial_omega
 from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
-from seal.reweighting import initial_rho, update_rho, weights
+from seal.reweighting import initial_rho, update_rho, weight
 from seal.settings import SealSettings
 from seal.teacher import Lessons, figures
 from seal.training.group import Group
@@ -80,9 +80,8 @@ class ClosedLoop:
         self._profile = self._counted(self._profile, step, rows, labels)
         if method.enabled and method.closed_loop:
             self._rho = update_rho(self._rho, self._profile, method.reweighting, taxonomy)
-        w = [1.0] * len(rows)
-        if method.enabled:
-            w = weights(labels, self._rho, method.reweighting, taxonomy)
+        rho = self._rho
+        w = [weight(names, rho, method.reweighting, taxonomy) if method.enabled else 1.0 for names in labels]
         events: Sequence[Event] = ()
         if self._evolves:
             evolving, retired = method.interface.evolve, self._lessons.retired

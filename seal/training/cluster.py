@@ -1,9 +1,12 @@
 """The Ray cluster of a run: the processors that it must have, and the environment of its workers.
 
 `ray_kwargs.ray_init.address` names an existing cluster; `local` starts one for the run.
+`python -m seal.training.cluster ADDRESS` prints what a cluster has (`seal.launch.devices`).
 """
 
+import json
 import os
+import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, MutableMapping
@@ -127,3 +130,30 @@ def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> di
     path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
     settings = {name: str(value) for name, value in config.seal.process_env.items()}
     return {**forwarded, **settings, "PYTHONPATH": path}
+
+
+class _Answer:
+    """An actor that shows that the cluster can start one for us."""
+
+    def ping(self) -> bool:
+        return True
+
+
+def main(address: str) -> None:
+    """Join a cluster and print its living nodes, and whether another run uses it."""
+    import ray
+
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    ray.get(ray.remote(_Answer).options(num_cpus=0).remote().ping.remote())
+    alive = [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    nodes = [{"ip": ip, "cpus": found.get("CPU", 0), "gpus": found.get("GPU", 0)} for ip, found in alive]
+    try:
+        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
+        in_use = True
+    except ValueError:
+        in_use = False
+    sys.stdout.write(json.dumps({"nodes": nodes, "in_use": in_use}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

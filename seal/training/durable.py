@@ -169,8 +169,7 @@ class Durable(PPOTrainer):
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)
-        self._log.validation(self.global_steps, records)
-        self._log.withdrawal(self.global_steps, [record for record in everything if record.withdrawn is not None])
+        self._log.validation(self.global_steps, everything)
         kept = [record.infra is None and record.withdrawn is None for record in everything]
         sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
         infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}

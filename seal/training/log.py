@@ -1,7 +1,6 @@
 """The files that a run writes for people and for the report; docs/logs.md describes them."""
 
 import json
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +9,10 @@ from typing import Any
 
 from seal.records.folder import READY, STEP_LOGS, RunFolder
 from seal.records.format import FORMAT
-from seal.records.step import PATIENCE, StepReport, nothing_learnt, read_steps
+from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl, write_text
 from seal.system.jsonl import step_files
-
-logger = logging.getLogger(__name__)
 
 
 class RunLog:
@@ -45,8 +42,6 @@ class RunLog:
         """Write a finished training step: its figures, C_t and Omega_{t+1}."""
         for name, line in report.lines().items():
             _append(self._folder.log(name), line)
-        if report.record.step == PATIENCE and (notice := nothing_learnt(read_steps(self._folder.steps)[0])):
-            logger.warning(notice)
 
     def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the lines of a checkpoint's step that the run ended before writing."""
@@ -61,13 +56,11 @@ class RunLog:
         _write(self._folder.trajectories, step, records)
 
     def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
-        """Write a validation in one move, in the order of tasks and samples."""
-        _write(self._folder.validations, step, sorted(records, key=_place_in_log))
-
-    def withdrawal(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
-        """Write what a validation played for the withdrawal of cues, if it did."""
-        if records:
-            _write(self._folder.withdrawals, step, sorted(records, key=_place_in_log))
+        """Write a validation in the order of tasks and samples; its withdrawal, if it has one, into another file."""
+        ordered = sorted(records, key=_place_in_log)
+        _write(self._folder.validations, step, [record for record in ordered if record.withdrawn is None])
+        if withdrawal := [record for record in ordered if record.withdrawn is not None]:
+            _write(self._folder.withdrawals, step, withdrawal)
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""

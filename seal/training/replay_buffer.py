@@ -13,7 +13,6 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils as tu
 
 from seal.records.folder import RunFolder
-from seal.rollout.row import OMEGA
 from seal.system.files import write_json
 from seal.training.stop import InfrastructureFailure, StopRequested
 
@@ -26,12 +25,11 @@ TRAIN = "train"
 """verl's partition of training rollouts; those of a validation are in `val`."""
 
 
-class WholeGroups(ReplayBuffer):
-    """Returns whole training batches in a fixed order, and heeds a stop request.
+class SEALReplayBuffer(ReplayBuffer):
+    """Returns whole training batches in a fixed order, and heeds a stop request; of the synchronous trainer.
 
     sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
-    trajectories per training prompt; `refill_failed_groups`, verl's
-    `sync_refill_failed_groups`, which it does not pass to a custom sampler.
+    trajectories per training prompt.
     """
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
@@ -90,34 +88,21 @@ class WholeGroups(ReplayBuffer):
         return prompt, uid if prompt < 0 else "", int(sample), int(output)
 
 
-class SEALReplayBuffer(WholeGroups):
-    """The sampler of the synchronous trainer: a step's batch is what the step has sent."""
-
-    def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
-        refill = bool(sampler_kwargs["refill_failed_groups"])
-        super().__init__(
-            sampler_kwargs=sampler_kwargs,
-            sync_refill_failed_groups=refill,
-            gen_batch_size=1 if refill else None,
-            **arguments,
-        )
-
-
-class SEALAsyncReplayBuffer(WholeGroups, ReplayBufferAsync):
+class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
 
 
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each training row gets `training` and, unless the interface is off, Omega_t; rows that the
-    asynchronous trainer has marked keep the Omega that they were drawn with. In a
-    validation Omega_t is there for the rows of a withdrawal alone, under a key of their own.
+    Each row gets Omega_t unless the interface is off, in a validation for the rows of a
+    withdrawal (`Row.read`), and each training row `training`; rows that the
+    asynchronous trainer has marked keep the Omega that they were drawn with.
     omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
     training prompts in their order.
     """
 
-    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: WholeGroups):
+    def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: SEALReplayBuffer):
         self._manager = manager
         self._omega = omega
         self._buffer = buffer
@@ -125,13 +110,10 @@ class PromptSender:
     def generate_sequences(self, prompts: TensorDict) -> None:
         """Start the rollouts of a batch of prompts; they end in TransferQueue."""
         omega = self._omega()
-        if "validate" in prompts:
-            if omega is not None:
-                tu.assign_non_tensor_data(prompts, OMEGA, omega)
-        else:
+        if omega is not None and "training" not in prompts:
+            tu.assign_non_tensor_data(prompts, "omega", omega)
+        if "validate" not in prompts:
             if "training" not in prompts:
                 tu.assign_non_tensor_data(prompts, "training", True)
-                if omega is not None:
-                    tu.assign_non_tensor_data(prompts, "omega", omega)
             self._buffer.expect(prompts["uid"])
         self._manager.generate_sequences(prompts)

@@ -18,13 +18,13 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
-from seal.data.parquet import withdrawal_file
+from seal.data.rows import withdrawal_file
 from seal.records.step import StepReport
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.durable import Durable
-from seal.training.replay_buffer import PromptSender, SEALAsyncReplayBuffer, SEALReplayBuffer
+from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
 from seal.training.stop import check_infrastructure
 
 
@@ -35,7 +35,7 @@ class SEALTraining(Durable):
     """
 
     mode: str
-    buffer: type[SEALReplayBuffer] | type[SEALAsyncReplayBuffer]
+    buffer: type[SEALReplayBuffer]
 
     def __init__(self, config: DictConfig):
         self._loop = ClosedLoop(SealSettings.of(config))
@@ -116,7 +116,6 @@ def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
         "trainer.v1.sampler.sampler_kwargs": {
             "run_dir": str(config.seal.run_dir),
             "samples": config.actor_rollout_ref.rollout.n,
-            "refill_failed_groups": config.trainer.v1.sampler.sync_refill_failed_groups,
         },
     }
     settings = SealSettings.of(config)

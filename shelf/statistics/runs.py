@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 
 from env_service.environments.bfcl.splits import side_of
-from seal.data.parquet import read_rows
 from seal.diagnosis.categories import BENCHMARK, parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
@@ -23,6 +22,7 @@ from shelf.statistics.comparison import Side, compare
 from shelf.statistics.log import Log, read_validation_dir
 from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
+from shelf.task_rows import read_rows
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
 """The fields that say where lines come from, and their names for people."""

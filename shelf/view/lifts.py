@@ -5,10 +5,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seal.records.folder import RunFolder
-from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
+
+NO_CUE = "-"
+"""The value of `withdrawn`, in logs of earlier versions, for a rollout that had no cue to go without."""
 
 Played = tuple[int, str, int]
 """Step, task and prefix of what was played."""
@@ -17,7 +20,8 @@ Played = tuple[int, str, int]
 class Lift(NamedTuple):
     """A cue's lift: pass rates without (a) and with it (b), over all validations and at each that has a pair.
 
-    cue: EVERY_CUE for the whole interface against the plain one. at: by step, ascending, at least one.
+    cue: EVERY_CUE for the whole interface against the plain one; a name in logs of earlier versions.
+    at: by step, ascending, at least one.
     """
 
     cue: str

@@ -6,14 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seal.backends.packed_attention import NAME
-from seal.backends.shared_prompts import Row, micro_batches, shared
+from seal.backends.shared_prompts import PromptedRow, micro_batches, shared
 from tests.backends.test_packed_attention import model
 
 GROUP = st.tuples(st.integers(1, 30), st.lists(st.integers(0, 12), min_size=1, max_size=4))
 
 
 def rows_of(groups):
-    return [Row(bytes([number]), prompt, n) for number, (prompt, responses) in enumerate(groups) for n in responses]
+    return [
+        PromptedRow(bytes([number]), prompt, n) for number, (prompt, responses) in enumerate(groups) for n in responses
+    ]
 
 
 def packed(groups):
@@ -62,5 +64,5 @@ def test_micro_batches_hold_every_row_once_and_keep_the_limit(groups, limit, lea
 
 @pytest.mark.parametrize(("limit", "parts"), [(40, [[0, 2], [1, 3]]), (30, [[0, 2], [1], [3]]), (99, [[0, 2, 1, 3]])])
 def test_the_rows_of_a_prompt_stay_beside_each_other(limit, parts):
-    rows = [Row(b"a", 20, 5), Row(b"b", 20, 10), Row(b"a", 20, 5), Row(b"b", 20, 10)]
+    rows = [PromptedRow(b"a", 20, 5), PromptedRow(b"b", 20, 10), PromptedRow(b"a", 20, 5), PromptedRow(b"b", 20, 10)]
     assert micro_batches(rows, limit) == parts

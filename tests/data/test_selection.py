@@ -5,11 +5,13 @@ import json
 import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.bfcl.task_file import write_task_file
-from seal.data.parquet import read_rows, write_rows
+from seal.data.rows import whole_rows, write_rows
 from seal.data.selection import Selection, read_task_file, selected_rows
 from seal.records.source import WHOLE, parse_data_source
+from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 
@@ -20,6 +22,19 @@ def ids(config):
 
 def test_an_empty_block_is_the_whole_training_side():
     assert len(ids({})) == 400
+
+
+def test_sides_and_subsets_are_the_splits_of_the_benchmark():
+    for split in ("train", "eval"):
+        assert tuple(ids({"split": split})) == task_ids()[split]
+        released = {"split": split, "subset": f"released_ids_{split}"}
+        assert tuple(ids(released)) == task_ids("released_ids")[split]
+        assert ids(released | {"mixture": {"tasks": "bfcl"}}) == ids(released)
+        assert {row.split for row in selected_rows(Selection.read(released))} == {split}
+    assert selected_rows(Selection()) == whole_rows(task_ids()["train"], "train")
+    for subset in ("base", "eval", "released_ids_eval"):
+        with pytest.raises(ValueError, match=f"subset={subset}: of bfcl it may be released_ids_train"):
+            ids({"subset": subset})
 
 
 def test_filters_narrow_together():

@@ -16,7 +16,7 @@ from seal.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.interface.guard import _fixed_wording
 from seal.interface.wording import PromptWording
 from seal.launch.recipe import read_recipe
-from seal.reweighting import initial_rho, weights
+from seal.reweighting import initial_rho, weight
 from seal.settings.interface import EvolveSettings
 from seal.settings.reweighting import ReweightSettings
 from seal.system.errors import LaunchError
@@ -73,9 +73,9 @@ def test_its_cue_turns_on_with_its_label(repeated):
 
 
 def test_its_weighting_rule_takes_the_place_of_the_mean(repeated):
-    rho, batch = initial_rho(ReweightSettings(), repeated), [("pass", "repeated_call")]
-    assert weights(batch, rho, ReweightSettings(), repeated) == [1.4]
-    assert weights(batch, rho, ReweightSettings()) == [1.2]
+    rho, labels = initial_rho(ReweightSettings(), repeated), ("pass", "repeated_call")
+    assert weight(labels, rho, ReweightSettings(), repeated) == 1.4
+    assert weight(labels, rho, ReweightSettings()) == 1.2
 
 
 def test_other_taxonomies_stay_as_they_are(repeated):

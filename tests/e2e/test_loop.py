@@ -95,11 +95,9 @@ def check_complete(run, last, said):
         # Turns that an episode never reached have no label.
         assert all(0 < len(line["labels"]) <= line["turns"] for line in validated)
         withdrawn = run.lines(f"seal_log/withdrawal/{step}.jsonl")
-        assert len(withdrawn) == 6 and not any(line["infra"] for line in withdrawn)
-        assert sorted(line["omega_version"] is None for line in withdrawn) == [False] * 4 + [True] * 2
-        assert len({line["withdrawn"] for line in withdrawn}) >= 3 and {"", "*"} < {
-            line["withdrawn"] for line in withdrawn
-        }
+        assert not any(line["infra"] for line in withdrawn)
+        ways = sorted((line["withdrawn"], line["omega_version"] is None, line["drawn"]) for line in withdrawn)
+        assert ways == [("", False, step)] * 2 + [("*", True, None)] * 2
     assert "`seal report" in said
 
     best = json.loads((run.checkpoints / "best.json").read_text())

@@ -87,12 +87,13 @@ def sample(trainer, monkeypatch, finished):
     return found
 
 
-def test_training_prompts_carry_omega_and_validation_prompts_carry_nothing(trainer):
+def test_prompts_carry_omega_and_those_of_a_validation_are_not_marked_as_training(trainer):
     training = send(trainer, ["a", "b"])
     assert tu.get_non_tensor_data(training, "training", False) is True
     assert tu.get_non_tensor_data(training, "omega", None) == trainer._loop.omega_to_send()
     validation = send(trainer, ["a", "b"], validate=True)
-    assert "training" not in validation and "omega" not in validation
+    assert "training" not in validation, "such a row shows its Omega in a withdrawal alone (tests/rollout)"
+    assert tu.get_non_tensor_data(validation, "omega", None) == trainer._loop.omega_to_send()
 
 
 def test_a_batch_is_in_the_order_of_prompts_and_samples_whichever_rollout_ended_first(trainer, monkeypatch):

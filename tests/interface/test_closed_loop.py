@@ -16,7 +16,7 @@ from seal.interface.cues import Omega, catalogue
 from seal.interface.evolve import evolve, initial_omega
 from seal.interface.observation import observe_start
 from seal.interface.wording import PromptWording
-from seal.reweighting import initial_rho, update_rho, weights
+from seal.reweighting import initial_rho, update_rho, weight
 from seal.settings.interface import EvolveSettings
 from seal.settings.reweighting import ReweightSettings
 
@@ -56,7 +56,7 @@ def run():
         policy.learn(prompt)
         profile = profile.updated(step, batch)
         rho = update_rho(rho, profile, reweighting)
-        used = weights([t.labels for t in batch], rho, reweighting)
+        used = [weight(t.labels, rho, reweighting) for t in batch]
         active = omega.cues
         omega, events = evolve(omega, profile, settings, step)
         line = {

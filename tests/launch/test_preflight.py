@@ -17,19 +17,19 @@ from env_service.environments.registry import get_environment
 from env_service.protocol import PROTOCOL
 from seal.backends import weight_socket
 from seal.cli.main import execute, load
-from seal.data.parquet import read_rows
-from seal.launch import machine, preflight
+from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, compose_recipe, read_recipe
 from seal.launch.run import Request, fitted, require_service_for
 from seal.launch.service import Service, require_service, require_tasks, service_urls
-from seal.records.trajectory import WITHDRAWAL_AGENTS
+from seal.records.trajectory import EVERY_CUE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
 from seal.training.cluster import SIZES, prepare
+from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.checkpoints import write_step
@@ -113,7 +113,7 @@ def policy(tmp_path, **changes):
         ("env_service.timeout_s", 0, "env_service.timeout_s is 0"),
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
-        ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name=sglang"),
+        ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
         ("trainer.validation_data_dir", "/elsewhere", "trainer.validation_data_dir=/elsewhere"),
         ("trainer.validation_data_dir", None, "trainer.validation_data_dir=None"),
     ],
@@ -327,15 +327,15 @@ def test_a_mixture_is_written_as_rows(tmp_path, config):
     assert sum(row.task_id.startswith("synth_") for row in rows) == 90
 
 
-def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation_s(tmp_path, config):
+def test_the_tasks_of_a_withdrawal_are_written_twice_beside_the_validation_s(tmp_path, config):
     config.seal.run_dir = str(tmp_path / "run")
     config.data.train_files, config.data.val_files = (str(tmp_path / f"{side}.parquet") for side in ("train", "val"))
     config.seal.data.withdrawal = {"split": "train", "categories": ["base"], "limit": 2}
     _, validation = written_rows(config)
     assert validation == len(read_rows(tmp_path / "val.parquet"))
     written = pq.read_table(tmp_path / "withdrawal.parquet").to_pylist()
-    assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 6))
-    assert [row["agent_name"] for row in written] == [*WITHDRAWAL_AGENTS] * 2
+    assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 4))
+    assert [row["extra_info"]["withdrawn"] for row in written] == ["", EVERY_CUE] * 2
     config.seal.data.withdrawal.split = "eval"
     with pytest.raises(SettingsError, match=r"seal\.data\.withdrawal needs split=train"):
         Recipe.of(config)
@@ -355,7 +355,7 @@ def test_the_tasks_of_a_withdrawal_are_written_three_times_beside_the_validation
     ],
 )
 def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, named):
-    monkeypatch.setattr(machine, "inspect_cluster", lambda address: cluster)
+    monkeypatch.setattr(devices, "inspect_cluster", lambda address: cluster)
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.trainer.nnodes, config.trainer.n_gpus_per_node = 2, 8
     assert named in refused(config, preflight.CHECKS["devices"])
@@ -408,7 +408,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
 def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
     config.trainer.default_local_dir = str(tmp_path)
     config.seal.min_free_gb = 3e-6  # some 3,200 bytes
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
+    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
     assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))

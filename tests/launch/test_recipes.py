@@ -136,7 +136,7 @@ def test_the_released_recipe_is_the_public_releases():
         "schema_format",
     )
     assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
-    assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.scheme == "scenario"
+    assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.subset is None
 
 
 def test_low_rank_adapters_start_from_loaded_weights():
@@ -175,8 +175,7 @@ def test_the_shared_recipe_shows_every_setting_with_its_default():
     changed = {"name", "run_dir", "process_env", "logprob_mean_tolerance", "min_free_gb", "min_memory_gb"}
     defaults = recipe_defaults(SealSettings)
     assert list(config["seal"]) == list(defaults)
-    assert {key for key, value in config["seal"].items() if value != defaults[key]} == {*changed, "rollout"}
-    assert config["seal"]["rollout"] == {**defaults["rollout"], "seed": 0}
+    assert {key for key, value in config["seal"].items() if value != defaults[key]} == changed
     assert config["env_service"] == recipe_defaults(EnvServiceSettings)
 
 

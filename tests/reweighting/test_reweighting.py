@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seal import labels
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.diagnosis.rules import taxonomy_of
-from seal.reweighting import initial_rho, update_rho, weight, weights
+from seal.reweighting import initial_rho, update_rho, weight
 from seal.settings.reweighting import ReweightSettings
 
 DEFAULT = ReweightSettings()
@@ -70,15 +70,10 @@ def test_an_undeclared_label_is_named():
 # --- a batch -------------------------------------------------------------------------
 
 
-def test_a_batch_is_weighed_row_by_row():
-    batch = [("pass",), ("spurious_tool_call", "pass"), ()]
-    assert weights(batch, RHO, DEFAULT) == [weight(z, RHO, DEFAULT) for z in batch]
-
-
 def test_failures_weigh_more_than_successes():
     """The group's baseline makes the sum of A_j zero, and w does not keep it so."""
     batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
-    found = weights(batch, RHO, DEFAULT)
+    found = [weight(z, RHO, DEFAULT) for z in batch]
     assert sum(w * a for w, a in zip(found, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
 
 
@@ -149,8 +144,7 @@ any_settings = st.builds(
 def test_weights_are_positive_and_bounded(batch, chosen):
     """So no advantage changes its sign."""
     rho = update_rho(initial_rho(chosen), seen({"missing_tool_call": 40, "pass": 10}), chosen)
-    found = weights(batch, rho, chosen)
-    assert found == weights(batch, rho, chosen)
+    found = [weight(z, rho, chosen) for z in batch]
     assert all(chosen.w_min <= w <= chosen.w_max and w > 0 for w in found)
 
 

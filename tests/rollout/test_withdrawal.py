@@ -1,13 +1,14 @@
-"""The tasks of a withdrawal, played with and without cues against the real service."""
+"""The tasks of a withdrawal, played with the interface and without against the real service."""
 
 import pytest
 
+from seal.data.rows import TaskRow
 from seal.interface.cues import Omega
 from seal.records.trajectory import EVERY_CUE
-from seal.rollout.row import OMEGA, withdrawn_cue
 from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
 
-CUES = ("schema_required", "feedback_error", "caution")
+OMEGA = Omega.of(("schema_required", "feedback_error", "caution"), version=3).to_json()
+"""As a validation has it, in each of its rows."""
 
 
 @pytest.fixture(scope="module")
@@ -16,32 +17,22 @@ def url():
         yield service.url
 
 
-def played(url, shown, omega=None, **columns):
-    columns |= {OMEGA: omega.to_json()} if omega else {}
-    extra = {"task_id": "multi_turn_base_0", "split": "train", "category": "base", "turns": -1}
-    engine = ScriptedEngine(reference_texts())
-    ((_, record),) = roll_out([url], engine, training=False, shown=shown, extra_info=extra, **columns)
+def validated(url, withdrawn, *overrides):
+    row = TaskRow("multi_turn_base_0", "base", 0, "train", withdrawn=withdrawn)
+    columns = {"extra_info": row.to_verl(0)["extra_info"], "omega": OMEGA}
+    ((_, record),) = roll_out([url], ScriptedEngine(reference_texts()), *overrides, training=False, **columns)
     assert record.infra is None, record.infra_message
     return record
 
 
-def test_each_row_sees_its_part_of_the_interface(url):
-    omega = Omega.of(CUES, version=3)
-    shown = played(url, "all", omega)
-    plain = played(url, "none", omega)
-    assert (shown.withdrawn, shown.omega_version, plain.withdrawn, plain.omega_version) == ("", 3, EVERY_CUE, None)
+def test_only_a_row_of_a_withdrawal_that_goes_without_no_cue_sees_the_interface(url):
+    shown, plain, validation = (validated(url, withdrawn) for withdrawn in ("", EVERY_CUE, None))
+    assert [each.withdrawn for each in (shown, plain, validation)] == ["", EVERY_CUE, None]
+    assert [each.omega_version for each in (shown, plain, validation)] == [3, None, None]
     assert "Required: " in shown.messages[0]["content"] and "Required: " not in plain.messages[0]["content"]
-    without = [played(url, "without_one", omega, index=index) for index in (1, 4, 7)]
-    assert {record.withdrawn for record in without} == set(CUES)
-    for record in without:
-        assert ("Required: " in record.messages[0]["content"]) == (record.withdrawn != "schema_required")
-        assert record.omega_version == 3 and record.passed
+    assert plain.messages == validation.messages and shown.passed and plain.passed
 
 
-def test_cues_take_turns_over_tasks_and_over_steps():
-    omega = Omega.of({"*": CUES, "miss_func": ["caution"]})
-    rows = [{"index": 10 + 3 * task, "global_steps": step} for step in (0, 8) for task in range(3)]
-    cues = [withdrawn_cue(omega, "base", row) for row in rows]
-    assert set(cues[:3]) == set(cues[3:]) == set(CUES) and cues[:3] != cues[3:]
-    assert {withdrawn_cue(omega, "miss_func", row) for row in rows} == {"caution"}
-    assert withdrawn_cue(Omega(), "base", rows[0]) == ""
+def test_neither_a_share_nor_a_teacher_changes_what_it_sees(url):
+    half = validated(url, "", "seal.interface.share=0.5", "seal.interface.teacher=retry")
+    assert (half.omega_version, half.cues, half.taught) == (3, (), False)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from annotated_types import Ge, Gt, Le
 
-from env_service.environments.bfcl.splits import SPLITS
 from seal.diagnosis.categories import CATEGORIES
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
@@ -29,7 +28,7 @@ KEYS = {key: field for key, field in FIELDS.items() if not is_block(field.annota
 def defaults() -> dict[str, Any]:
     """The blocks of a recipe that sets nothing."""
     config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
-    config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    config["seal"]["name"] = "x"
     return config
 
 
@@ -114,7 +113,6 @@ def test_bounds_are_where_they_should_be():
     numbers = {*NUMBERS, *(key for key, field in KEYS.items() if kind(field.annotation).type == "whole number")}
     assert numbers - bounded == {
         "seal.seed",
-        "seal.rollout.seed",
         "seal.interface.evolve.mean_reward",
     }
 
@@ -154,4 +152,3 @@ def test_numbers_in_the_environment_of_processes_are_texts():
 
 def test_the_selection_knows_the_tasks_of_the_environment():
     assert kind(Selection.model_fields["categories"].annotation).bounds == f"each one of {', '.join(CATEGORIES)}"
-    assert kind(Selection.model_fields["scheme"].annotation).bounds == f"one of {', '.join(SPLITS)}"

@@ -28,9 +28,8 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.diagnosis.sources import named_failures
 from seal.interface.cues import Omega
-from seal.launch.method import method_digest
 from seal.launch.recipe import compose_recipe
-from seal.launch.record import without_secrets
+from seal.launch.record import method_digest, without_secrets
 from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
@@ -38,7 +37,7 @@ from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
-from seal.teacher import answering, is_control, sees_omega
+from seal.teacher import answering, has_gradient, is_control, sees_omega
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog
@@ -303,8 +302,8 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
     judged = [record for record in plain.values() if record.usable]
     failed = frozenset().union(*(record.signals for record in judged))
     failed = frozenset() if any(record.passed for record in judged) else failed
-    labels = named_failures(failed, settings.diagnosis, settings.rollout.seed, f"{step}/{index}")
-    shown = {"share": omega, "retry": answering(omega, row.category, labels), "plain": Omega()}[interface.teacher]
+    labels = named_failures(failed, settings.diagnosis, settings.seed, f"{step}/{index}")
+    shown = {"share": omega, "retry": answering(omega, row.category, labels)}[interface.teacher]
     records = []
     for sample in range(samples):
         if sample in plain:
@@ -317,10 +316,8 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
         if cues and record.usable and record.passed and not record.truncated:
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
-        silent = (
-            record.silent or (bool(cues or interface.teacher == "plain") and not record.passed) or (cues and not taught)
-        )
-        records.append(replace(record, cues=cues, taught=taught, silent=bool(silent) and record.usable))
+        silent = record.usable and (record.silent or not has_gradient(cues, taught))
+        records.append(replace(record, cues=cues, taught=taught, silent=silent))
     return records
 
 

@@ -173,7 +173,6 @@ def roll_out(
     trajectories: int = 1,
     omega: dict[str, Any] | None = None,
     category: str = "base",
-    shown: str | None = None,
     **columns: Any,
 ) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
     """Play a task several times at once; return the outputs in the order of their session ids.
@@ -184,7 +183,6 @@ def roll_out(
 
     def make_loop() -> SEALAgentLoop:
         return SEALAgentLoop(
-            shown=shown,
             trainer_config=DictConfigWrap(config),
             server_manager=engine,
             tokenizer=tokenizer(),
@@ -203,7 +201,8 @@ def roll_out(
             "global_steps": 1,
             "index": 0,
             "session_id": session_id,
-            **({"training": True, "omega": omega} if training else {}),
+            "omega": omega,
+            **({"training": True} if training else {}),
             **columns,
         }
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)

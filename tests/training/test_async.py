@@ -87,4 +87,4 @@ def test_the_engine_is_checked_on_what_the_present_weights_sampled():
 
 def test_a_trainer_that_is_not_seals_is_refused():
     sentence = refused("trainer.v1.trainer_mode=separate_async")
-    assert "trainer.v1.trainer_mode=separate_async is not a trainer of SEAL" in sentence
+    assert "trainer.v1.trainer_mode is 'separate_async'; it must be 'seal' or 'seal_async'" in sentence

@@ -1,10 +1,11 @@
 """A checkpoint's state is whole or refused; logs continue where the checkpoint stands."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from seal.records.trajectory import TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import (
     STATE_FILE,
@@ -97,6 +98,17 @@ def test_validation_lines_hold_dialogue_and_figures_in_a_fixed_order(tmp_path):
     assert [line["task_id"] for line in lines] == ["multi_turn_base_1", "multi_turn_base_2"]
     assert lines[0]["input"] == list(messages[:2]) and lines[0]["output"] == [messages[2]]
     assert (lines[0]["score"], lines[0]["labels"], lines[0]["step"]) == (1.0, ["pass"], 0)
+
+
+def test_a_withdrawal_is_logged_beside_its_validation(tmp_path):
+    log = RunLog(tmp_path)
+    record = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0)
+    log.validation(0, [record])
+    assert not (tmp_path / "seal_log" / "withdrawal").exists()
+    log.validation(4, [record, replace(record, withdrawn=EVERY_CUE), replace(record, withdrawn="")])
+    files = ("validation_log/4.jsonl", "seal_log/withdrawal/4.jsonl")
+    logged = [[json.loads(line)["withdrawn"] for line in (tmp_path / name).read_text().splitlines()] for name in files]
+    assert logged == [[None], ["", EVERY_CUE]]
 
 
 def test_a_record_round_trips_as_json():

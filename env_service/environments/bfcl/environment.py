@@ -8,7 +8,7 @@ from typing import Any
 from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
 from env_service.environments.bfcl import clock, splits
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
-from env_service.environments.bfcl.formats import Format, format_names, get_format
+from env_service.environments.bfcl.formats import BfclFormat, format_names, get_format
 from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.task_file import read_task_file
@@ -80,7 +80,7 @@ class BfclEnvironment(ToolEnvironment):
         episode = ToolEpisode(scene, guard)
         return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
 
-    def form(self, name: str) -> Format:
+    def form(self, name: str) -> BfclFormat:
         return get_format(name)
 
     def calls(self, task: Task) -> Sequence[Sequence[Call]]:

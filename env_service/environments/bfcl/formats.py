@@ -22,7 +22,7 @@ from env_service.environments.kit.stray import stray_call
 from seal.interface.wording import PromptWording
 
 
-class Format(formats.Format):
+class BfclFormat(formats.Format):
     """A mode of the benchmark: it knows all tools, and announces those that were withheld."""
 
     def user(self, text: str, tools: Sequence[Document] = ()) -> str:
@@ -45,7 +45,7 @@ class Format(formats.Format):
         return None
 
 
-class PlainFormat(Format):
+class PlainFormat(BfclFormat):
     """The base of the package's modes without tags: stripped messages, and a message in role ipython per result."""
 
     def user(self, text: str, tools: Sequence[Document] = ()) -> str:
@@ -72,7 +72,7 @@ _QWEN_CLOSING = (
 _LINES = ("<tool_call>\n", "\n</tool_call>")
 
 
-class QwenFormat(Format):
+class QwenFormat(BfclFormat):
     """Qwen's own tool template around the package's function documents, as the package's handler uses it."""
 
     name = "bfcl_qwen_fc"
@@ -147,7 +147,7 @@ def _lines() -> Mapping[str, str]:
 # --- compact ----------------------------------------------------------------------------
 
 
-class CompactFormat(Format, formats.Compact):
+class CompactFormat(BfclFormat, formats.Compact):
     """Tool names only, compact JSON calls, clipped results: for policies with a small context."""
 
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
@@ -294,7 +294,7 @@ class ToolaceFormat(PlainFormat):
 # --- by name ----------------------------------------------------------------------------
 
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat())
-FORMATS: Mapping[str, Format] = {form.name: form for form in _MODES} | {"toolace_fc": _MODES[4]}
+FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | {"toolace_fc": _MODES[4]}
 """All modes by name, the default first, and the name by which the public release asks for one of them."""
 
 
@@ -303,6 +303,6 @@ def format_names() -> tuple[str, ...]:
     return tuple(form.name for form in _MODES)
 
 
-def get_format(name: str) -> Format:
+def get_format(name: str) -> BfclFormat:
     """Return the mode of that name; ValueError lists the known ones."""
     return formats.get_format(name, FORMATS)

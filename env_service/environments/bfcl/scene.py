@@ -13,7 +13,7 @@ from typing import Any
 from env_service.answers import Evaluation
 from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Document, Task, available_tools, data_hash, revealed_tools
-from env_service.environments.bfcl.formats import Format
+from env_service.environments.bfcl.formats import BfclFormat
 from env_service.environments.bfcl.report import with_release_figures
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.tools import WRITES, Toolbox, argument_violations
@@ -27,7 +27,7 @@ from seal.diagnosis.evidence import Stop, TurnEvidence, Violation
 class BfclScene(Scene):
     """One task with the benchmark's tools, simulators and checker."""
 
-    format: Format
+    format: BfclFormat
     _task: Task
 
     def __init__(self, environment: TaskSource, task: Task, settings: BfclSettings) -> None:

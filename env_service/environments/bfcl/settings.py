@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from env_service.environments.kit.settings import ParseErrors, Settings
+from env_service.environments.kit.settings import EpisodeParams, ParseErrors
 from seal.interface.cues import Omega, catalogue
 from seal.labels import SYNONYMS
 
@@ -31,7 +31,7 @@ Block = bool | dict[str, Any] | None
 """true, false, null or an object with `enabled` (true when left out)."""
 
 
-class BfclSettings(Settings):
+class BfclSettings(EpisodeParams):
     """`params` of /create. Keys of other clients that are not listed here are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from env_service.environments.base import Call, Document, Guard, Json, Side, Split, TaskFacts
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.scene import Scene
-from env_service.environments.kit.settings import EVALUATION_SPLITS, Settings, read_settings
+from env_service.environments.kit.settings import EVALUATION_SPLITS, EpisodeParams, read_settings
 from env_service.environments.kit.tasks import TaskSource, ToolTask
 from seal.interface.secrets import Secrets
 
@@ -18,7 +18,7 @@ class ToolEnvironment(TaskSource):
     """An environment of tasks with tools: a subclass supplies what `TaskSource` asks for."""
 
     scene_type: ClassVar[type[Scene]] = Scene
-    settings_type: ClassVar[type[Settings]] = Settings
+    settings_type: ClassVar[type[EpisodeParams]] = EpisodeParams
 
     @cached_property
     def _tasks(self) -> Mapping[str, ToolTask]:

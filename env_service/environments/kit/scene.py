@@ -14,7 +14,7 @@ from env_service.answers import Evaluation
 from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
-from env_service.environments.kit.settings import Settings
+from env_service.environments.kit.settings import EpisodeParams
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World
 from seal.diagnosis.categories import qualified
 from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
@@ -32,7 +32,7 @@ class Scene:
     turns. writes, max_steps, error_limit, stop_tool: as in `TaskSource`.
     """
 
-    def __init__(self, environment: TaskSource, task: ToolTask, settings: Settings) -> None:
+    def __init__(self, environment: TaskSource, task: ToolTask, settings: EpisodeParams) -> None:
         self.task_id, self.turns, self.settings = task.id, len(task.users), settings
         self.category = qualified(environment.name, task.category)
         self.format = environment.form(settings.tool_prompt_mode)

@@ -17,7 +17,7 @@ ParseErrors = Literal["end_turn", "feedback", "end_episode"]
 """The effect of an unreadable call: it ends the user turn, gets feedback on its fault, or ends the episode."""
 
 
-class Settings(BaseModel):
+class EpisodeParams(BaseModel):
     """`params` of /create. An unknown key is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,10 +62,10 @@ class Settings(BaseModel):
         return self.parse_errors or ("feedback" if feedback else "end_turn")
 
 
-AnySettings = TypeVar("AnySettings", bound=Settings)
+AnyParams = TypeVar("AnyParams", bound=EpisodeParams)
 
 
-def read_settings(params: Mapping[str, Any], default: str, model: type[AnySettings]) -> AnySettings:
+def read_settings(params: Mapping[str, Any], default: str, model: type[AnyParams]) -> AnyParams:
     """Check `params`; ValueError says which key is wrong and why. default: the format if they name none."""
     try:
         settings = model.model_validate({"tool_prompt_mode": default, **params})

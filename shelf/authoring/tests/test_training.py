@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from env_service.environments.kit.formats import get_format
-from seal.data.parquet import read_rows, write_rows
-from seal.data.rows import TaskRow
+from seal.data.rows import TaskRow, write_rows
 from seal.data.selection import selected_rows
 from seal.diagnosis.profile import Profile, Trajectory
 from seal.interface.cues import Omega
@@ -28,6 +27,7 @@ from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.statistics.log import read_line
 from shelf.statistics.runs import not_held_out
+from shelf.task_rows import read_rows
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 
@@ -85,7 +85,6 @@ def test_a_mixture_takes_environments_in_the_proportion_of_their_weights() -> No
         ({"environment": "nothing"}, "env_type 'nothing' is unknown; choose one of"),
         ({"environment": "sound", "categories": "base"}, "categories filters tasks of bfcl, not of sound"),
         ({"environment": "sound", "subset": "moon"}, "split 'moon' is unknown; choose one of say, all"),
-        ({"subset": "base"}, "subset=base is for other environments"),
     ],
 )
 def test_a_wrong_selection_is_named(selection: dict, says: str) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from seal.data.run_rows import RunRows
-from seal.data.selection import selected_rows
+from seal.data.selection import RunRows, selected_rows
 from seal.launch.plan import device_parts, require_plan, total_steps
 from seal.launch.recipe import compose_recipe
 from seal.records.source import data_source, parse_data_source

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import data_hash
-from seal.launch.method import method_digest
+from seal.launch.record import method_digest
 from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl, step_files

@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from env_service.environments.bfcl.splits import task_ids
-from seal.data.parquet import read_rows, write_rows
+from seal.data.rows import write_rows
 from shelf.operate.cli.data import app
 from shelf.operate.data import FILES, MANIFEST, RELEASED_SPLIT, check, prepare
+from shelf.task_rows import read_rows
 from tests.support.commands import run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -39,7 +40,6 @@ def test_rows_are_what_verl_reads(made):
     assert rows[0] == {
         "data_source": "base",
         "prompt": [{"role": "user", "content": "multi_turn_base_0"}],
-        "agent_name": "seal_agent",
         "reward_model": {"style": "rule", "ground_truth": ""},
         "extra_info": {
             "index": 0,
@@ -48,6 +48,7 @@ def test_rows_are_what_verl_reads(made):
             "scenario": 0,
             "split": "train",
             "turns": -1,
+            "withdrawn": None,
         },
     }
     assert sorted(row["extra_info"]["index"] for row in rows) == list(range(400))

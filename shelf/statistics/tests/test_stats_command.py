@@ -168,8 +168,7 @@ def test_bad_lines_are_counted_and_named_with_their_place(run, capsys):
 
 
 def test_tasks_that_the_parquet_has_and_the_log_has_not_are_named(tmp_path, capsys):
-    from seal.data.parquet import write_rows
-    from seal.data.rows import whole_rows
+    from seal.data.rows import whole_rows, write_rows
 
     write_rows(whole_rows(TASKS[:3], "eval"), tmp_path / "x.parquet")
     folder = write(tmp_path / "run", 0, [line(TASKS[0], 1.0)])
@@ -250,8 +249,7 @@ def test_a_validation_that_mixes_prompt_modes_says_what_to_do_with_its_figures(r
 
 
 def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, capsys):
-    from seal.data.parquet import write_rows
-    from seal.data.rows import whole_rows
+    from seal.data.rows import whole_rows, write_rows
 
     write_rows(whole_rows(task_ids()["train"], "train"), run / "data" / "train.parquet")
     command(app, ["--val-dir", str(run)])

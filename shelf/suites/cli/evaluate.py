@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from env_service.environments.bfcl.splits import DEFAULT_SPLIT
 from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
@@ -119,18 +120,19 @@ def export_bfcl(
     )
 
 
-def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:
+def select(split: str, tasks: Sequence[str] = (), scheme: str = DEFAULT_SPLIT, **filters: Any) -> tuple[TaskRow, ...]:
     """The benchmark's rows of one side, or of both ("all"), that pass the filters of a Selection.
 
     tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
-    keeps its own.
+    keeps its own. scheme: how the sides are split.
     """
     from seal.data.selection import Selection, made_rows, selected_rows
 
     rows: list[TaskRow] = []
     if not tasks or BENCHMARK in tasks:
         for side in ("train", "eval") if split == "all" else (split,):
-            rows += selected_rows(Selection.read({**filters, "split": side}))
+            subset = None if scheme == DEFAULT_SPLIT else f"{scheme}_{side}"
+            rows += selected_rows(Selection.read({**filters, "split": side, "subset": subset}))
     for file in dict.fromkeys(tasks):
         if file != BENCHMARK:
             rows += made_rows(file, Selection.read({**filters, "split": "eval"}))

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file, write_task_file
-from seal.data.parquet import read_rows, write_rows
+from seal.data.rows import write_rows
 from seal.data.selection import selected_rows
 from seal.diagnosis.categories import parse_task_id
 from seal.records.trajectory import TrajectoryRecord
@@ -20,6 +20,7 @@ from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites.bfcl.serving import environment_service
 from shelf.suites.cli.evaluate import app
+from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.commands import run

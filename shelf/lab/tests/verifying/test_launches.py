@@ -9,7 +9,7 @@ from shelf.lab.launches import recorded
 
 def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
     config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
-    config["seal"]["name"], config["seal"]["rollout"]["seed"] = "x", 0
+    config["seal"]["name"] = "x"
     known = SealSettings.of(config)
     config["seal"]["interface"]["departed"] = config["seal"]["data"]["train"]["departed"] = True
     with pytest.raises(SettingsError, match="departed is not a setting"):

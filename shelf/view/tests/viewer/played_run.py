@@ -17,7 +17,7 @@ from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
 from seal.launch.recipe import compose_recipe
-from seal.records.trajectory import EVERY_CUE, NO_CUE, TrajectoryRecord
+from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
@@ -54,11 +54,9 @@ def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain
         if step:
             log.stage("train", step=step, of=steps)
             play_step(log, loop, step, rng, groups, 0.35 + gain * step / steps)
-        if step in (0, steps // 2, steps):
-            log.withdrawal(step, withdrawn(loop, step))
         if step in (0, steps):
             log.stage("validate", step=step, of=5)
-            log.validation(step, validated(rng))
+            log.validation(step, [*validated(rng), *withdrawn(loop, step)])
     return folder
 
 
@@ -130,18 +128,18 @@ def validated(rng: random.Random) -> list[TrajectoryRecord]:
 
 
 def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
-    """Tasks under Omega, without one of its cues, and in the plain interface; who lacks a cue fails more often."""
+    """Tasks under Omega, without one of its cues as earlier versions log it, and in the plain interface.
+
+    Who lacks a cue fails more often.
+    """
     rng, sent = random.Random(step), loop.omega_to_send()
     omega = Omega.from_json(sent)
     records = []
     for number, task in enumerate(tasks()[::4]):
         cues = omega.for_category(task.category)
         cue = cues[(number + step) % len(cues)] if cues else ""
-        for name, shown, chance in (
-            ("", sent, 0.8),
-            (cue or NO_CUE, omega.without(cue, task.category).to_json(), 0.5),
-            (EVERY_CUE, None, 0.3),
-        ):
+        others = Omega.of((name for name in cues if name != cue), omega.version).to_json()
+        for name, shown, chance in (("", sent, 0.8), (cue or "-", others, 0.5), (EVERY_CUE, None, 0.3)):
             fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
             split = "eval" if name == EVERY_CUE else "train"
             records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))

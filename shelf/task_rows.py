@@ -1,0 +1,30 @@
+"""Files of task rows, which a run wrote (`seal.data.rows`), read again."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seal.data.rows import TASK, TaskRow
+
+
+def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
+    """Read rows back; ValueError that names the file and what is missing in it."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: make it with seal data prepare.")
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is not a readable parquet file ({error}): make it again.") from error
+    if "extra_info" not in table.column_names:
+        raise ValueError(
+            f"{path} has no column extra_info (it has {', '.join(table.column_names)}): make it with seal data prepare."
+        )
+    rows = []
+    for number, extra in enumerate(table.column("extra_info").to_pylist()):
+        missing = TASK.keys() - set(extra or {})
+        if missing:
+            raise ValueError(f"{path}, row {number}: extra_info lacks {', '.join(sorted(missing))}: make it again.")
+        rows.append(TaskRow(**{name: extra[name] for name in TASK}))
+    return tuple(rows)
