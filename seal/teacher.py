@@ -46,13 +46,13 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     )
 
 
-def has_gradient(cues: Collection[str], taught: bool) -> bool:
+def has_gradient(cues: Collection[str], taught: bool, passed: bool, imitates: bool) -> bool:
     """Return whether a rollout of a prompt with a teacher is trained on.
 
-    A plain one is, as ever. One with cues is only as its lesson, taught under the plain prompt: if it failed, or if its
-    lesson fails without the cues, its reward counts in its group's baseline and it gives no gradient.
+    A plain one is, as ever, and one that imitates (of the share, with `teacher=plain`) only if it passed. One with cues
+    is only as its lesson, taught under the plain prompt. The rest counts in its group's baseline, without a gradient.
     """
-    return taught or not cues
+    return taught if cues else passed or not imitates
 
 
 class Rollout(NamedTuple):

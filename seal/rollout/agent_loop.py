@@ -65,7 +65,7 @@ class SEALAgentLoop(AgentLoopBase):
                 if self.teacher == "retry" and not pupil:
                     labels = named_failures(await plain.failures(), settings.diagnosis, settings.seed, row.draw)
                     row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
-                elif not row.cues:
+                elif self.teacher == "plain" or not row.cues:
                     row = replace(row, omega=None)
                 async with _slots(settings.rollout.concurrency):
                     record, speaker = await self._play(sampling_params, row)
@@ -73,8 +73,9 @@ class SEALAgentLoop(AgentLoopBase):
             finally:
                 if pupil:
                     plain.ended(record)
-        taught = lesson is not None
-        silent = record.usable and (record.silent or not has_gradient(row.cues, taught))
+        taught, imitates = lesson is not None, self.teacher == "plain" and not pupil
+        trained = has_gradient(row.cues, taught, record.passed, imitates) and not record.silent
+        silent = record.usable and not trained
         return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), speaker, row, lesson)
 
     async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:

@@ -8,7 +8,7 @@ from seal.settings.base import Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
-Teacher = Literal["off", "share", "retry"]
+Teacher = Literal["off", "share", "retry", "plain"]
 
 
 class EvolveSettings(Settings):
@@ -40,7 +40,7 @@ class InterfaceSettings(Settings):
     teacher: Teacher = "off"
     """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
     sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
-    passed."""
+    passed; `plain`, a control: none sees cues, and the share's failures are not trained."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
 

@@ -6,7 +6,6 @@ from seal.interface.cues import catalogue
 from seal.rollout.row import Row
 from seal.settings.interface import InterfaceSettings
 from seal.settings.sentences import SettingsError
-from seal.teacher import has_gradient
 from tests.support.rollout_play import (
     ScriptedEngine,
     reference_texts,
@@ -115,9 +114,13 @@ def test_a_plain_rollout_that_breaks_off_keeps_no_retry_waiting(url):
         roll_out([url], ScriptedEngine((), dies), *RETRY, omega=OMEGA, trajectories=8)
 
 
-def test_a_rollout_with_cues_has_a_gradient_only_through_its_lesson():
-    assert has_gradient((), taught=False) and has_gradient(("caution",), taught=True)
-    assert not has_gradient(("caution",), taught=False)
+def test_without_hints_the_share_teaches_what_it_passes_and_is_silent_otherwise(url):
+    plain = ("seal.interface.share=0.5", "seal.interface.teacher=plain")
+    failing = roll_out([url], ScriptedEngine(["I cannot."]), *plain, omega=OMEGA, trajectories=8)
+    assert [record.silent for _, record in failing] == [False, True] * 4
+    assert not any(record.cues or record.omega_version is not None for _, record in failing)
+    passing = roll_out([url], ScriptedEngine(reference_texts()), *plain, omega=OMEGA, trajectories=8)
+    assert not any(record.silent for _, record in passing)
 
 
 def test_the_leak_guard_watches_whatever_may_become_a_lesson():

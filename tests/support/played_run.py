@@ -303,7 +303,7 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
     failed = frozenset().union(*(record.signals for record in judged))
     failed = frozenset() if any(record.passed for record in judged) else failed
     labels = named_failures(failed, settings.diagnosis, settings.seed, f"{step}/{index}")
-    shown = {"share": omega, "retry": answering(omega, row.category, labels)}[interface.teacher]
+    shown = {"share": omega, "retry": answering(omega, row.category, labels), "plain": Omega()}[interface.teacher]
     records = []
     for sample in range(samples):
         if sample in plain:
@@ -316,8 +316,8 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
         if cues and record.usable and record.passed and not record.truncated:
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
-        silent = record.usable and (record.silent or not has_gradient(cues, taught))
-        records.append(replace(record, cues=cues, taught=taught, silent=silent))
+        trained = has_gradient(cues, taught, record.passed, interface.teacher == "plain") and not record.silent
+        records.append(replace(record, cues=cues, taught=taught, silent=record.usable and not trained))
     return records
 
 
