@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,12 +18,6 @@ import psutil
 
 POLL_S = 1.0
 ANSWER_DEADLINE_S = 30
-OWN = "the run's own processes, on the GPU on which they hold most"
-GROWTH = (
-    "growth of the GPU's memory since the start, other programs included: nvidia-smi hides the run's processes here"
-)
-SHARED = "all processes together (proportional set size)"
-UNKNOWN = "unknown: nvidia-smi gave no figure"
 
 
 class NoAnswer(Exception):
@@ -31,11 +26,13 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Peak:
-    """The largest reading, None without any; the UUIDs of the GPUs used; and what the figure includes."""
+    """The largest reading, None without any; own: whether it is of the program's processes alone."""
 
     bytes: int | None
-    gpus: tuple[str, ...]
-    note: str
+    own: bool
+
+    def __str__(self) -> str:
+        return "unknown" if self.gib is None else f"{self.gib:.1f} GiB{'' if self.own else ' on the whole GPU'}"
 
     @property
     def gib(self) -> float | None:
@@ -91,7 +88,6 @@ class PeakMemory:
         self._own: Counter[str] = Counter()
         self._growth: Counter[str] = Counter()
         self._shared = 0
-        self._readings = self._failed = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -106,23 +102,13 @@ class PeakMemory:
     @property
     def peak(self) -> Peak:
         """The largest reading of those that succeeded."""
-        missed = f"; {self._failed} of {self._readings} readings failed" if self._failed else ""
-        if self._shared:
-            return Peak(self._shared, (), SHARED)
-        for found, note in ((self._own, OWN), (self._growth, GROWTH)):
-            most = max(found.values(), default=0)
-            if most:
-                # A run uses its GPUs equally; one that grew much less belongs to another program.
-                return Peak(most, tuple(gpu for gpu, size in found.items() if 2 * size >= most), note + missed)
-        return Peak(None, (), UNKNOWN + missed)
+        own = self._shared or max(self._own.values(), default=0)
+        return Peak(own or max(self._growth.values(), default=0) or None, own > 0)
 
     def _watch(self) -> None:
         while not self._done.wait(self._poll_s):
-            self._readings += 1
-            try:
+            with suppress(NoAnswer):
                 self._read(family(self._pid))
-            except NoAnswer:
-                self._failed += 1
 
     def _read_gpus(self, processes: Mapping[int, psutil.Process]) -> None:
         # | keeps the larger figure per GPU.
