@@ -65,9 +65,9 @@ def process(recipe, tmp_path_factory):
         torch.distributed.destroy_process_group()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=CUDA)
 def sender(process):
-    """The trainer's end of weight transfers."""
+    """The trainer's end of weight transfers; on a GPU's many processors it imports while the first tests run."""
     with weight_sender() as sender:
         yield sender
 

@@ -158,89 +158,7 @@ def test_the_device(say):
     say(f"{torch.cuda.get_device_name(0) if CUDA else 'no GPU'}, {found}")
 
 
-# ------------------------------------------------------------------- weights
-
-
-def test_a_tensor_of_any_size_arrives_whole(process, sender, say, tmp_path):
-    """verl's two ends of a transfer: in a buffer, and alone if a tensor is larger (CUDA IPC)."""
-    from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
-
-    device = torch.device(f"{DEVICE}:0") if CUDA else torch.device("cpu")
-    sizes = {"in its bucket": 1 << 20, "larger than it": 4 << 20, "2.2 GB": 550_000_000} if CUDA else {"in it": 1 << 20}
-    seconds = {}
-    for name, elements in sizes.items():
-        expected = pattern(elements, str(device))
-
-        arrived = []
-
-        def take(tensors, last, expected=expected, arrived=arrived):
-            arrived += [torch.equal(tensor, expected) for _, tensor in tensors]
-
-        receiver = BucketedWeightReceiver(handle := f"ipc://{tmp_path}/socket", device, use_shm=not CUDA)
-        with measured() as found:
-            sender.send(Order(handle, 8, not CUDA, elements=elements), lambda r=receiver, t=take: r.receive_weights(t))
-        assert arrived == [True]
-        seconds[name] = found["s"]
-    say(", ".join(f"{name} {spent:.2f} s" for name, spent in seconds.items()))
-
-
-def test_a_stale_weight_is_noticed(engine, recipe, policy, prompts, messages, sync, say, tmp_path):
-    """After an update the check refuses the engine until it has the weights; log-probs may be too coarse for it."""
-    worker = worker_of(recipe(f"{ACTOR}.use_kl_loss=false").actor_rollout_ref, PACKED_TOKENS)
-    fresh = compared(worker, messages)
-    stepped(worker, rows(messages))
-    sent = state(worker)
-    save_file(sent, tmp_path / "model.safetensors")
-    dtype = engine.llm_engine.model_config.dtype
-    digests = {name: tuple(Digest.of(t.to(dtype))) for name, t in sent.items() if name.endswith(WATCHED)}
-    with pytest.raises(RuntimeError, match="is not the trainer's"):
-        engine.collective_rpc(METHOD, args=(digests,))
-    stale = compared(worker, messages)
-    try:
-        with measured() as found:
-            sync(engine, tmp_path / "model.safetensors")
-        engine.collective_rpc(METHOD, args=(digests,))
-        after = compared(worker, ask(engine, prompts))
-    finally:
-        sync(engine, policy / "model.safetensors")
-    assert after.mean() < 2 * fresh.mean() + (1e-3 if CUDA else 1e-5)
-    largest = max(tensor.nbytes for tensor in sent.values()) / 1e6
-    means = f"fresh {fresh.mean():.1e}, stale {stale.mean():.1e}, sent {after.mean():.1e}"
-    say(f"sync {found['s']:.2f} s, largest tensor {largest:.1f} MB", f"log-probs differ: {means}")
-
-
-# ----------------------------------------------------------------- log-probs
-
-
-@pytest.mark.parametrize("precision", [FULL, HALF], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("kernels", ATTENTIONS)
-def test_log_probs(kernels, precision, engine, recipe, messages, say):
-    """The actor against the engine on the engine's own tokens: what `logprob_mean_tolerance` should be set from."""
-    if kernels == "flash_attention_2" and (not CUDA or precision == FULL or find_spec("flash_attn") is None):
-        pytest.skip("needs a GPU, bf16 and flash-attn")
-    config = recipe(*ATTENTIONS[kernels], precision)
-    with measured() as built:
-        worker = worker_of(config.actor_rollout_ref, PACKED_TOKENS)
-    compared(worker, messages[:2])
-    with measured() as found:
-        differences = compared(worker, messages)
-    exact = not CUDA and precision == FULL
-    assert differences.max() < 1e-4 if exact else differences.mean() < 0.1
-    per_s = sum(len(m.prompt) + len(m.ids) for m in messages) / found["s"]
-    built_s = f"worker {built['s']:.1f} s"
-    say(f"{distribution(differences)}, {len(differences)} tokens", f"{per_s:,.0f} tokens/s", built_s)
-
-
-@cuda_only
-def test_log_probs_of_an_engine_in_fp32(recipe, prompts, say):
-    config = recipe(FULL, "actor_rollout_ref.rollout.dtype=float32").actor_rollout_ref
-    exact = engine_of(config, **beside())
-    differences = compared(worker_of(config, PACKED_TOKENS), ask(exact, prompts))
-    say(f"{distribution(differences)}, {len(differences)} tokens")
-    assert differences.mean() < 1e-3
-
-
-# -------------------------------------------------------------------- update
+# ----------------------------------------------------------------------- worker
 
 
 def test_an_update(recipe, policy, say):
@@ -329,7 +247,77 @@ def test_a_checkpoint_is_written_and_read(recipe, say, tmp_path):
     assert mean < 1e-6 if CUDA else largest == 0
 
 
-# -------------------------------------------------------------------- engine
+# ---------------------------------------------------------------------- weights
+
+
+def test_a_tensor_of_any_size_arrives_whole(process, sender, say, tmp_path):
+    """verl's two ends of a transfer: in a buffer, and alone if a tensor is larger (CUDA IPC)."""
+    from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
+
+    device = torch.device(f"{DEVICE}:0") if CUDA else torch.device("cpu")
+    sizes = {"in its bucket": 1 << 20, "larger than it": 4 << 20, "2.2 GB": 550_000_000} if CUDA else {"in it": 1 << 20}
+    seconds = {}
+    for name, elements in sizes.items():
+        expected = pattern(elements, str(device))
+
+        arrived = []
+
+        def take(tensors, last, expected=expected, arrived=arrived):
+            arrived += [torch.equal(tensor, expected) for _, tensor in tensors]
+
+        receiver = BucketedWeightReceiver(handle := f"ipc://{tmp_path}/socket", device, use_shm=not CUDA)
+        with measured() as found:
+            sender.send(Order(handle, 8, not CUDA, elements=elements), lambda r=receiver, t=take: r.receive_weights(t))
+        assert arrived == [True]
+        seconds[name] = found["s"]
+    say(", ".join(f"{name} {spent:.2f} s" for name, spent in seconds.items()))
+
+
+# ----------------------------------------------------------------------- engine
+
+
+@pytest.mark.parametrize("precision", [FULL, HALF], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("kernels", ATTENTIONS)
+def test_log_probs(kernels, precision, engine, recipe, messages, say):
+    """The actor against the engine on the engine's own tokens: what `logprob_mean_tolerance` should be set from."""
+    if kernels == "flash_attention_2" and (not CUDA or precision == FULL or find_spec("flash_attn") is None):
+        pytest.skip("needs a GPU, bf16 and flash-attn")
+    config = recipe(*ATTENTIONS[kernels], precision)
+    with measured() as built:
+        worker = worker_of(config.actor_rollout_ref, PACKED_TOKENS)
+    compared(worker, messages[:2])
+    with measured() as found:
+        differences = compared(worker, messages)
+    exact = not CUDA and precision == FULL
+    assert differences.max() < 1e-4 if exact else differences.mean() < 0.1
+    per_s = sum(len(m.prompt) + len(m.ids) for m in messages) / found["s"]
+    built_s = f"worker {built['s']:.1f} s"
+    say(f"{distribution(differences)}, {len(differences)} tokens", f"{per_s:,.0f} tokens/s", built_s)
+
+
+def test_a_stale_weight_is_noticed(engine, recipe, policy, prompts, messages, sync, say, tmp_path):
+    """After an update the check refuses the engine until it has the weights; log-probs may be too coarse for it."""
+    worker = worker_of(recipe(f"{ACTOR}.use_kl_loss=false").actor_rollout_ref, PACKED_TOKENS)
+    fresh = compared(worker, messages)
+    stepped(worker, rows(messages))
+    sent = state(worker)
+    save_file(sent, tmp_path / "model.safetensors")
+    dtype = engine.llm_engine.model_config.dtype
+    digests = {name: tuple(Digest.of(t.to(dtype))) for name, t in sent.items() if name.endswith(WATCHED)}
+    with pytest.raises(RuntimeError, match="is not the trainer's"):
+        engine.collective_rpc(METHOD, args=(digests,))
+    stale = compared(worker, messages)
+    try:
+        with measured() as found:
+            sync(engine, tmp_path / "model.safetensors")
+        engine.collective_rpc(METHOD, args=(digests,))
+        after = compared(worker, ask(engine, prompts))
+    finally:
+        sync(engine, policy / "model.safetensors")
+    assert after.mean() < 2 * fresh.mean() + (1e-3 if CUDA else 1e-5)
+    largest = max(tensor.nbytes for tensor in sent.values()) / 1e6
+    means = f"fresh {fresh.mean():.1e}, stale {stale.mean():.1e}, sent {after.mean():.1e}"
+    say(f"sync {found['s']:.2f} s, largest tensor {largest:.1f} MB", f"log-probs differ: {means}")
 
 
 @cuda_only
@@ -377,6 +365,9 @@ def test_rollouts_and_vllm_alone(engine, say):
     say(f"{rates[0]:.0f} tokens/s in {len(found)} rollouts of {len(prompts)} messages, vLLM alone {rates[1]:.0f}")
 
 
+# ---------------------------------------------------------------- other engines
+
+
 def test_adapters(recipe, prompts, sync, say, tmp_path):
     """Adapters after an update, sent to an engine that has loaded the base by itself."""
     from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
@@ -404,3 +395,12 @@ def test_adapters(recipe, prompts, sync, say, tmp_path):
         f"{rate:.0f} tokens/s",
     )
     assert with_them.mean() < 0.1 and with_them.mean() < without.mean() / 3
+
+
+@cuda_only
+def test_log_probs_of_an_engine_in_fp32(recipe, prompts, say):
+    config = recipe(FULL, "actor_rollout_ref.rollout.dtype=float32").actor_rollout_ref
+    exact = engine_of(config, **beside())
+    differences = compared(worker_of(config, PACKED_TOKENS), ask(exact, prompts))
+    say(f"{distribution(differences)}, {len(differences)} tokens")
+    assert differences.mean() < 1e-3
