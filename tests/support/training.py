@@ -76,14 +76,15 @@ def worker_of(config: DictConfig, packed: int):
 
 
 def scored(worker, batch: TensorDict, **facts: Any) -> dict[str, torch.Tensor]:
-    """The worker's log-probs and entropy at the sampled tokens of all rows, and its metrics."""
+    """The worker's log-probs, and the entropy unless it is not asked for, at the sampled tokens of all rows."""
     from verl.utils import tensordict_utils as tu
 
     asked = {"compute_loss": False, "temperature": 1.0, "calculate_entropy": True}
     tu.assign_non_tensor(batch, **asked | facts)
     output = worker.infer_batch(batch)
     chosen = before_sampled(batch["input_ids"].offsets(), batch["response_mask"])
-    return {name: tu.get(output, name).values().float()[chosen] for name in ("log_probs", "entropy")}
+    found = {name: tu.get(output, name) for name in ("log_probs", "entropy")}
+    return {name: values.values().float()[chosen] for name, values in found.items() if values is not None}
 
 
 def stepped(worker, batch: TensorDict, size: int | None = None, **facts: Any) -> dict[str, float]:
