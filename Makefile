@@ -50,8 +50,10 @@ test: setup
 test-core: setup
 	$(PYTHON) $(TESTS) tests --ignore tests/e2e --ignore tests/faults --ignore tests/install --ignore tests/benchmarks
 
+# tests/gpu has a process of its own: verl's workers and vLLM's engine share it.
 test-slow: setup
-	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults --ignore=tests/attack
+	$(PYTHON) -m pytest -q -m "slow and not recipes" --ignore=tests/faults --ignore=tests/attack --ignore=tests/gpu
+	$(PYTHON) -m pytest -q tests/gpu
 
 # Every prompt mode and ablation, two steps each.
 test-recipes: setup

@@ -1,13 +1,17 @@
 """The peak memory of a program, read while it runs.
 
-On CUDA it is the growth since the start of the GPU that grew most, other programs included: in a container nvidia-smi
-may not report whose process is whose. On the CPU it is the proportional set size of the program's processes.
+On CUDA it is the memory that nvidia-smi reports for the program's own processes,
+on the GPU on which they hold most. In a container nvidia-smi may not report
+whose process is whose; then it is the growth of the GPU's memory since the
+start. On the CPU it is the proportional set size of the program's processes.
 """
 
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Mapping
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Self
 
 import psutil
@@ -18,6 +22,21 @@ ANSWER_DEADLINE_S = 30
 
 class NoAnswer(Exception):
     """nvidia-smi is missing, fails or hangs; the text is one clause."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest reading, None without any; own: whether it is of the program's processes alone."""
+
+    bytes: int | None
+    own: bool
+
+    def __str__(self) -> str:
+        return "unknown" if self.gib is None else f"{self.gib:.1f} GiB{'' if self.own else ' on the whole GPU'}"
+
+    @property
+    def gib(self) -> float | None:
+        return None if self.bytes is None else self.bytes / (1 << 30)
 
 
 def query(what: str, *fields: str) -> list[list[str]]:
@@ -37,9 +56,13 @@ def used() -> dict[str, int]:
     return {uuid: int(mib) << 20 for uuid, mib in query("gpu", "uuid", "memory.used") if mib.isdigit()}
 
 
-def grown(before: Mapping[str, int]) -> int:
-    """The bytes by which the GPU that grew most has grown."""
-    return max((size - before.get(gpu, size) for gpu, size in used().items()), default=0)
+def used_by(processes: Mapping[int, psutil.Process]) -> Counter[str]:
+    """Bytes that these processes hold on each GPU, by UUID, as far as nvidia-smi knows."""
+    found: Counter[str] = Counter()
+    for uuid, pid, mib in query("compute-apps", "gpu_uuid", "pid", "used_memory"):
+        if mib.isdigit() and int(pid) in processes:
+            found[uuid] += int(mib) << 20
+    return found
 
 
 def family(pid: int) -> dict[int, psutil.Process]:
@@ -51,27 +74,20 @@ def family(pid: int) -> dict[int, psutil.Process]:
         return {}
 
 
-def shared(pid: int) -> int:
-    """The proportional set size of a process and everything that it started, in bytes."""
-    total = 0
-    for process in family(pid).values():
-        try:
-            total += process.memory_full_info().pss
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return total
-
-
 class PeakMemory:
-    """Watches a program for the time of a `with` block; `peak` is the largest reading in bytes, 0 without any.
+    """Watches a process and everything that it starts, for the time of a `with` block; `peak` is the result.
 
     Raises NoAnswer if nvidia-smi does not answer even at the start.
     """
 
     def __init__(self, pid: int, backend: str, poll_s: float = POLL_S):
-        self.peak = 0
+        self._pid = pid
         self._poll_s = poll_s
-        self._read = partial(grown, used()) if backend == "cuda" else partial(shared, pid)
+        self._read = self._read_gpus if backend == "cuda" else self._read_host
+        self._before = used() if backend == "cuda" else {}
+        self._own: Counter[str] = Counter()
+        self._growth: Counter[str] = Counter()
+        self._shared = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -83,9 +99,27 @@ class PeakMemory:
         self._done.set()
         self._thread.join()
 
+    @property
+    def peak(self) -> Peak:
+        """The largest reading of those that succeeded."""
+        own = self._shared or max(self._own.values(), default=0)
+        return Peak(own or max(self._growth.values(), default=0) or None, own > 0)
+
     def _watch(self) -> None:
         while not self._done.wait(self._poll_s):
+            with suppress(NoAnswer):
+                self._read(family(self._pid))
+
+    def _read_gpus(self, processes: Mapping[int, psutil.Process]) -> None:
+        # | keeps the larger figure per GPU.
+        self._own |= used_by(processes)
+        self._growth |= Counter({gpu: size - self._before.get(gpu, size) for gpu, size in used().items()})
+
+    def _read_host(self, processes: Mapping[int, psutil.Process]) -> None:
+        total = 0
+        for process in processes.values():
             try:
-                self.peak = max(self.peak, self._read())
-            except NoAnswer:
+                total += process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
+        self._shared = max(self._shared, total)

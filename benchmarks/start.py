@@ -56,7 +56,7 @@ def measured(checkout: Path, overrides: Sequence[str] = ()) -> dict[str, float]:
     named = [(line["stage"], line["time"]) for line in JsonlTail(folder.start, 0)] or [("start", began)]
     named = [each for each in named if each[0] != READY] + [(ROLLOUTS, ends["train"]), ("end", ends["update"])]
     seconds = {name: after - at for (name, at), (_, after) in pairwise(named)}
-    return {**seconds, WHOLE: ends["update"] - began, MEMORY: memory.peak / 2**30}
+    return {**seconds, WHOLE: ends["update"] - began, MEMORY: memory.peak.gib or 0.0}
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,197 +1,208 @@
-"""Does the path work on a GPU? `python -m benchmarks.gpu [--stage NAME]... [--policy MODEL]`, or `make gpu-smoke`.
+"""Does the path work on a GPU? `python -m benchmarks.gpu [--stage NAME]... [key=value]...`, or `make gpu-smoke`.
 
-Each stage of stages.yaml trains a step or two through the launcher, with the committed policy grown to 100M parameters
-(`shelf.testbed.policy.grow`), within DEADLINE_S, and ends with one line that can be pasted: its seconds, log-prob
-differences between engine and trainer, tokens per second, peak memory and what was planned, or why it failed. The line
-also takes its place in benchmarks/gpu.md. On the CPU path (--backend cpu) stages run exp/quickstart.yaml.
+A stage of stages.yaml is one run of the launcher, with the committed policy grown to 100M parameters
+(`shelf.testbed.policy.grow`). By default it is `run`: six steps, and a seventh after a resume. Each launch has
+DEADLINE_S. Each part of a stage ends with a line that can be pasted: its figures, or why it failed or was not reached;
+the line also takes its place in benchmarks/gpu.md. On the CPU path (--backend cpu) stages run exp/quickstart.yaml.
 """
 
 import argparse
 import re
-import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from rich.console import Console
 
-from benchmarks.memory import NoAnswer, PeakMemory, query
-from seal.launch.recipe import read_recipe
-from seal.records.folder import RunFolder
-from seal.records.step import read_steps
+from benchmarks.memory import NoAnswer, Peak, PeakMemory, query
+from seal.launch.follow import JsonlTail
+from seal.launch.recipe import Recipe, read_recipe
+from seal.records.folder import READY, RunFolder
+from seal.records.step import StepRecord, read_steps
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from seal.system.processes import stop_tree
-from shelf.operate.fit import GIB, gpu_named
-from shelf.operate.plan import RunPlan, model_of
+from shelf.operate.fit import GIB, fit, gpu_named
+from shelf.operate.plan import model_of
 from shelf.operate.selfcheck import built_for
-from shelf.statistics.log import read_log
+from shelf.operate.step import step_plan
+from shelf.testbed.policy.grow import grow
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 PAGE = HOME / "benchmarks" / "gpu.md"
 DEADLINE_S = 480
 STOP_GRACE_S = 20
-STOP_DEADLINE_S = STOP_GRACE_S + 40
 SAID = re.compile(r"error: .*")
-BENCH = re.compile(r"([\d.]+) output tokens/s")
 
 
 class Failed(Exception):
-    """A stage did not end well; the text says why in one line."""
+    """A launch did not end well, or a part left no trace; the text says why in one line."""
+
+
+class Part(NamedTuple):
+    """A row of the page: the steps that must have been trained for it, None for all, and the figures that it shows."""
+
+    steps: int | None = None
+    shows: Sequence[str] = ("gen", "update_actor", "step", "tokens_per_s", "logp_diff_mean")
 
 
 class Stage(NamedTuple):
-    """A stage as stages.yaml has it. gpus: that it needs; cuda: only there; policy: only with --policy."""
+    """A stage as stages.yaml has it. gpus: that it needs; cuda: only there."""
 
     name: str
-    asks: str
-    steps: tuple[int, ...] = (2,)
-    overrides: tuple[str, ...] = ()
+    parts: Mapping[str, Part]
+    steps: Sequence[int] = (2,)
+    overrides: Sequence[str] = ()
+    resumed: Sequence[str] = ()
     gpus: int = 1
     cuda: bool = False
-    policy: bool = False
     recipe: str | None = None
 
 
 def stages() -> dict[str, Stage]:
     """All stages by name, in their order."""
     read = yaml.safe_load((Path(__file__).parent / "stages.yaml").read_text(encoding="utf-8"))
-    return {name: Stage(name, **{key: _fixed(value) for key, value in each.items()}) for name, each in read.items()}
+    parts = {name: each.pop("parts", {name: {}}) for name, each in read.items()}
+    rows = {name: {part: Part(**values) for part, values in each.items()} for name, each in parts.items()}
+    return {name: Stage(name, rows[name], **each) for name, each in read.items()}
 
 
-def _fixed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+class Played(NamedTuple):
+    """What the launches of a stage left: peaks of those that ended well, and why the last one did not."""
+
+    stage: Stage
+    folder: RunFolder
+    peaks: Sequence[Peak]
+    planned: str
+    failed: str | None
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Each part with its line. The first one without traces has the reason of a failed launch."""
+        reason = self.failed
+        for name, part in self.stage.parts.items():
+            try:
+                yield name, f"ok, {self._start() if part.steps == 0 else self._trained(part)}"
+            except Failed as error:
+                yield name, f"FAILED, {reason or error}" if reason or not self.failed else "not reached"
+                reason = None
+
+    def _start(self) -> str:
+        """The seconds of the first launch's start."""
+        begun = {line["stage"]: line["time"] for line in reversed([*JsonlTail(self.folder.start, 0)])}
+        if READY not in begun:
+            raise Failed(f"no rollouts began; stages of the start: {', '.join(begun)}")
+        pairs = pairwise(sorted(begun.items(), key=lambda each: each[1]))
+        each = ", ".join(f"{stage} {after - at:.0f}" for (stage, at), (_, after) in pairs)
+        return f"{max(begun.values()) - min(begun.values()):.0f} s: {each}"
+
+    def _trained(self, part: Part) -> str:
+        """The figures of the steps, and of the launches if the part needs all of them."""
+        logged = read_steps(self.folder.steps)[0] if self.folder.steps.exists() else ()
+        numbers, needed = [step.step for step in logged], part.steps or self.stage.steps[-1]
+        if numbers[:needed] != [*range(1, needed + 1)]:
+            raise Failed(f"the log has the steps {numbers}")
+        line = "; ".join(_values(name, logged) for name in part.shows)
+        if part.steps is None:
+            begun = [line["step"] for line in JsonlTail(self.folder.launches, 0)]
+            if begun != [0, *self.stage.steps[:-1]]:
+                raise Failed(f"launches began after the steps {begun}")
+            line += f"; peak {', '.join(map(str, self.peaks))}{self.planned}"
+        return line
 
 
-def run(stage: Stage, backend: str, overrides: Sequence[str]) -> str:
-    """Play a stage; what it measured as one line. Failed if a launch ends badly or too late."""
-    name, begun = f"gpu_smoke-{stage.name}-{time.strftime('%H%M%S')}", time.monotonic()
-    recipe, peaks = stage.recipe or RECIPES[backend], []
+def _values(name: str, logged: Sequence[StepRecord]) -> str:
+    """A figure of each step that has it; Failed if none has, unless it is compared in some steps only."""
+    found = {}
+    for step in logged:
+        more = {"logp_diff_mean": step.logp_diff_mean, "tokens_per_s": step.tokens.get("out", 0) / step.seconds["gen"]}
+        if (value := {**step.seconds, **more}.get(name)) is not None:
+            found[str(step.step)] = f"{value:.3g}"
+    if not found and name != "logp_diff_mean":
+        raise Failed(f"no step has {name}")
+    return f"{name} {', '.join(found.values())} in steps {', '.join(found) or 'none'}"
+
+
+def play(stage: Stage, backend: str, overrides: Sequence[str]) -> Played:
+    """Play the launches of a stage until one fails."""
+    name, recipe = f"gpu_smoke-{stage.name}-{time.strftime('%H%M%S')}", stage.recipe or RECIPES[backend]
     chosen = [*overrides, *stage.overrides, f"trainer.experiment_name={name}", f"seal.stop_grace_s={STOP_GRACE_S}"]
-    for steps in stage.steps:
-        last = [f"trainer.total_training_steps={steps}", f"env_service.env_url=http://127.0.0.1:{free_port()}"]
-        command = [sys.executable, "launcher.py", "--conf", recipe, "--with-bfcl", "--", *chosen, *last]
-        peaks.append(_launch(command, backend, DEADLINE_S - (time.monotonic() - begun)))
-    folder = RunFolder(HOME / "experiments" / name)
-    logged, _ = read_steps(folder.steps)
-    if [step.step for step in logged] != list(range(1, stage.steps[-1] + 1)):
-        raise Failed(f"the log has the steps {[step.step for step in logged]}")
-    last, means = logged[-1], [step.logp_diff_mean for step in logged if step.logp_diff_mean is not None]
-    rows = read_log(folder.trajectories / f"{last.step}.jsonl").without_bad()
-    speed = sum(row.tokens for row in rows) / last.seconds["gen"]
-    times = ", ".join(f"{what} {last.seconds[what]:.1f}" for what in ("gen", "update_actor", "step"))
-    peak = max(peaks) / GIB
-    planned = ""
-    if backend == "cuda":
-        plan = RunPlan.of(read_recipe(HOME / recipe, [*chosen, f"trainer.total_training_steps={stage.steps[-1]}"]))
-        gpu, memory = query("gpu", "name", "memory.total")[0]
-        fit = plan.on(gpu_named(gpu, int(memory) << 20), model_of(plan.recipe))
-        planned = f" (planned {max(sum(fit.rollout.values()), sum(fit.update.values())) / GIB:.1f})"
-    compared = (
-        f"log-probs differ by {statistics.mean(means):.1e}, {max(means):.1e} at most" if means else "not compared"
-    )
-    line = (
-        f"{time.monotonic() - begun:.0f} s; step {last.step}: {times} s; {compared}; {speed:.0f} tokens/s in rollouts"
-    )
-    line += f"; peak {peak:.1f} GiB{planned}"
-    return line + (_vllm_alone(plan, rows) if stage.name == "throughput" else "")
+    peaks, planned, failed = [], "", None
+    for last in stage.steps:
+        given = [*chosen, *(stage.resumed if peaks else ()), f"trainer.total_training_steps={last}"]
+        port = f"env_service.env_url=http://127.0.0.1:{free_port()}"
+        try:
+            peaks.append(_launch(["--conf", recipe, "--with-bfcl", "--", *given, port], backend))
+        except Failed as error:
+            failed = str(error)
+            break
+    if backend == "cuda" and not failed:
+        planned = f" (planned {_planned(read_recipe(HOME / recipe, given)) / GIB:.1f} GiB)"
+    return Played(stage, RunFolder(HOME / "experiments" / name), peaks, planned, failed)
 
 
-def _launch(command: Sequence[str], backend: str, seconds: float) -> int:
-    """Launch a run to its end; its peak memory in bytes."""
+def _planned(recipe: Recipe) -> float:
+    gpu, memory = query("gpu", "name", "memory.total")[0]
+    found = fit(recipe.config, step_plan(recipe.config), model_of(recipe), gpu_named(gpu, int(memory) << 20))
+    return max(sum(found.rollout.values()), sum(found.update.values()))
+
+
+def _launch(arguments: Sequence[str], backend: str) -> Peak:
+    command = [sys.executable, "launcher.py", *arguments]
     process = subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         with PeakMemory(process.pid, backend) as watch:
-            output, _ = process.communicate(timeout=max(1.0, seconds))
+            output, _ = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
         raise Failed(f"not done within {DEADLINE_S} s") from None
     finally:
-        stop_tree(process, STOP_DEADLINE_S)
+        stop_tree(process, STOP_GRACE_S + 40)
     if process.returncode:
         said = SAID.findall(output) or output.strip().splitlines()[-1:] or [""]
         raise Failed(f"code {process.returncode}: {said[-1]}")
     return watch.peak
 
 
-def _vllm_alone(plan: RunPlan, rows: Sequence[Any]) -> str:
-    """Tokens per second of vLLM's own benchmark with the same number of requests, of the same mean lengths."""
-    config = plan.recipe.config.actor_rollout_ref
-    sampled = max(1, sum(row.tokens for row in rows) // len(rows))
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "bench", "throughput", "--model", config.model.path]
-    command += ["--dataset-name", "random", "--input-len", str(int(plan.work.prompt)), "--output-len", str(sampled)]
-    command += ["--num-prompts", str(len(rows)), "--max-model-len", str(config.rollout.max_model_len)]
-    command += ["--gpu-memory-utilization", str(config.rollout.gpu_memory_utilization)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    found = BENCH.search(done.stdout)
-    return f"; vLLM alone {found[1]} tokens/s" if found else f"; vLLM's benchmark failed with code {done.returncode}"
-
-
-def machine(backend: str) -> str:
-    """The GPUs and the versions behind a line."""
-    gpus = query("gpu", "name", "driver_version") if backend == "cuda" else []
-    packages = " ".join(f"{name} {version(name)}" for name in ("torch", "verl", "vllm"))
-    return f"{len(gpus)} x {gpus[0][0]}, driver {gpus[0][1]}, {packages}" if gpus else f"no GPU, {packages}"
-
-
-def note(stage: str, line: str, page: str) -> str:
-    """The page with a stage's line in its row."""
-    row = re.compile(rf"^(\| {stage} \| [^|]* \|).*$", re.MULTILINE)
-    return row.sub(lambda match: f"{match[1]} {line} |", page)
+def note(part: str, line: str, page: str) -> str:
+    """The page with a part's line in its row."""
+    return re.sub(rf"(?m)^(\| {part} \| [^|]* \|).*$", lambda row: f"{row[1]} {line} |", page)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     known = stages()
-    parser.add_argument(
-        "--stage", action="append", choices=list(known), help="only this one (default: all that can run)"
-    )
-    parser.add_argument("--policy", help="a model for the stage `policy`, for instance Qwen/Qwen2.5-0.5B-Instruct")
+    parser.add_argument("--stage", action="append", choices=list(known), help="another one than `run`")
     parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of every stage's recipe")
     options = parser.parse_args()
     backend, console = options.backend, Console(soft_wrap=True, highlight=False)
     if (built := built_for()) != backend:
-        raise SystemExit(
-            f"{sys.executable} was set up for --{built}, not for --backend {backend}: activate the environment that "
-            f"`bash install.sh --{backend}` makes, or pass --backend {built}."
-        )
+        raise SystemExit(f"Activate what `bash install.sh --{backend}` makes, or pass --backend {built}.")
     try:
-        where, gpus = machine(backend), len(query("gpu", "name")) if backend == "cuda" else 1
+        gpus = query("gpu", "name", "driver_version") if backend == "cuda" else [["CPU"]]
     except NoAnswer as error:
         raise SystemExit(f"{error}: pass --backend cpu, or run `seal doctor`.") from error
-    able = [each for each in known.values() if each.gpus <= gpus and (backend == "cuda" or not each.cuda)]
-    chosen = [each for each in able if each.name in (options.stage or known) and (options.policy or not each.policy)]
+    packages = " ".join(f"{name} {version(name)}" for name in ("torch", "verl", "vllm"))
+    where = f"{len(gpus)} x {', driver '.join(gpus[0])}, {packages}"
+    chosen = [known[name] for name in options.stage or ["run"]]
+    if unable := [stage.name for stage in chosen if stage.gpus > len(gpus) or (stage.cuda and backend == "cpu")]:
+        raise SystemExit(f"{', '.join(unable)}: needs more or other GPUs than there are here.")
     overrides = ["trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=-1", *options.overrides]
-    small = []
     if backend == "cuda":
-        # Deferred: it imports torch.
-        from shelf.testbed.policy.grow import grow
-
-        policy = HOME / "experiments" / "gpu_smoke_policy"
-        grow(HOME / "data" / "quickstart_policy", policy)
-        small = [f"actor_rollout_ref.model.path={policy}"]
-    failed = 0
+        grow(HOME / "data" / "quickstart_policy", HOME / "experiments" / "gpu_smoke_policy")
+    well = True
     for stage in chosen:
-        model = [f"actor_rollout_ref.model.path={options.policy}"] if stage.policy else small
-        try:
-            line = f"ok, {run(stage, backend, [*overrides, *model])}"
-        except Failed as error:
-            failed, line = failed + 1, f"FAILED, {error}"
-        except KeyboardInterrupt:
-            console.print("interrupted; everything that was started is stopped")
-            return 128 + signal.SIGINT
-        console.print(f"gpu-smoke {stage.name}: {line} [{where}]", markup=False)
-        if backend == "cuda":
-            PAGE.write_text(note(stage.name, f"{line} ({where})", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    return 1 if failed or not chosen else 0
+        for part, line in play(stage, backend, overrides).lines():
+            well &= line.startswith("ok")
+            console.print(f"gpu-smoke {part}: {line} [{where}]", markup=False)
+            if backend == "cuda":
+                PAGE.write_text(note(part, f"{line} ({where})", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0 if well else 1
 
 
 if __name__ == "__main__":

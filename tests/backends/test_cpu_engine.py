@@ -16,13 +16,13 @@ from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
+from tests.support.training import PROCESS, batch_of, scored, stepped, weights, worker_of
 
 RECIPE = HOME / "exp" / "quickstart.yaml"
 LENGTHS = ((5, 3), (4, 6), (9, 2), (3, 5), (2, 2), (6, 4))
 """Tokens of prompt and response, by row."""
 GROUPS = ((6, 3), (6, 6), (4, 2), (6, 5), (4, 2), (4, 4))
 """The same of two prompts."""
-PROCESS = {"VERL_PLATFORM": "cpu", "GLOO_SOCKET_IFNAME": "lo", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
 
 
 class Case(NamedTuple):
@@ -58,87 +58,37 @@ def updates(case, rank, place):
 
 
 def updated(case, rank, ours):
-    from verl.utils import tensordict_utils as tu
-    from verl.utils.config import omega_conf_to_dataclass
-    from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
-    from verl.workers.utils.losses import ppo_loss
-
     from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 
     keys = f"loss_agg_mode={case.mode}", "use_kl_loss=false"
     config = compose_recipe(RECIPE, [f"actor_rollout_ref.actor.{key}" for key in keys]).actor_rollout_ref
-    actor = omega_conf_to_dataclass(config.actor)
-    actor.model_config = omega_conf_to_dataclass(config.model)
-    actor.engine.use_dynamic_bsz, actor.engine.use_remove_padding = True, True
-    actor.engine.max_token_len_per_gpu = actor.engine.infer_max_token_len_per_gpu = 24
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=actor.model_config,
-            engine_config=actor.engine,
-            optimizer_config=actor.optim,
-            checkpoint_config=actor.checkpoint,
-        )
-    )
-    worker.reset()
-    worker.set_loss_fn(partial(ppo_loss, config=actor))
+    worker = worker_of(config, packed=24)
     engine, passed, computed = worker.engine, [], []
     assert isinstance(engine, CPUFSDP2EngineWithLMHead)
     if not ours:
         for name in ("forward_backward_batch", "prepare_model_inputs", "prepare_model_outputs"):
             setattr(engine, name, getattr(super(CPUFSDP2EngineWithLMHead, engine), name))
-    facts = {"temperature": case.temperature, "calculate_entropy": False}
-    batch = rows(case, rank)
-    asked = {"temperature": case.temperature, "calculate_entropy": True, SHARE_PROMPTS: case.lengths == GROUPS}
-    tu.assign_non_tensor(batch, compute_loss=False, **asked)
-    output = worker.infer_batch(batch)
-    chosen = before_sampled(batch["input_ids"].offsets(), batch["response_mask"])
-    scored = [tu.get(output, name).values()[chosen].numpy() for name in ("log_probs", "entropy")]
+    facts = {"temperature": case.temperature, SHARE_PROMPTS: case.lengths == GROUPS}
+    found = scored(worker, rows(case, rank), **facts)
     engine.module.register_forward_pre_hook(
         lambda module, args, inputs: passed.append(inputs["input_ids"].numel()), with_kwargs=True
     )
     engine.module.register_forward_hook(lambda module, args, output: computed.append(output.logits.shape[1]))
-    size = 3 * len(case.idle)
-    batch = rows(case, rank)
-    tu.assign_non_tensor(batch, mini_batch_size=size, global_batch_size=size, dataloader_kwargs={"shuffle": False})
-    tu.assign_non_tensor(batch, **facts, **{SKIP_IDLE_ROWS: True, SHARE_PROMPTS: case.lengths == GROUPS})
-    metrics = tu.get(worker.train_mini_batch(batch), "metrics")
-    weights = [each.full_tensor().detach().numpy().copy() for each in engine.module.parameters()]
-    figures = {name: float(np.mean(metrics[name])) for name in ("grad_norm", "actor/pg_loss")}
-    return Updated(weights, figures, np.concatenate(scored), sum(passed), sum(computed))
+    metrics = stepped(worker, rows(case, rank), 3 * len(case.idle), **facts, **{SKIP_IDLE_ROWS: True})
+    figures = {name: metrics[name] for name in ("grad_norm", "actor/pg_loss")}
+    log_probs = np.concatenate([found[name].numpy() for name in ("log_probs", "entropy")])
+    return Updated(weights(worker), figures, log_probs, sum(passed), sum(computed))
 
 
 def rows(case, rank):
     idle, lengths = case.idle[rank], case.lengths
-
-    def nested(values):
-        return torch.nested.as_nested_tensor(values, layout=torch.jagged)
-
-    def filled(value):
-        return nested(
-            [torch.full((n,), value(row) if callable(value) else value) for row, (_, n) in enumerate(lengths)]
-        )
-
     draws = torch.Generator().manual_seed(0)
-    totals = [sum(each) for each in lengths]
-    ids = [torch.randint(10, 500, (n,), generator=draws) for n in totals]
+    ids = [torch.randint(10, 500, (sum(each),), generator=draws) for each in lengths]
     if lengths == GROUPS:
         ids = [torch.cat((torch.full((p,), p), each[p:])) for each, (p, _) in zip(ids, lengths, strict=True)]
     # As after a result of a tool: the second token of a response is not the policy's.
-    mask = nested([torch.tensor([place != 1 for place in range(n)]).long() for _, n in lengths])
-    return TensorDict(
-        {
-            "input_ids": nested(ids),
-            "position_ids": nested([torch.arange(n) for n in totals]),
-            "loss_mask": mask,
-            "prompts": nested([torch.ones(p, dtype=torch.long) for p, _ in lengths]),
-            "responses": filled(1),
-            "response_mask": mask,
-            "old_log_probs": filled(-8.0),
-            "advantages": filled(lambda row: 0.0 if row in idle else 1.0 + row),
-        },
-        batch_size=len(lengths),
-    )
+    masks = [torch.tensor([place != 1 for place in range(n)]).long() for _, n in lengths]
+    return batch_of(ids, masks, [0.0 if row in idle else 1.0 + row for row in range(len(lengths))])
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,9 @@ import torch
 
 from seal.launch.recipe import compose_recipe
 from seal.system.paths import HOME
-from tests.backends.test_cpu_engine import PROCESS, Case, rows
+from tests.backends.test_cpu_engine import Case, rows
+from tests.support import training
+from tests.support.training import PROCESS, scored, weights
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ def updated(recipe, overrides, rank, place):
     torch.distributed.init_process_group("gloo", init_method=f"file://{place}.meeting", rank=rank, world_size=2)
     config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [*SMALL, *overrides]).actor_rollout_ref
     first = worker_of(config)
-    log_probs, entropy = scored(first)
+    log_probs, entropy = (each.numpy() for each in scored(first, rows(ALL_BUSY, 0)).values())
     norm = step(first)
     after_one = weights(first)
     first.save_checkpoint(f"{place}.checkpoint", global_step=1)
@@ -56,10 +57,7 @@ def updated(recipe, overrides, rank, place):
 
 def worker_of(config):
     from torch.distributed.fsdp import CPUOffloadPolicy
-    from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.engine.fsdp import transformer_impl
-    from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
-    from verl.workers.utils.losses import ppo_loss
 
     from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 
@@ -67,45 +65,11 @@ def worker_of(config):
     for name in ("forward_backward_batch", "prepare_model_inputs", "prepare_model_outputs", "_build_fsdp_module"):
         setattr(CPUFSDP2EngineWithLMHead, name, getattr(transformer_impl.FSDPEngineWithLMHead, name))
     transformer_impl.CPUOffloadPolicy = lambda **_: CPUOffloadPolicy(pin_memory=False)
-    actor = omega_conf_to_dataclass(config.actor)
-    actor.model_config = omega_conf_to_dataclass(config.model)
-    actor.engine.use_dynamic_bsz, actor.engine.use_remove_padding = True, True
-    actor.engine.max_token_len_per_gpu = actor.engine.infer_max_token_len_per_gpu = 24
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=actor.model_config,
-            engine_config=actor.engine,
-            optimizer_config=actor.optim,
-            checkpoint_config=actor.checkpoint,
-        )
-    )
-    worker.reset()
-    worker.set_loss_fn(partial(ppo_loss, config=actor))
-    return worker
-
-
-def scored(worker):
-    from verl.utils import tensordict_utils as tu
-
-    batch = rows(ALL_BUSY, 0)
-    tu.assign_non_tensor(batch, compute_loss=False, temperature=1.0, calculate_entropy=True)
-    output = worker.infer_batch(batch)
-    return tuple(tu.get(output, name).values().float().numpy() for name in ("log_probs", "entropy"))
+    return training.worker_of(config, packed=24)
 
 
 def step(worker):
-    from verl.utils import tensordict_utils as tu
-
-    batch = rows(ALL_BUSY, 0)
-    batch["ref_log_prob"] = batch["old_log_probs"]
-    tu.assign_non_tensor(batch, mini_batch_size=12, global_batch_size=12, dataloader_kwargs={"shuffle": False})
-    tu.assign_non_tensor(batch, temperature=1.0, calculate_entropy=False)
-    return float(np.mean(tu.get(worker.train_mini_batch(batch), "metrics")["grad_norm"]))
-
-
-def weights(worker):
-    return [each.full_tensor().detach().float().numpy().copy() for each in worker.engine.module.parameters()]
+    return training.stepped(worker, rows(ALL_BUSY, 0), 12)["grad_norm"]
 
 
 @pytest.fixture(scope="module")

@@ -8,33 +8,9 @@ from hypothesis import strategies as st
 from seal.backends.packed_attention import NAME
 from seal.backends.shared_prompts import PromptedRow, micro_batches, shared
 from tests.backends.test_packed_attention import model
+from tests.support.packing import gradients, packed, rows_of
 
 GROUP = st.tuples(st.integers(1, 30), st.lists(st.integers(0, 12), min_size=1, max_size=4))
-
-
-def rows_of(groups):
-    return [
-        PromptedRow(bytes([number]), prompt, n) for number, (prompt, responses) in enumerate(groups) for n in responses
-    ]
-
-
-def packed(groups):
-    """Token ids and positions of whole rows: the responses of a group follow the same prompt."""
-    draws = torch.Generator().manual_seed(1)
-    ids, positions = [], []
-    for before, responses in groups:
-        prompt = torch.randint(0, 50, (before,), generator=draws)
-        for n in responses:
-            ids.append(torch.cat((prompt, torch.randint(0, 50, (n,), generator=draws))))
-            positions.append(torch.arange(before + n))
-    return torch.cat(ids)[None], torch.cat(positions)[None]
-
-
-def gradients(ids, positions, places):
-    policy = model(NAME)
-    logits = policy(input_ids=ids, position_ids=positions, use_cache=False).logits[0, places]
-    logits.log_softmax(-1)[:, 7].sum().backward()
-    return logits.detach(), torch.cat([each.grad.flatten() for each in policy.parameters()])
 
 
 @settings(max_examples=30, deadline=None)
@@ -44,8 +20,8 @@ def test_logits_and_gradients_are_those_of_whole_rows(groups):
     kept, places = shared(rows_of(groups))
     assert len(kept) == sum(before + sum(responses) for before, responses in groups)
     assert torch.equal(ids[:, kept][:, places], ids) and torch.equal(positions[:, kept][:, places], positions)
-    expected, expected_gradient = gradients(ids, positions, torch.arange(ids.shape[1]))
-    found, gradient = gradients(ids[:, kept], positions[:, kept], places)
+    expected, expected_gradient = gradients(model(NAME), ids, positions, torch.arange(ids.shape[1]))
+    found, gradient = gradients(model(NAME), ids[:, kept], positions[:, kept], places)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert (gradient - expected_gradient).norm() <= 1e-5 * expected_gradient.norm()
 

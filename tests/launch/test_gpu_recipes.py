@@ -1,4 +1,4 @@
-"""CUDA recipes on 1, 4 and 8 GPUs: they divide, and verl and vLLM still read what they set."""
+"""Recipes on 1, 4 and 8 devices: they compose and divide, and verl and vLLM still read what CUDA recipes set."""
 
 import asyncio
 import re
@@ -22,10 +22,13 @@ OURS = ("seal.", "env_service.", "defaults", "ray_kwargs.", "actor_rollout_ref.m
 """Blocks that verl does not read, or hands on as they are."""
 
 
+ALL = [path for folder in ("", "backbones", "environments") for path in sorted((EXP / folder).glob("*.yaml"))]
+
+
 @pytest.mark.parametrize("gpus", [1, 4, 8])
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_divides_on_one_four_and_eight_gpus(recipe, gpus):
-    plan = step_plan(composed(EXP / f"{recipe}.yaml", f"trainer.n_gpus_per_node={gpus}"))
+@pytest.mark.parametrize("recipe", ALL, ids=lambda path: str(path.relative_to(EXP)))
+def test_a_recipe_divides_on_one_four_and_eight_devices(recipe, gpus):
+    plan = step_plan(composed(recipe, f"trainer.n_gpus_per_node={gpus}"))
     assert plan.devices == plan.ranks == plan.engines == gpus
 
 

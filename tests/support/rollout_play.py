@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -117,6 +118,14 @@ def reference_texts(task_id: str = TASK) -> tuple[str, ...]:
     """The messages of a policy that plays a task's reference in the compact mode."""
     messages = play_reference(load_tasks()[task_id])
     return tuple(message["content"] for message in messages if message["role"] == "assistant")
+
+
+def reference_prompts(number: int) -> list[list[int]]:
+    """The first prompts of some tasks in the compact mode, as tokens."""
+    return [
+        tokenizer().apply_chat_template(list(play_reference(task)[:2]), add_generation_prompt=True, return_dict=False)
+        for task in itertools.islice(load_tasks().values(), number)
+    ]
 
 
 Before = Callable[[int], Awaitable[TokenOutput | None]]
