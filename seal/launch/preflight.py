@@ -32,7 +32,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
     "trainer.v1.sampler.sync_refill_failed_groups": ((False,), "a batch with a lost trajectory ends the run"),
     "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),
-    "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints, seal.checkpoints whole ones"),
+    "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints: use seal.checkpoints.keep_last"),
     "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
