@@ -1,6 +1,6 @@
 # Every target first sets up what it needs in .venv.
 PYTHON := .venv/bin/python
-WORKERS := 2
+WORKERS := 3
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup quickstart quickstart-long test test-core test-slow test-recipes test-faults test-attack test-viewer lint lock lock-docs
@@ -35,8 +35,8 @@ pretrained: setup
 		--tasks data/pretrained/probe.jsonl --max-tokens 96 --max-steps 6
 
 # import-linter checks that no floor imports a higher one: .importlinter.
-# Each worker takes whole files, so that module fixtures are made once, in the order of tests/conftest.py. WORKERS=4 is
-# faster on more cores, and needs more memory. Modules are compiled once, not in each process that a test starts.
+# Each worker takes whole files, so that module fixtures are made once, in the order of tests/conftest.py. Three
+# keep two cores busy, because many tests wait. Modules are compiled once, not in each process that a test starts.
 TESTS := -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=20
 test test-core: export PYTHONDONTWRITEBYTECODE :=
 # Ray gives its workers a low priority; those of one test would wait for all other tests.
