@@ -15,6 +15,7 @@ from shelf.view import overview
 from shelf.view.examples import first_group, learnt
 from shelf.view.headline import headline
 from shelf.view.index import TRAIN, Index, stamp_of
+from shelf.view.lifts import lift_rows, withdrawal_log
 from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
@@ -87,8 +88,6 @@ class Viewed:
     def _lifts_now(self) -> dict[str, Any] | None:
         if not step_files(self.run.folder.withdrawals):
             return None
-        from shelf.view.lifts import lift_rows, withdrawal_log  # loads scipy, which no other page waits for
-
         return lift_rows(withdrawal_log(self.run.folder))
 
     def listed(self) -> dict[str, Any]:
