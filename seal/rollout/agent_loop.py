@@ -82,6 +82,7 @@ class SEALAgentLoop(AgentLoopBase):
         """Play an episode, again if infrastructure failed it."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
         params = row.create_params(mode, always_guarded=self.teacher != "off")
+        params |= {"wrong_hints": True} if self.teacher == "wrong_hints" and row.cues else {}
         for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)

@@ -61,7 +61,7 @@ class ClosedLoop:
         counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
         rows = [records[i] for i in counted]
         prompts = compared(records, groups, settings.interface, transfers or {}) if settings.teaches else []
-        if settings.teaches and self._evolves:
+        if settings.teaches and self._evolves and settings.interface.teacher != "wrong_hints":
             self._lessons = self._lessons.after(step, prompts, settings.interface.evolve.min_count)
         labels = self._labels(step, rows)
         played = self._round(step, rows, labels)

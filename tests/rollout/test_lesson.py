@@ -123,6 +123,26 @@ def test_without_hints_the_share_teaches_what_it_passes_and_is_silent_otherwise(
     assert not any(record.silent for _, record in passing)
 
 
+def test_wrong_hints_are_those_of_another_task_and_what_passes_teaches_all_the_same(url):
+    wrong = ("seal.interface.share=0.5", "seal.interface.teacher=wrong_hints")
+    texts = [WRONG, *reference_texts()]
+    right, played = (
+        roll_out([url], ScriptedEngine(texts), *each, omega=OMEGA, trajectories=2) for each in (SHARE, wrong)
+    )
+    assert [record.taught for _, record in played] == [record.taught for _, record in right]
+    for (output, record), (other, own) in zip(played, right, strict=True):
+        assert (output.prompt_ids, output.response_ids) == (other.prompt_ids, other.response_ids)
+        if record.cues:
+            hints, right_hints = (required_tools(each.messages[0]["content"]) for each in (record, own))
+            assert hints and not hints & right_hints
+
+
+def required_tools(system: str) -> set[str]:
+    """The tools of which the schema cue speaks."""
+    (line,) = [line for line in system.split("\n") if line.startswith("Required: ")]
+    return {entry.split()[0] for entry in line.removeprefix("Required: ").split("; ")}
+
+
 def test_the_leak_guard_watches_whatever_may_become_a_lesson():
     row = {
         "extra_info": {"task_id": "t", "split": "train", "category": "base"},

@@ -328,6 +328,12 @@ def test_a_cue_retires_for_good_once_comparable_plain_rollouts_pass_as_often():
     assert resumed.state == loop.state
 
 
+def test_wrong_hints_do_not_retire():
+    loop = ClosedLoop(settings("seal.interface.teacher=wrong_hints", *RETRY[1:]))
+    for step in range(1, 6):
+        assert CUE in taught(loop, step, passed=0).omega_next["cues"]["*"]
+
+
 def test_few_prompts_retire_nothing():
     assert CUE in taught(ClosedLoop(settings(*RETRY)), 1, passed=0, prompts=7).omega_next["cues"]["*"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -69,7 +70,10 @@ class ToolEnvironment(TaskSource):
     def task_scene(self, task: ToolTask, params: Mapping[str, Any]) -> Scene:
         """The same for a task that the environment need not know."""
         settings = read_settings(params, self.formats[0], self.settings_type)
-        return self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
+        scene = self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
+        if settings.wrong_hints:
+            scene.other_tools = self._unlike(task)
+        return scene
 
     def documents(self, task_id: str) -> Sequence[Document]:
         """Return the documents of the task's tools."""
@@ -99,6 +103,19 @@ class ToolEnvironment(TaskSource):
     def version(self) -> Json:
         """Return the data's hash and the versions of packages."""
         return {"data_hash": self.data_hash(), **self.packages()}
+
+    def _known(self) -> Iterable[ToolTask]:
+        return self._tasks.values()
+
+    def _unlike(self, task: ToolTask) -> Sequence[Document]:
+        """The tools of a task of the same category that shares few with this one; the ids draw among the best."""
+        own = {tool["name"] for tool in self.tools(task)}
+
+        def likeness(other: ToolTask) -> tuple[int, int]:
+            shared = sum(tool["name"] in own for tool in self.tools(other))
+            return shared, zlib.crc32(f"{task.id}/{other.id}".encode())
+
+        return self.tools(min((each for each in self._known() if each.category == task.category), key=likeness))
 
     def _task(self, task_id: str) -> ToolTask:
         task = self._tasks.get(task_id)
