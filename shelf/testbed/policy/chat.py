@@ -5,6 +5,7 @@ is trained, and only what the assistant says has a loss. Documents are most of a
 first call goes through the model without a gradient.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from shelf.suites.folder import written_whole
-from shelf.testbed.policy.dialogue import reference_dialogue
+from shelf.testbed.policy.dialogue import drawn_omega, drawn_slip, reference_dialogue
 from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -37,7 +38,8 @@ class ChatSettings:
 
     lessons, minutes: the end is where the first of them is reached, and the learning rate falls to 0 until then.
     turns: weights of a lesson's number of requests. longest: tokens of a lesson. documents: the most characters of the
-    tools' documents (3,000 are 700 to 900 tokens). dtype: of matrix products.
+    tools' documents (3,000 are 700 to 900 tokens). dtype: of matrix products. interface: half of the lessons show
+    what training shows; in half of these the assistant errs once, and what it says after the feedback is taught.
     """
 
     lessons: int = 1_000
@@ -51,6 +53,7 @@ class ChatSettings:
     longest: int = 1_900
     documents: int = 3_000
     dtype: Literal["float32", "bfloat16"] = "float32"
+    interface: bool = True
 
 
 class Plays(NamedTuple):
@@ -86,7 +89,7 @@ def teach(source: Path, out: Path, settings: ChatSettings, on_step: Callable[[Ta
         made = lessons(tokenizer, settings)
         first = next(made)  # a template that cannot be taught is refused before the weights are read
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-        others = replace(settings, seed=settings.seed + 1, turns=((1, 0.5), (2, 0.5)))
+        others = replace(settings, seed=settings.seed + 1, turns=((1, 0.5), (2, 0.5)), interface=False)
         probed = [*islice(lessons(tokenizer, others), PROBED)]
         before = plays(model, probed)
         learn(model, islice(chain([first], made), settings.lessons), settings, on_step)
@@ -115,32 +118,49 @@ def require_chat_model(source: Path) -> None:
 
 def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Iterator[Encoded]:
     """Endless lessons of the level `train`, deterministic from the seed."""
-    sampler = short(settings.documents, dict(settings.turns))
+    sampler, rng, mode = (
+        short(settings.documents, dict(settings.turns)),
+        random.Random(settings.seed),
+        settings.prompt_mode,
+    )
     for made in synthesise(Grammar(), 10**9, settings.seed, "train", sampler):
-        messages = reference_dialogue(made.task, settings.prompt_mode)
-        if messages is not None and len((lesson := encode(tokenizer, messages)).ids) <= settings.longest:
+        kind, omega, slip = rng.choice(("plain", "plain", "cued", "corrected")), None, None
+        if not settings.interface:
+            kind = "plain"
+        if kind == "corrected" and any("=" in call for calls in made.reference for call in calls):
+            slip = drawn_slip(made.task, mode, rng)
+        if kind != "plain":
+            omega = drawn_omega(slip and slip.label, rng)
+        messages = reference_dialogue(made.task, mode, omega, slip)
+        if messages is None:
+            continue
+        lesson = encode(tokenizer, messages, slip and slip.number)
+        if len(lesson.ids) <= settings.longest:
             yield lesson
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]]) -> Encoded:
+def encode(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], wrong: int | None = None
+) -> Encoded:
     """A dialogue in the model's chat template, up to the assistant's last message.
 
-    The pieces between what the assistant says are encoded by themselves, as in a rollout. ValueError if the template
-    changes a message once others follow, so that a dialogue cannot be taught as it will be played.
+    The pieces between what the assistant says are encoded by themselves, as in a rollout. wrong: the number of its
+    message that is not taught. ValueError if the template changes a message once others follow, so that a dialogue
+    cannot be taught as it will be played.
     """
     ids: list[int] = []
     spoken: list[bool] = []
     before = ""
-    for position, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
+    own_places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    for number, position in enumerate(own_places):
+        message = messages[position]
         asked = tokenizer.apply_chat_template(messages[:position], tokenize=False, add_generation_prompt=True)
         whole = tokenizer.apply_chat_template(messages[: position + 1], tokenize=False)
         end = whole.find(tokenizer.eos_token, len(asked))
         said = whole[len(asked) : end + len(tokenizer.eos_token)]
         if not asked.startswith(before) or not whole.startswith(asked) or not said.startswith(message["content"]):
             raise ValueError("The chat template changes earlier messages of a dialogue: name another model.")
-        for text, own in ((asked[len(before) :], False), (said, True)):
+        for text, own in ((asked[len(before) :], False), (said, number != wrong)):
             tokens = tokenizer.encode(text, add_special_tokens=False)
             ids += tokens
             spoken += [own] * len(tokens)

@@ -1,5 +1,6 @@
 """Lessons for a pretrained model: its own template, what has a loss, and what is refused."""
 
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -61,6 +62,22 @@ def test_a_template_that_changes_earlier_messages_is_refused(tokenizer, monkeypa
     monkeypatch.setattr(tokenizer, "chat_template", forgetful)
     with pytest.raises(ValueError, match="changes earlier messages"):
         encode(tokenizer, MESSAGES)
+
+
+def test_half_of_the_lessons_show_the_interface_and_a_wrong_message_is_never_taught(tokenizer):
+    made = [*islice(lessons(tokenizer, ChatSettings(longest=10_000)), 40)]
+    texts = [tokenizer.decode(lesson.ids) for lesson in made]
+    shown = [place for place, text in enumerate(texts) if "# Notes on the tools" in text]
+    corrected = [place for place in shown if "Continue with a corrected call" in texts[place]]
+    assert 12 <= len(shown) <= 28 and 4 <= len(corrected) < len(shown)
+    for place in corrected:
+        taught = tokenizer.decode(
+            [token for token, own in zip(made[place].ids, made[place].spoken, strict=True) if own]
+        )
+        assert texts[place].count("<|im_start|>assistant") == taught.count("<|im_end|>") + 1
+        assert '_tool"' not in taught and '_value":' not in taught
+    plain = islice(lessons(tokenizer, ChatSettings(longest=10_000, interface=False)), 10)
+    assert not any("# Notes on the tools" in tokenizer.decode(lesson.ids) for lesson in plain)
 
 
 def test_the_loss_is_that_of_the_whole_dialogue(tokenizer, model):
