@@ -5,8 +5,6 @@ strings, so they survive logs; this module registers the labels that exist,
 with the base utility rho(z) of each (paper, Tables 5 and 6).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 INVALID_TOOL_CALL = "invalid_tool_call"

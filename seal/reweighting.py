@@ -8,8 +8,6 @@ Pure: labels and settings in, weights out; the trainer multiplies. Weights are
 positive, so no advantage changes its sign, and the reward is never touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from seal import labels as vocabulary

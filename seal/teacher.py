@@ -5,8 +5,6 @@ A passing rollout with cues is replayed without them, and trained in that form i
 answer the failures of its plain rollouts, what each cue gives, and when a cue retires.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence

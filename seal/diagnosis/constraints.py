@@ -6,8 +6,6 @@ Values, ranges and multiples are precise enough to judge a call by (every refere
 call of the benchmark keeps to them); formats and units are only shown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The environment service fills these values from the running episode and from
 the verifier; Psi reads nothing else (paper, section 3.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ for. A refused message and a call of an unavailable tool ask only for a call tha
 works, so any success closes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ exception; a list whose only entry is an error; a flag such as ``success`` or
 ``login_status`` that is false; and a sentence in place of the value.
 """
 
-from __future__ import annotations
-
 import re
 
 _ERROR = re.compile(

@@ -6,8 +6,6 @@ label, all that fire are the signals. ``docs/how-it-works.md`` records the
 decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress

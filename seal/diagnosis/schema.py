@@ -5,8 +5,6 @@ module maps those and leaves the judging to jsonschema. Allowed values and range
 that a description states in prose count as part of the schema.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

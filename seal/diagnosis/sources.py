@@ -5,8 +5,6 @@ replaces the labels of a step before they reach the profile, the interface and t
 weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one preserves.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -1,13 +1,11 @@
 """Omega, the learning interface as a value: which cues are on, for every task or for one category."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Self
 
 from pydantic import NonNegativeInt
 
@@ -73,7 +71,7 @@ class Omega:
     active: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Omega:
+    def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
         """An Omega from cue names (for all categories) or from {scope: cue names}.
 
         Raises ValueError for a cue that does not exist.
@@ -123,7 +121,7 @@ class Omega:
         return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Omega:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild an Omega; ValueError names the key that is missing, unknown or wrong."""
         read = _OmegaJson.read(data, "omega")
         return cls.of(read.cues, read.version)

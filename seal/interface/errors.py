@@ -6,8 +6,6 @@ advice phi_err gives; the patterns that mark each class are in ``cues.toml`` bes
 advice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -8,8 +8,6 @@ Thresholds to leave are laxer than those to enter, and a newcomer must be clearl
 than a weakness whose place it takes, so that cues do not flicker.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

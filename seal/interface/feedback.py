@@ -5,8 +5,6 @@ what the history adds: that the same call failed before, and how many errors the
 were in a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any

@@ -6,8 +6,6 @@ it changes the observation proper, or when what it adds holds a secret that is n
 The interface adds fixed wording, which the guard takes out first, and parts of public text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

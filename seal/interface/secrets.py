@@ -5,8 +5,6 @@ characters), numbers by value (1,500 is 1.5e3). Values that are too common to me
 anything on their own (true, 3, "on") are no secrets.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -5,8 +5,6 @@ simulator is imported. A :class:`Task` is immutable and shared: whoever runs it
 copies `initial_config` first (see `tools.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The benchmark's prompt and parser modes, by name: what its own handlers send and read, and shorter ones."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

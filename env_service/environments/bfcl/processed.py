@@ -5,8 +5,6 @@ that want the tasks without the package. The hash next to it is that of the
 package's files, which /version and every result carry too.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -5,8 +5,6 @@ themselves, positional arguments are dropped. What it would evaluate or run
 (arithmetic, calls among the arguments) is refused.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

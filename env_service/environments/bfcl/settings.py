@@ -5,8 +5,6 @@ the tools imply) and `tool_feedback_evolution` (recovery hints and guidelines by
 type). Both are mapped onto the cues that do the same here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from typing import Any

@@ -8,8 +8,6 @@ train), and numbers on it are reported as not held out.
 Needs no package of the benchmark: everything that must know the sides may import this.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping
 

@@ -9,8 +9,6 @@ Each :class:`Toolbox` owns its simulators: nothing that one of them does is
 visible to another in the same process.
 """
 
-from __future__ import annotations
-
 import ast
 import decimal
 import importlib

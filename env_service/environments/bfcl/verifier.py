@@ -6,8 +6,6 @@ each time, so its results and states are kept; the comparisons themselves are
 the package's own functions.
 """
 
-from __future__ import annotations
-
 import copy
 import datetime
 from collections import Counter

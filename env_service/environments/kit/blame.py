@@ -14,8 +14,6 @@ With default limits a replay takes well below a millisecond, unless the policy m
 their deadline; failures that are not decided in time are their turn's own.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

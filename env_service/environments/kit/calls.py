@@ -1,7 +1,5 @@
 """Calls as a policy writes them: what a parser makes of a message."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ trained on; `compact` shows names and arguments only, for policies with a small 
 fit any environment with tool calls.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence

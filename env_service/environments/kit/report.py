@@ -1,7 +1,5 @@
 """The answer to /evaluate from the evidence of an episode."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from env_service.answers import Evaluation

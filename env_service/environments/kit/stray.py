@@ -7,8 +7,6 @@ official handlers take such a message for an answer; the diagnosis must not
 as "I used `ls()`", is not a call.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

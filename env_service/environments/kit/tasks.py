@@ -1,7 +1,5 @@
 """The part of an environment with tool calls that its author writes: tasks, their tools and worlds."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
