@@ -60,6 +60,11 @@ class CallEvidence:
     writes: bool = True
 
     @property
+    def unavailable(self) -> bool:
+        """True when the policy could not see the tool, or its environment has none of that name."""
+        return not self.available or self.error == "unavailable"
+
+    @property
     def failed(self) -> bool:
         """True when the call failed, also when only the text of its result says so."""
         return self.error is not None or reports_failure(self.name, self.result)

@@ -28,7 +28,7 @@ _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), tools) for pattern, tools
 
 def closed_by(call: CallEvidence) -> frozenset[str]:
     """Return the tools whose success closes this call's error; :data:`ANY` when every tool's does."""
-    if not call.available or call.error == "unavailable":
+    if call.unavailable:
         return ANY
     asked = (tools for pattern, tools in _PATTERNS if pattern.search(call.result))
     return frozenset({call.name}).union(*asked)

@@ -97,7 +97,7 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
         if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
             return f"the parser refused: {action.refusals[0]}"
     for call in turn.calls:
-        if not call.available or call.error == "unavailable":
+        if call.unavailable:
             return f"{call.name} is not an available tool"
     return None
 
@@ -106,7 +106,7 @@ def _invalid_arguments(turn: TurnEvidence) -> str | None:
     if not _wanted(turn):  # no tool is the right one when nothing should be called
         return None
     for call in turn.calls:
-        if not call.available or call.error == "unavailable":
+        if call.unavailable:
             continue
         if call.violations:
             return f"{call.name}: {call.violations[0].message}"

@@ -87,13 +87,9 @@ class Omega:
                 active.append((scope, tuple(sorted(names, key=order.index))))
         return cls(version, tuple(active))
 
-    def by_scope(self) -> dict[str, tuple[str, ...]]:
-        """Active cue names by scope."""
-        return dict(self.active)
-
     def for_category(self, category: str) -> tuple[str, ...]:
         """Cues that hold for a task of this category, in the order of the catalogue."""
-        scopes = self.by_scope()
+        scopes = dict(self.active)
         scope = next((each for each in (category, environment_of(category)) if each in scopes), EVERYWHERE)
         return scopes.get(scope, ())
 

@@ -76,7 +76,7 @@ def evolve(
     """
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
     adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
-    active = omega.by_scope()
+    active = dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally).items():
         figures = _figures(tally, categories)

@@ -1,4 +1,4 @@
-"""The line of a longer text that says what it is about."""
+"""A part that stands for a longer text: the line that says what it is about, or its beginning."""
 
 from pathlib import Path
 
@@ -20,6 +20,11 @@ def last_line(text: str, default: str = "") -> str:
 def last_output(log: Path) -> str:
     """The last line of a process's log."""
     return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")
+
+
+def clipped(text: str, characters: int) -> str:
+    """The first `characters` of the text, marked as cut if it has more."""
+    return text if len(text) <= characters else text[:characters] + "..."
 
 
 def _lines(text: str) -> list[str]:

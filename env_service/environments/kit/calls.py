@@ -90,8 +90,3 @@ def read_blocks(
     if not calls and not refusals:
         refusals += stray_call(text, tools)
     return Parsed(tuple(calls), tuple(refusals), rest.strip())
-
-
-def clipped(text: str, characters: int) -> str:
-    """The first `characters` of the text, marked as cut if it has more."""
-    return text if len(text) <= characters else text[:characters] + "..."

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from env_service.environments.base import Document
-from env_service.environments.kit.calls import Parsed, clipped, read_blocks
+from env_service.environments.kit.calls import Parsed, read_blocks
 from seal.interface.wording import PromptWording
+from seal.system.text import clipped
 
 
 class Format(ABC):
