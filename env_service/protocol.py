@@ -138,10 +138,7 @@ class Problem(BaseModel):
 
 
 class RequestRefused(ValueError):
-    """The request cannot be answered; the message says why and how to fix it.
-
-    status: HTTP status of the answer. code: as in `Problem`.
-    """
+    """The request cannot be answered: why, and how to fix it; status: of the HTTP answer. code: as in `Problem`."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)

@@ -69,7 +69,6 @@ class Worker:
     def __init__(self, settings: ServerSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
-        self._environments = settings.environments
         self.task_files = list(settings.task_files)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
@@ -85,7 +84,7 @@ class Worker:
         page = ActivityPage.allocate()
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
-        command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
+        command += [str(self._settings.memory_mb), json.dumps(self._settings.environments), *self.task_files]
         # Simulators print sets in the order of their hashes: a fixed seed lets all services answer alike.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         try:

@@ -39,8 +39,7 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
     named = {SYNONYMS.get(label, label) for label in labels}
     return Omega.of(
-        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)},
-        omega.version,
+        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)}, omega.version
     )
 
 

@@ -18,9 +18,7 @@ GROUP = "seal.environments"
 DEFAULT = DEFAULT_ENVIRONMENT
 """The environment of a request that names none."""
 
-_BUILT_IN: dict[str, str] = {
-    DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment",
-}
+_BUILT_IN: dict[str, str] = {DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment"}
 _ADDED: dict[str, str] = {}
 _LOADED: dict[str, Environment] = {}
 

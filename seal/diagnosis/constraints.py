@@ -15,10 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Constraint:
-    """``text`` is how a cue states it.
-
-    ``schema`` holds the JSON-schema keywords that judge it; empty when it is only shown.
-    """
+    """text: how a cue states it. schema: the JSON-schema keywords that judge it; empty when it is only shown."""
 
     text: str
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -64,10 +61,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
     (r"3 letter code", _shown("3-letter airport code")),
     (r"[Tt]he zipcode of", _shown("a zipcode")),
     (r"should start with (\S)", _shown(r"starts with \1")),
-    (
-        r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path",
-        _shown("a bare name, no path"),
-    ),
+    (r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path", _shown("a bare name, no path")),
     (r"only change one folder level", _shown("one folder level at a time")),
     (r"\bin (gallons|meters|miles|m/h|USD)\b", _shown(r"in \1")),
     (r"amount of (gallon|liter)\b", _shown(r"in \1s")),

@@ -72,10 +72,7 @@ class CallEvidence:
 
 @dataclass(frozen=True)
 class ActionEvidence:
-    """One assistant message: its calls and what the parser refused in it.
-
-    ``truncated`` is true when a length limit cut the message.
-    """
+    """One assistant message: its calls, what the parser refused in it, and whether a length limit cut it."""
 
     calls: tuple[CallEvidence, ...] = ()
     refusals: tuple[str, ...] = ()

@@ -72,10 +72,7 @@ class Omega:
 
     @classmethod
     def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
-        """An Omega from cue names (for all categories) or from {scope: cue names}.
-
-        Raises ValueError for a cue that does not exist.
-        """
+        """An Omega from cue names (for all categories) or {scope: cue names}; ValueError for an unknown cue."""
         by_scope = cues if isinstance(cues, Mapping) else {EVERYWHERE: cues}
         order = list(catalogue())
         active = []

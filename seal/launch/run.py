@@ -23,15 +23,7 @@ from seal.launch.follow import WARNING, Interrupt, tell, train
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
-from seal.launch.service import (
-    FIX,
-    Service,
-    probe,
-    require_environments,
-    require_service,
-    require_tasks,
-    service_urls,
-)
+from seal.launch.service import FIX, Service, probe, require_environments, require_service, require_tasks, service_urls
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
@@ -43,11 +35,7 @@ LEFT_ALONE = "it is left alone"
 
 
 class Request(NamedTuple):
-    """The launch that the command line asks for.
-
-    source: a recipe's file. overrides: key=value each. with_bfcl: start the
-    environment service too. resume: auto, never or a checkpoint's folder.
-    """
+    """The launch that the command line asks for, in the words of `seal train`; overrides: KEY=VALUE each."""
 
     source: Path
     overrides: tuple[str, ...] = ()
@@ -58,8 +46,8 @@ class Request(NamedTuple):
 class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
-    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume.
-    urls: the addresses of the environment services. lock: the descriptor of the folder's lock.
+    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume. urls: of the
+    environment services. lock: the descriptor of the folder's lock.
     """
 
     recipe: Recipe

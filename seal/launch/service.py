@@ -1,7 +1,4 @@
-"""The environment service as a process: find one that runs, check it, start one, stop it.
-
-No other module of a launch asks a service or ends one.
-"""
+"""The environment service of a launch: found, asked, started and stopped only here."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -31,11 +28,7 @@ WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher st
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
-    """The addresses that env_service.env_url names, one or a list.
-
-    LaunchError if one is not an HTTP address, or if the launcher is to start
-    (`to_start`) more than one.
-    """
+    """The addresses in env_service.env_url; LaunchError if one is not HTTP's, or for several that are `to_start`."""
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
         parts = urlsplit(url)

@@ -51,12 +51,7 @@ class Episode:
     """
 
     def __init__(
-        self,
-        services: Services,
-        task_id: str,
-        params: Mapping[str, Any],
-        environment: str | None = None,
-        **others: Any,
+        self, services: Services, task_id: str, params: Mapping[str, Any], environment: str | None = None, **others: Any
     ):
         self.task_id = task_id
         self._services = services

@@ -59,13 +59,8 @@ async def play(
     except SpeakerFault as fault:
         infra, message = fault.cause, str(fault)
     except TimeoutError:
-        infra, message = (
-            "trajectory_deadline",
-            (
-                f"not finished after {terms.deadline}={terms.deadline_s:g}, waiting for {dialogue.waiting_for} after "
-                f"{len(dialogue.turns)} messages of the policy"
-            ),
-        )
+        waited = f"waiting for {dialogue.waiting_for} after {len(dialogue.turns)} messages of the policy"
+        infra, message = "trajectory_deadline", f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
     if infra is not None:
         logger.warning("trajectory of %s: %s", episode.task_id, message)
     cut = terms.training and dialogue.stop in CUTS

@@ -15,10 +15,7 @@ WEIGHT = 0.5
 
 
 def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut: bool = False) -> float:
-    """Return the reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1).
-
-    cut: it hit a budget, so `RewardSettings.cut` decides.
-    """
+    """The reward r(tau) in [0, 1] of an evaluated trajectory; cut: it hit a budget, so `RewardSettings.cut` decides."""
     if cut and settings.cut != "verifier":
         return 0.0
     passed = float(bool(evaluation["valid"]))

@@ -34,10 +34,7 @@ def ranked(key: str, urls: Iterable[str]) -> list[str]:
 
 
 class Services:
-    """The services of one process, and which of them are up.
-
-    restart_wait_s: how long to wait while none is up before raising a fault.
-    """
+    """The services of one process, and which of them are up; while none is, a wait lasts `restart_wait_s` at most."""
 
     def __init__(self, clients: Sequence[AsyncServiceClient], restart_wait_s: float):
         self._clients = {client.url: client for client in clients}

@@ -112,13 +112,10 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
 
 
 def verl_environment(config: DictConfig) -> dict[str, str]:
-    """VERL_ENVIRONMENT, and what a recipe adds: the logger of rl-insight, or the same bits in each run."""
-    rollout, loggers = config.actor_rollout_ref.rollout, config.trainer.logger or ()
-    watched = {**VERL_ENVIRONMENT, "VERL_RL_INSIGHT_ENABLE": str(int("rl_insight" in loggers))}
-    if not rollout.full_determinism:
-        return watched
+    """VERL_ENVIRONMENT, and what gives a recipe with full determinism the same bits in each run."""
+    rollout = config.actor_rollout_ref.rollout
     exact = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
-    return {**watched, **exact}
+    return VERL_ENVIRONMENT | (exact if rollout.full_determinism else {})
 
 
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:

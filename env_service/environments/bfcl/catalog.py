@@ -78,14 +78,6 @@ def package_version() -> str:
     return version("bfcl-eval")
 
 
-def _sources() -> list[Path]:
-    """Every data file that the tasks are made of, in a fixed order."""
-    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
-    answers = [DATA / "possible_answer" / path.name for path in prompts]
-    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
-    return prompts + answers + tools
-
-
 def _lines(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.strip()]
@@ -93,9 +85,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def data_hash() -> str:
-    """Return the sha256 (hex) over names and bytes of the data files; recorded with every result."""
+    """Return the sha256 (hex) over names and bytes of the tasks' data files; recorded with every result."""
+    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    answers = [DATA / "possible_answer" / path.name for path in prompts]
+    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in (*prompts, *answers, *tools):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

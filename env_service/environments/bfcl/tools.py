@@ -37,23 +37,18 @@ _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen
 _DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-WRITES: frozenset[str] = _names(
-    """
-    cp echo mkdir mv rm rmdir touch
-    add_contact delete_message message_login send_message
-    authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
-    close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
-    add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
-    withdraw_funds
-    authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
-    activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
-    setCruiseControl setHeadlights set_navigation startEngine
-    """
-)
+_WRITES = """
+cp echo mkdir mv rm rmdir touch
+add_contact delete_message message_login send_message
+authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
+close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
+add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
+withdraw_funds
+authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
+activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
+setCruiseControl setHeadlights set_navigation startEngine
+"""
+WRITES: frozenset[str] = frozenset(_WRITES.split())
 """The tools that may change the state that the verifier compares; all others only read it."""
 
 

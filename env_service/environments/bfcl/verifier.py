@@ -26,10 +26,7 @@ from seal.diagnosis.evidence import CallEvidence
 
 @dataclass(frozen=True)
 class ReferenceTurn:
-    """One turn of the reference: results, and the simulators after it (read only).
-
-    tools names the tool of each result.
-    """
+    """One turn of the reference: results, the tool of each, and the simulators after it (read only)."""
 
     results: tuple[str, ...]
     instances: Mapping[str, Any]
@@ -60,18 +57,11 @@ def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     return _others(_Key(task), clock.today())
 
 
-def _run_of(key: _Key, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
-    return _run(key.task)
-
-
-_benchmarks, _others = lru_cache(maxsize=800)(_run_of), lru_cache(maxsize=512)(_run_of)
-
-
-def _run(task: Task) -> tuple[ReferenceTurn, ...]:
-    toolbox = Toolbox(task, label="ground_truth")
+def _run(key: _Key, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
+    toolbox = Toolbox(key.task, label="ground_truth")
     turns: list[ReferenceTurn] = []
     kept: dict[str, Any] = {}
-    for calls in task.reference:
+    for calls in key.task.reference:
         parsed = [parse_reference(call) for call in calls]
         outcomes = [toolbox.call(*call) for call in parsed]
         errors = [outcome.text for outcome in outcomes if outcome.error]
@@ -80,6 +70,9 @@ def _run(task: Task) -> tuple[ReferenceTurn, ...]:
         results, tools = (outcome.text for outcome in outcomes), (name for name, _ in parsed)
         turns.append(ReferenceTurn(tuple(results), kept, errors[0] if errors else None, tuple(tools)))
     return tuple(turns)
+
+
+_benchmarks, _others = lru_cache(maxsize=800)(_run), lru_cache(maxsize=512)(_run)
 
 
 def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Check:

@@ -30,10 +30,7 @@ _REFUSAL = "{} is written outside the call format."
 
 
 def stray_call(text: str, tools: Collection[str]) -> tuple[str, ...]:
-    """Return one refusal that names the first call written outside the format, or () when there is none.
-
-    tools: the names of all documented tools.
-    """
+    """Return one refusal that names the first call written outside the format, or (); tools: all documented names."""
     body = _THOUGHT.sub("", text.replace("</think>", "\n")) if "think>" in text else text
     name = next((name for found in (_objects(body, tools), _python_calls(body, tools)) for name in found), None)
     return () if name is None else (_REFUSAL.format(f"A call of {name[:64]}"),)
