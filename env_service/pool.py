@@ -99,10 +99,7 @@ class WorkerPool:
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> bytes:
-        """Pass on one assistant message and keep it for a rebuild.
-
-        Of a refused message nothing is kept, so that the next one does not pay for its calls.
-        """
+        """Pass on one message and keep it for a rebuild; nothing of a refused one, so that no later one pays for it."""
         broken = list(history.broken)
         try:
             answer = await self.send("step", history, {"content": content, "truncated": truncated})

@@ -64,10 +64,7 @@ def update_rho(
 def weight(
     labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, taxonomy: str = "paper"
 ) -> float:
-    """w_j of one trajectory, from its labels by turn; 1 when reweighting is off or no label counts.
-
-    Raises ValueError for a label without a utility.
-    """
+    """w_j of one trajectory, from its labels by turn; 1 if none counts. ValueError for a label without a utility."""
     counted = [label for label in labels if label not in EXCLUDED]
     if not settings.enabled or not counted:
         return 1.0

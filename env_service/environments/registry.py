@@ -40,10 +40,7 @@ def locations() -> Mapping[str, str]:
 
 
 def get_environment(name: str) -> Environment:
-    """The environment of that name, imported on first use.
-
-    ValueError if it is unknown, if its package is not installed, or if its class has another name.
-    """
+    """The environment of that name, imported on first use; ValueError if it is unknown, not installed or misnamed."""
     if name not in _LOADED:
         known = locations()
         if name not in known:

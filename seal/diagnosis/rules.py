@@ -64,10 +64,7 @@ class Diagnosis:
 
 
 def took_place(turn: TurnEvidence) -> bool:
-    """Return True when the turn took place and is over, so that it is part of the rollout tau.
-
-    A turn that a budget cut before the policy said anything did not take place.
-    """
+    """Return whether the turn took place and is over, so is part of tau; one cut before the policy spoke did not."""
     cut = turn.stop in ("length", "step_limit")
     return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
 

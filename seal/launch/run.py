@@ -154,10 +154,7 @@ def own_address(recipe: Recipe, url: str, console: Console) -> str:
 
 
 def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
-    """The version of the running services; LaunchError if they are not alike or cannot play the recipe's tasks.
-
-    otherwise: what can be done about it.
-    """
+    """The version of the services; LaunchError if they differ or cannot play the recipe; otherwise: what to do."""
     versions = {url: require_service(url) for url in urls}
     version = versions[urls[0]]
     for url, other in versions.items():

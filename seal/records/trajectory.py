@@ -219,10 +219,7 @@ class TrajectoryRecord:
 
     @classmethod
     def from_line(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild a record from the line that :meth:`line` made; ValidationError if it is not one.
-
-        A text in place of messages (the release's) is a single one.
-        """
+        """Rebuild a record from the line that :meth:`line` or the release made; ValidationError if it is not one."""
         messages = []
         for name, role in (("input", "user"), ("output", "assistant")):
             said = value.get(name, ())

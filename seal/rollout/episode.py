@@ -32,11 +32,7 @@ ROLES = {"ipython": "tool"}
 
 
 class Observation(NamedTuple):
-    """The service's answer to one assistant message.
-
-    messages: what to append to the dialogue; done: the episode is over; turn:
-    index of the current user turn.
-    """
+    """What one message led to: the messages that follow it, whether the episode is over, and the current user turn."""
 
     messages: tuple[dict[str, str], ...]
     done: bool

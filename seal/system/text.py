@@ -9,11 +9,7 @@ def first_line(text: str, default: str = "") -> str:
 
 
 def last_line(text: str, default: str = "") -> str:
-    """The last line that is not blank, stripped; `default` if there is none.
-
-    A program's output and an error from a Ray worker, which carries its traceback
-    as text, say what went wrong in their last line.
-    """
+    """The last line that is not blank, stripped: there outputs and tracebacks say what went wrong; else `default`."""
     return next(iter(reversed(_lines(text))), default)
 
 

@@ -75,10 +75,7 @@ class Processors:
 
 
 def processors(config: DictConfig, nodes: int = 1) -> Processors:
-    """Return what a recipe asks of a cluster of `nodes` machines.
-
-    The data queue's storage is spread over all nodes; its controller may run on any of them.
-    """
+    """What a recipe asks of a cluster of `nodes` machines, over which the data queue's storage is spread."""
     storage = -(-config.transfer_queue.backend.SimpleStorage.num_data_storage_units // nodes)
     return Processors(CPUS_PER_GPU * config.trainer.n_gpus_per_node + storage + 1, storage)
 

@@ -36,10 +36,7 @@ class BfclFormat(formats.Format):
         """Read an assistant message; all documented tools are known, whatever `tools` says."""
 
     def rendering_error(self, text: str) -> str | None:
-        """Return why the official handler fails to render the prompt after this message; None when it does not.
-
-        The official pipeline then counts the whole task as wrong.
-        """
+        """Why the official handler cannot render the prompt after this message, and fails the task; None if it can."""
         return None
 
 

@@ -119,11 +119,7 @@ def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> None:
 
 
 def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
-    """Every task of a file, in order.
-
-    ValueError names the first line that cannot be used: not a task of this format, an
-    id that is not its content's, or a task that the file holds twice.
-    """
+    """Every task of a file, in order; ValueError names the first line that is no task, misnamed, or there twice."""
     tasks, bad = parse_task_file(path)
     if bad:
         raise ValueError(str(bad[0]))

@@ -23,10 +23,7 @@ class Parsed:
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """Return the text between each opening and the next closing, and the rest of the text.
-
-    Takes linear time on any text, which a lazy regular expression does not.
-    """
+    """Return the text between each opening and the next closing, and the rest, in time linear in any text's length."""
     found, rest, at = [], [], 0
     while (start := text.find(opening, at)) >= 0:
         end = text.find(closing, start + len(opening))
