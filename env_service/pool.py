@@ -1,8 +1,7 @@
 """The pool of workers: sticky episodes, and rebuilding them after a worker was replaced.
 
-An episode stays with the worker that opened it. When that worker's process is
-replaced, each of its episodes is rebuilt from its history when it is next needed,
-and the requests that were waiting are sent again: clients notice only a delay.
+An episode stays with the worker that opened it. When that worker's process is replaced, each of its episodes is rebuilt
+from its history when it is next needed, and the requests that were waiting are sent again: clients notice only a delay.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """Constraints on an argument that its document states only in prose.
 
-No argument of the benchmark has an ``enum``: allowed values, formats, ranges and
-units are in the descriptions. This module extracts them, from public text only.
-Values, ranges and multiples are precise enough to judge a call by (every reference
-call of the benchmark keeps to them); formats and units are only shown.
+No argument of the benchmark has an ``enum``: allowed values, formats, ranges and units are in the descriptions. This
+module extracts them, from public text only. Values, ranges and multiples are precise enough to judge a call by (every
+reference call of the benchmark keeps to them); formats and units are only shown.
 """
 
 import re

@@ -1,8 +1,7 @@
 """C_t, the policy's failure profile: how often each label was seen recently, and with what reward.
 
-Aggregates Z(tau) over the trajectories of a window of recent steps (paper, section 3.2).
-Values are immutable. Rewards are summed as whole millionths, so that sums do not depend
-on the order of trajectories.
+Aggregates Z(tau) over the trajectories of a window of recent steps (paper, section 3.2). Values are immutable. Rewards
+are summed as whole millionths, so that sums do not depend on the order of trajectories.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,9 +42,8 @@ class Cell:
 class Tally:
     """Turns by category and label, and trajectories by category.
 
-    Excluded labels enter nothing. A trajectory with a checker or reference error is not
-    counted by category, because its reward says nothing about the policy; its other turns
-    still count by label.
+    Excluded labels enter nothing. A trajectory with a checker or reference error is not counted by category, because
+    its reward says nothing about the policy; its other turns still count by label.
     """
 
     by_label: Mapping[tuple[str, str], Cell] = field(default_factory=dict)

@@ -1,8 +1,7 @@
 """Which later success shows that the policy recovered from an error.
 
-An error stays open until the same tool succeeds, or a tool that the error asked
-for. A refused message and a call of an unavailable tool ask only for a call that
-works, so any success closes them.
+An error stays open until the same tool succeeds, or a tool that the error asked for. A refused message and a call of an
+unavailable tool ask only for a call that works, so any success closes them.
 """
 
 import re

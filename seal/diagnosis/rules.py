@@ -1,8 +1,7 @@
 """The diagnosis function Psi: deterministic rules from evidence to labels (paper, Table 5).
 
-A rule reads one turn and returns the reason why it fires, or None. A taxonomy is
-a tuple of rules in order of priority: the first that fires gives the dominant
-label, all that fire are the signals. ``docs/how-it-works.md`` records the
+A rule reads one turn and returns the reason why it fires, or None. A taxonomy is a tuple of rules in order of priority:
+the first that fires gives the dominant label, all that fire are the signals. ``docs/how-it-works.md`` records the
 decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 """
 
@@ -299,11 +298,10 @@ def diagnose(
 ) -> tuple[Diagnosis, ...]:
     """Apply Psi to an episode: Z(tau), in the order of its turns.
 
-    The paper's taxonomy labels only turns that took place: a turn that the policy
-    was never shown, or has not finished, is not part of tau, so the result may be
-    shorter than ``turns`` (always at its end). The release's taxonomy labels every
-    turn, as the release did. off: labels that the environment cannot ground; their rules
-    do not fire. Raises ValueError for an unknown taxonomy.
+    The paper's taxonomy labels only turns that took place: a turn that the policy was never shown, or has not finished,
+    is not part of tau, so the result may be shorter than ``turns`` (always at its end). The release's taxonomy labels
+    every turn, as the release did. off: labels that the environment cannot ground; their rules do not fire. Raises
+    ValueError for an unknown taxonomy.
     """
     order = tuple(rule for rule in taxonomy_of(taxonomy).rules if rule.label not in off)
     every = taxonomy == "release"

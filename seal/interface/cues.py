@@ -61,10 +61,9 @@ class _OmegaJson(Settings):
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.
 
-    A scope is a category, whose own entry then decides for its tasks, an environment for its
-    categories without one, or "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with
-    :meth:`of`. ``version`` counts the changes of a run. An Omega without cues does
-    nothing; it still marks its episode as one of training.
+    A scope is a category, whose own entry then decides for its tasks, an environment for its categories without one, or
+    "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with :meth:`of`. ``version`` counts the
+    changes of a run. An Omega without cues does nothing; it still marks its episode as one of training.
     """
 
     version: int = 0

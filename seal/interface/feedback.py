@@ -1,8 +1,7 @@
 """phi_err(o, H): recovery-oriented feedback on a failed action (paper, section 3.3).
 
-It names the class of each error and the broken constraint, the tools that exist, and
-what the history adds: that the same call failed before, and how many errors there
-were in a row.
+It names the class of each error and the broken constraint, the tools that exist, and what the history adds: that the
+same call failed before, and how many errors there were in a row.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,7 @@
 """A launch: the recipe fitted to this machine and its folder, then started and followed to its end.
 
-`launcher.py` and `seal train` are this function. Results are written under
-`experiments/<name>/`, the record of the launch under `launcher_record/`.
-Exit codes: docs/operate.md#exit-codes.
+`launcher.py` and `seal train` are this function. Results are written under `experiments/<name>/`, the record of the
+launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 """
 
 import os

@@ -1,10 +1,8 @@
 """One episode of a task that outlives the service that it runs on.
 
-An episode is deterministic: its opening parameters and the messages that it
-received define it. When its service has lost it (restarted, dead, failing), it is
-opened again, there or on another service, and the recorded messages are sent
-again; every answer must be the same as before. Nothing is sampled or
-counted twice.
+An episode is deterministic: its opening parameters and the messages that it received define it. When its service has
+lost it (restarted, dead, failing), it is opened again, there or on another service, and the recorded messages are sent
+again; every answer must be the same as before. Nothing is sampled or counted twice.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Terminal rewards of a trajectory: the paper's binary one and the release's dense modes.
 
-The verifier decides whether a trajectory passes; a dense mode grades the
-ones that fail. No mode reads labels or the interface, so nothing that SEAL
-learns can change a reward.
+The verifier decides whether a trajectory passes; a dense mode grades the ones that fail. No mode reads labels or the
+interface, so nothing that SEAL learns can change a reward.
 """
 
 from collections.abc import Mapping

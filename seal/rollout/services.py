@@ -1,8 +1,7 @@
 """The environment services of a run: which one an episode is played on.
 
-An episode's key selects one of them (rendezvous hashing), so that the load is
-even and the loss of a service moves only its own episodes. A service that
-failed is not used until it reports that it is healthy again.
+An episode's key selects one of them (rendezvous hashing), so that the load is even and the loss of a service moves only
+its own episodes. A service that failed is not used until it reports that it is healthy again.
 """
 
 import asyncio

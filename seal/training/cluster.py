@@ -66,8 +66,7 @@ CPUS_PER_GPU = 3
 class Processors:
     """Processors that Ray must count before a run can start; verl would wait forever for a missing one.
 
-    Ray counts reservations, not cores. training: per node whose GPUs are used;
-    every: per other node of the cluster.
+    Ray counts reservations, not cores. training: per node whose GPUs are used; every: per other node of the cluster.
     """
 
     training: int

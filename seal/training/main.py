@@ -1,9 +1,8 @@
 """The training process: `python -m seal.training.main CONFIG.yaml`, started by the launcher.
 
-Reads a resolved recipe, checks that SEAL's plugins are registered, starts or joins
-Ray and has `seal.training.runner` train there. verl is imported by the processes
-that use it, and not here. The last log line says how the run ended; the exit code
-(seal.system.exits) says what kind of ending that was.
+Reads a resolved recipe, checks that SEAL's plugins are registered, starts or joins Ray and has `seal.training.runner`
+train there. verl is imported by the processes that use it, and not here. The last log line says how the run ended; the
+exit code (seal.system.exits) says what kind of ending that was.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """The 800 multi-turn tasks of the benchmark, as data.
 
-Everything here is read from the data files of the pinned `bfcl_eval` wheel; no
-simulator is imported. A :class:`Task` is immutable and shared: whoever runs it
-copies `initial_config` first (see `tools.py`).
+Everything here is read from the data files of the pinned `bfcl_eval` wheel; no simulator is imported. A :class:`Task`
+is immutable and shared: whoever runs it copies `initial_config` first (see `tools.py`).
 """
 
 import hashlib
@@ -39,13 +38,11 @@ CLASSES = (
 class Task(Turns):
     """One multi-turn task; caches elsewhere use its id as key.
 
-    users holds one message per user turn, None when the turn reveals withheld tools
-    instead. withheld maps the revealing turn to the tools that it reveals.
-    reference holds the call strings of each turn; it is empty when nothing should be
-    called. The data file's `excluded_function` is left out, which the package
-    never reads: those tools stay visible and callable, as in its own prompts.
-    hidden holds tools that no turn shows; the benchmark's own tasks hide none. In a prefix, tools
-    that a later turn of the whole task reveals stay hidden.
+    users holds one message per user turn, None when the turn reveals withheld tools instead. withheld maps the
+    revealing turn to the tools that it reveals. reference holds the call strings of each turn; it is empty when nothing
+    should be called. The data file's `excluded_function` is left out, which the package never reads: those tools stay
+    visible and callable, as in its own prompts. hidden holds tools that no turn shows; the benchmark's own tasks hide
+    none. In a prefix, tools that a later turn of the whole task reveals stay hidden.
     """
 
     id: str

@@ -82,9 +82,8 @@ class QwenFormat(BfclFormat):
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read the calls that the package's handler would run, and name what it would drop.
 
-        The handler skips blocks that are not JSON and gives up on the whole
-        message when a block is JSON but not a call; both leave a refusal here,
-        and so does a call without tags.
+        The handler skips blocks that are not JSON and gives up on the whole message when a block is JSON but not a
+        call; both leave a refusal here, and so does a call without tags.
         """
         body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
         advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."

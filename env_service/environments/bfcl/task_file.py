@@ -49,11 +49,10 @@ class Provenance(BaseModel):
 class MadeTask(BaseModel):
     """One synthesised task.
 
-    users: one message per user turn, None in the turn that reveals withheld tools.
-    reference: the call strings of each turn. withheld: the tools that a turn reveals.
-    hidden: tools that are never shown. kinds: what the task practises.
-    demonstration: by turn, the calls as somebody makes them who does not know what
-    will fail; those that fail come before the reference's.
+    users: one message per user turn, None in the turn that reveals withheld tools. reference: the call strings of each
+    turn. withheld: the tools that a turn reveals. hidden: tools that are never shown. kinds: what the task practises.
+    demonstration: by turn, the calls as somebody makes them who does not know what will fail; those that fail come
+    before the reference's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,12 +1,10 @@
 """From a call to a simulator's method, without evaluating text.
 
-The official package writes a call as Python source and evaluates it. Here the
-method is looked up among the documented tools of the task's classes and called
-with values. What the detour through source text does to a call is reproduced on the
-values (`_as_source_reads_it`), so results are the package's own.
+The official package writes a call as Python source and evaluates it. Here the method is looked up among the documented
+tools of the task's classes and called with values. What the detour through source text does to a call is reproduced on
+the values (`_as_source_reads_it`), so results are the package's own.
 
-Each :class:`Toolbox` owns its simulators: nothing that one of them does is
-visible to another in the same process.
+Each :class:`Toolbox` owns its simulators: nothing that one of them does is visible to another in the same process.
 """
 
 import ast
@@ -20,6 +18,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -78,9 +77,8 @@ def _signature(tool: str) -> inspect.Signature:
 def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
     """Split a reference call string into a tool name and keyword arguments.
 
-    Positional arguments are named after the method's signature, as the package
-    would bind them. ValueError unless the text is one call of a documented tool
-    with literal arguments.
+    Positional arguments are named after the method's signature, as the package would bind them. ValueError unless the
+    text is one call of a documented tool with literal arguments.
     """
     try:
         node = ast.parse(call, mode="eval").body
@@ -212,13 +210,9 @@ def _keyword(key: str) -> str:
 
 
 def _render(result: Any) -> str:
-    if type(result) is str:
-        return result
     if type(result) is dict:
-        try:
+        with suppress(TypeError, ValueError, RecursionError):
             return json.dumps(result)
-        except (TypeError, ValueError, RecursionError):
-            return str(result)
     return str(result)
 
 

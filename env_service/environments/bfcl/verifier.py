@@ -1,9 +1,8 @@
 """The official verdict, turn by turn, on clean simulators.
 
-The package checks a turn by running the reference beside the model's calls and
-comparing public state and responses. The reference of a task gives the same
-each time, so its results and states are kept; the comparisons themselves are
-the package's own functions.
+The package checks a turn by running the reference beside the model's calls and comparing public state and responses.
+The reference of a task gives the same each time, so its results and states are kept; the comparisons themselves are the
+package's own functions.
 """
 
 import copy
@@ -78,9 +77,8 @@ _benchmarks, _others = lru_cache(maxsize=800)(_run), lru_cache(maxsize=512)(_run
 def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Check:
     """Compare one turn with the reference.
 
-    results are those of all calls so far, including earlier turns, as the official
-    response check wants them. A turn whose reference is empty, or in which nothing
-    was called, is not compared.
+    results are those of all calls so far, including earlier turns, as the official response check wants them. A turn
+    whose reference is empty, or in which nothing was called, is not compared.
     """
     if not expected.results or not made_calls:
         return Check()
@@ -117,11 +115,10 @@ _NOT_RUN = ("unavailable", "deadline")
 def shares_state(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
     """Return True when the official checker's two simulators may alias state in this run.
 
-    In the inflated travel scenario the extension's cards are the module's own
-    dictionaries, so what the model does to their balance is seen in the reference's
-    state too: an insurance bought with such a card is officially no state mismatch,
-    though it is one on clean simulators. In the same way a `mention` appends to the
-    default list that both simulators put into their tweets.
+    In the inflated travel scenario the extension's cards are the module's own dictionaries, so what the model does to
+    their balance is seen in the reference's state too: an insurance bought with such a card is officially no state
+    mismatch, though it is one on clean simulators. In the same way a `mention` appends to the default list that both
+    simulators put into their tweets.
     """
     cards = task.long_context and "TravelAPI" in task.involved_classes
     return cards or any(call.name.strip() == "mention" for calls in turns for call in calls)

@@ -1,10 +1,9 @@
 """The dialogue of a task with tools: messages in, observations, evidence and a verdict out.
 
-One state machine for every environment. A message without a call ends the user turn, the last
-turn ends the episode. The episode runs the calls in its own world and judges each turn when it
-ends, so an evaluation only reads what was recorded. Observations of a training episode
-get the interface's cues (paper, section 3.3), and the evidence goes through the rules of the
-diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
+One state machine for every environment. A message without a call ends the user turn, the last turn ends the episode.
+The episode runs the calls in its own world and judges each turn when it ends, so an evaluation only reads what was
+recorded. Observations of a training episode get the interface's cues (paper, section 3.3), and the evidence goes
+through the rules of the diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Prompt and parser formats: how tools are shown, a message is read and results are written.
 
-`hermes` shows each tool's document as JSON and is what most chat templates with tools were
-trained on; `compact` shows names and arguments only, for policies with a small context. Both
-fit any environment with tool calls.
+`hermes` shows each tool's document as JSON and is what most chat templates with tools were trained on; `compact` shows
+names and arguments only, for policies with a small context. Both fit any environment with tool calls.
 """
 
 import json

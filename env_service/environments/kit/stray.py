@@ -1,10 +1,8 @@
 """Find calls that a message writes outside its format.
 
-A policy that writes `{"name": ...}` without tags, in a code fence or after a
-sentence, or `cd(folder="x")` when JSON is wanted, tries to call a tool. The
-official handlers take such a message for an answer; the diagnosis must not
-(paper, Table 5: "the action cannot be parsed"). Prose that mentions a tool, such
-as "I used `ls()`", is not a call.
+A policy that writes `{"name": ...}` without tags, in a code fence or after a sentence, or `cd(folder="x")` when JSON is
+wanted, tries to call a tool. The official handlers take such a message for an answer; the diagnosis must not (paper,
+Table 5: "the action cannot be parsed"). Prose that mentions a tool, such as "I used `ls()`", is not a call.
 """
 
 import ast

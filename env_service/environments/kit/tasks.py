@@ -29,8 +29,7 @@ class Turns:
 class ToolTask(Turns):
     """One task: users has a message for each user turn, reference the calls that each turn needs.
 
-    category, side and group: as in `TaskFacts`. data: whatever the environment needs to set
-    its world up.
+    category, side and group: as in `TaskFacts`. data: whatever the environment needs to set its world up.
     """
 
     id: str
