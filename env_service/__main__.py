@@ -19,10 +19,7 @@ from seal.system.net import http_url
 
 
 def main(**options: Any) -> int:
-    """Serve until interrupted; 1, with one sentence on stderr, when the service cannot start.
-
-    options: settings that take precedence over their variables (`ServerSettings`).
-    """
+    """Serve until interrupted; 1, with one sentence on stderr, if it cannot start. options: before variables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         _require_benchmark()

@@ -55,10 +55,9 @@ class Step(TypedDict):
 class Evaluation(TypedDict):
     """The answer to /evaluate. An environment may add keys of its own.
 
-    valid: whether the whole task met the verifier. labels, diagnosis: Z(tau), one for
-    each user turn that took place. evidence: of every turn of the task. progress: share of
-    the turns that need calls that met the verifier. turns, calls, errors: counts. stop: how
-    the last turn that was reached ended.
+    valid: whether the whole task met the verifier. labels, diagnosis: Z(tau), one for each user turn that took place.
+    evidence: of every turn of the task. progress: share of the turns that need calls that met the verifier. turns,
+    calls, errors: counts. stop: how the last turn that was reached ended.
     """
 
     valid: bool

@@ -16,7 +16,6 @@ from env_service.settings import ServerSettings
 from env_service.verb_layer import VerbLayer
 from seal import __version__
 
-REFUSALS = (400, 413, 422, 429)
 SERVICE = f"seal-env-service/{__version__}"
 
 
@@ -61,6 +60,6 @@ def create_app(settings: ServerSettings) -> FastAPI:
         return "".join(f"env_service_{name} {value}\n" for name, value in figures.items())
 
     for name, verb in protocol.VERBS.items():  # for the OpenAPI document: the layer answers before the router
-        problems = {status: {"model": protocol.Problem} for status in REFUSALS}
+        problems = {status: {"model": protocol.Problem} for status in (400, 413, 422, 429)}
         app.post(f"/{name}", response_model=verb.answer, responses=problems)(getattr(episodes, name))
     return app

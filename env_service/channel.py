@@ -1,8 +1,7 @@
 """The channel between the service and a worker process: frames over a socket, and a page of memory.
 
-A frame is four bytes of length, then the payload. The page says what the worker
-does now: the worker writes it; the service reads it to enforce deadlines and, after
-the worker's death, to learn which call ended it.
+A frame is four bytes of length, then the payload. The page says what the worker does now: the worker writes it; the
+service reads it to enforce deadlines and, after the worker's death, to learn which call ended it.
 """
 
 import mmap

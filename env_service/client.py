@@ -1,10 +1,9 @@
 """The client of the environment service, typed by `protocol.py`: asynchronous, with a blocking face.
 
-A request that the service may already have carried out is safe to send again: /create
-names its instance, /step carries a step id, /evaluate changes nothing. Faults of the
-service or the connection are therefore retried within a budget; a wrong request is our
-own mistake and is raised at once. The library is aiohttp: at 128 concurrent episodes
-httpx costs about twenty times the processor time per request.
+A request that the service may already have carried out is safe to send again: /create names its instance, /step carries
+a step id, /evaluate changes nothing. Faults of the service or the connection are therefore retried within a budget; a
+wrong request is our own mistake and is raised at once. The library is aiohttp: at 128 concurrent episodes httpx costs
+about twenty times the processor time per request.
 """
 
 import asyncio
@@ -45,11 +44,10 @@ T = TypeVar("T")
 class ServiceError(RuntimeError):
     """The service did not do what it was asked; the message says why and what to change.
 
-    cause: unreachable (nothing answers); timeout; server_error (5xx); busy (429); protocol
-    (an unreadable answer); foreign (something else answers); version (another protocol);
-    lost (the episode is not open, for example after a restart); broken (the episode exceeds
-    the service's limits); failed (the environment raised an exception, which the message
-    names); replay (a rebuilt episode got different answers); refused (the request is wrong).
+    cause: unreachable (nothing answers); timeout; server_error (5xx); busy (429); protocol (an unreadable answer);
+    foreign (something else answers); version (another protocol); lost (the episode is not open, for example after a
+    restart); broken (the episode exceeds the service's limits); failed (the environment raised an exception, which the
+    message names); replay (a rebuilt episode got different answers); refused (the request is wrong).
     """
 
     def __init__(self, cause: str, message: str) -> None:

@@ -28,10 +28,7 @@ _STARTING = threading.Lock()
 
 
 class LocalService:
-    """A process that serves at a port of the loopback, by default a free one.
-
-    variables: its settings (`env_service.settings`), by the names of their variables.
-    """
+    """A process that serves at a port of the loopback, by default a free one; variables: of its settings."""
 
     def __init__(
         self,
@@ -125,10 +122,7 @@ def local_service(**variables: str) -> Iterator[str]:
 
 
 def address(url: str | None = None) -> str:
-    """The service to use: `url`, else that of SEAL_URL, else one that this process starts and ends with it.
-
-    ServiceError if it must be started and cannot be: one sentence says why.
-    """
+    """The service to use: `url`, else that of SEAL_URL, else one that this process starts; ServiceError without one."""
     with _STARTING:
         return url or os.environ.get(URL_VARIABLE) or _started()
 

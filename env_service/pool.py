@@ -1,8 +1,7 @@
 """The pool of workers: sticky episodes, and rebuilding them after a worker was replaced.
 
-An episode stays with the worker that opened it. When that worker's process is
-replaced, each of its episodes is rebuilt from its history when it is next needed,
-and the requests that were waiting are sent again: clients notice only a delay.
+An episode stays with the worker that opened it. When that worker's process is replaced, each of its episodes is rebuilt
+from its history when it is next needed, and the requests that were waiting are sent again: clients notice only a delay.
 """
 
 import asyncio
@@ -99,10 +98,7 @@ class WorkerPool:
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> bytes:
-        """Pass on one assistant message and keep it for a rebuild.
-
-        Of a refused message nothing is kept, so that the next one does not pay for its calls.
-        """
+        """Pass on one message and keep it for a rebuild; nothing of a refused one, so that no later one pays for it."""
         broken = list(history.broken)
         try:
             answer = await self.send("step", history, {"content": content, "truncated": truncated})

@@ -1,9 +1,8 @@
 """Typed requests and answers of the HTTP protocol, shared by the service and its client.
 
-The shapes are those of the public SEAL release, so that its client works
-unchanged; keys that only this service knows are optional, and unknown keys are
-ignored. `instance_id` and `task_id` may be missing here because the protocol
-answers that with 400, and a wrong shape with 422.
+The shapes are those of the public SEAL release, so that its client works unchanged; keys that only this service knows
+are optional, and unknown keys are ignored. `instance_id` and `task_id` may be missing here because the protocol answers
+that with 400, and a wrong shape with 422.
 """
 
 import math
@@ -138,10 +137,7 @@ class Problem(BaseModel):
 
 
 class RequestRefused(ValueError):
-    """The request cannot be answered; the message says why and how to fix it.
-
-    status: HTTP status of the answer. code: as in `Problem`.
-    """
+    """The request cannot be answered: why, and how to fix it; status: of the HTTP answer. code: as in `Problem`."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)

@@ -1,8 +1,7 @@
 """The ASGI layer that answers the verbs, ahead of FastAPI's router.
 
-pydantic checks bodies directly from their bytes, and a worker's JSON is passed on
-as it is, so that a request costs little more than its transport. Every failure is
-`{"detail": sentence}`.
+pydantic checks bodies directly from their bytes, and a worker's JSON is passed on as it is, so that a request costs
+little more than its transport. Every failure is `{"detail": sentence}`.
 """
 
 import hmac

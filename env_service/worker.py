@@ -1,9 +1,8 @@
 """One worker: a process that plays episodes, the deadlines it runs under, and its replacement.
 
-Simulators run only in worker processes. A worker answers one request at a time
-over a socket pair and records its current call in shared memory (`channel.py`).
-When a call runs past its deadline, or the process dies, a new process takes its
-place, and the call that caused it is noted as broken and never run again.
+Simulators run only in worker processes. A worker answers one request at a time over a socket pair and records its
+current call in shared memory (`channel.py`). When a call runs past its deadline, or the process dies, a new process
+takes its place, and the call that caused it is noted as broken and never run again.
 """
 
 import asyncio
@@ -38,10 +37,9 @@ _SCHEDULED_TIME = 2
 class EpisodeHistory:
     """The opening, messages and faults of an episode: enough to rebuild it in another process.
 
-    steps: (content, truncated) of each message. broken: (step, call, reason) of calls
-    that must not run again. generation: the process of its worker that holds it, -1
-    for none. lost: why it cannot continue, empty while it can. suspect: the position
-    at which its worker died once.
+    steps: (content, truncated) of each message. broken: (step, call, reason) of calls that must not run again.
+    generation: the process of its worker that holds it, -1 for none. lost: why it cannot continue, empty while it can.
+    suspect: the position at which its worker died once.
     """
 
     id: str
@@ -69,7 +67,6 @@ class Worker:
     def __init__(self, settings: ServerSettings) -> None:
         """The process starts with :meth:`start`."""
         self._settings = settings
-        self._environments = settings.environments
         self.task_files = list(settings.task_files)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = Connection()
@@ -85,7 +82,7 @@ class Worker:
         page = ActivityPage.allocate()
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
-        command += [str(self._settings.memory_mb), json.dumps(self._environments), *self.task_files]
+        command += [str(self._settings.memory_mb), json.dumps(self._settings.environments), *self.task_files]
         # Simulators print sets in the order of their hashes: a fixed seed lets all services answer alike.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         try:
@@ -126,9 +123,8 @@ class Worker:
     def kill_if_overdue(self) -> None:
         """Kill the process when its call or request is past its deadline; pending requests get WorkerGone.
 
-        Deadlines count the worker's processor time, so that a busy machine is not
-        mistaken for a slow call; a call that waits instead gets six times as long, and so
-        does a request that the worker does not read.
+        Deadlines count the worker's processor time, so that a busy machine is not mistaken for a slow call; a call that
+        waits instead gets six times as long, and so does a request that the worker does not read.
         """
         if self._process is None or self._activity is None or not self.busy:
             return

@@ -1,11 +1,8 @@
 """The vocabulary of diagnosis: labels, their order in the paper, and their utilities.
 
-A label names what went wrong (or right) in one user turn. Labels are plain
-strings, so they survive logs; this module registers the labels that exist,
-with the base utility rho(z) of each (paper, Tables 5 and 6).
+A label names what went wrong (or right) in one user turn. Labels are plain strings, so they survive logs; this module
+registers the labels that exist, with the base utility rho(z) of each (paper, Tables 5 and 6).
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 

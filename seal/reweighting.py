@@ -8,8 +8,6 @@ Pure: labels and settings in, weights out; the trainer multiplies. Weights are
 positive, so no advantage changes its sign, and the reward is never touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from seal import labels as vocabulary
@@ -66,10 +64,7 @@ def update_rho(
 def weight(
     labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, taxonomy: str = "paper"
 ) -> float:
-    """w_j of one trajectory, from its labels by turn; 1 when reweighting is off or no label counts.
-
-    Raises ValueError for a label without a utility.
-    """
+    """w_j of one trajectory, from its labels by turn; 1 if none counts. ValueError for a label without a utility."""
     counted = [label for label in labels if label not in EXCLUDED]
     if not settings.enabled or not counted:
         return 1.0

@@ -5,8 +5,6 @@ A passing rollout with cues is replayed without them, and trained in that form i
 answer the failures of its plain rollouts, what each cue gives, and when a cue retires.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,8 +39,7 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
     named = {SYNONYMS.get(label, label) for label in labels}
     return Omega.of(
-        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)},
-        omega.version,
+        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)}, omega.version
     )
 
 

@@ -1,10 +1,9 @@
 """The contract of an environment: what it gives to training, evaluation and diagnosis.
 
-An environment is a set of tasks that can be opened as episodes. An episode takes
-assistant messages and returns messages; it can be evaluated at any moment without being
-changed. The service needs nothing else (`Playable`): it provides lifecycles, processes,
-deadlines and HTTP. Training, cues and checks need `Teachable` too. Five rules make the rest
-work; `seal env check` tests each of them:
+An environment is a set of tasks that can be opened as episodes. An episode takes assistant messages and returns
+messages; it can be evaluated at any moment without being changed. The service needs nothing else (`Playable`): it
+provides lifecycles, processes, deadlines and HTTP. Training, cues and checks need `Teachable` too. Five rules make the
+rest work; `seal env check` tests each of them:
 
 - an episode is deterministic: the same task, parameters and messages give the
   same answers, so that it can be rebuilt elsewhere by replaying its messages;
@@ -54,9 +53,8 @@ class Guard:
 class TaskFacts:
     """Facts about a task that need no episode.
 
-    category: the name under which it is counted, without the environment's. side: of the
-    default split. group: tasks of one group share what must not be seen in training and
-    evaluation. turns: user turns.
+    category: the name under which it is counted, without the environment's. side: of the default split. group: tasks of
+    one group share what must not be seen in training and evaluation. turns: user turns.
     """
 
     id: str

@@ -18,9 +18,7 @@ GROUP = "seal.environments"
 DEFAULT = DEFAULT_ENVIRONMENT
 """The environment of a request that names none."""
 
-_BUILT_IN: dict[str, str] = {
-    DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment",
-}
+_BUILT_IN: dict[str, str] = {DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment"}
 _ADDED: dict[str, str] = {}
 _LOADED: dict[str, Environment] = {}
 
@@ -42,10 +40,7 @@ def locations() -> Mapping[str, str]:
 
 
 def get_environment(name: str) -> Environment:
-    """The environment of that name, imported on first use.
-
-    ValueError if it is unknown, if its package is not installed, or if its class has another name.
-    """
+    """The environment of that name, imported on first use; ValueError if it is unknown, not installed or misnamed."""
     if name not in _LOADED:
         known = locations()
         if name not in known:

@@ -1,9 +1,8 @@
 """The verl platform `cpu`, selected by VERL_PLATFORM=cpu.
 
-verl reaches its device through a platform object and through the device's
-torch module. verl 0.9.1 ships platforms for three accelerators; this one runs
-the same trainer on a CPU. Memory figures are those of the process, because a
-CPU has no device memory.
+verl reaches its device through a platform object and through the device's torch module. verl 0.9.1 ships platforms for
+three accelerators; this one runs the same trainer on a CPU. Memory figures are those of the process, because a CPU has
+no device memory.
 """
 
 import resource

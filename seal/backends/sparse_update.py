@@ -30,10 +30,7 @@ def can_skip(config: DictConfig) -> bool:
 
 
 def busy_rows(advantages: torch.Tensor) -> list[int]:
-    """The rows, ascending, that have an advantage other than 0; the first one if none has.
-
-    advantages: (B, n), padded or nested.
-    """
+    """The rows of advantages, (B, n), padded or nested, that are not all 0, ascending; the first one if none is."""
     return [row for row, each in enumerate(advantages.unbind()) if each.any()] or [0]
 
 

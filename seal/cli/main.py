@@ -1,7 +1,4 @@
-"""The command `seal`. Each subcommand is a module that is imported only when it is used.
-
-Exit code 2: the command line cannot be read.
-"""
+"""The command `seal`. Each subcommand is a module that is imported only when it is used."""
 
 import errno
 import os

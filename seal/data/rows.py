@@ -93,11 +93,7 @@ def mix(sources: Sequence[tuple[float, Sequence[TaskRow]]]) -> tuple[TaskRow, ..
 
 
 def write_rows(rows: Iterable[TaskRow], path: Path | str, first: int = 0) -> int:
-    """Write rows as parquet (folders are made), numbered from `first`; the number of rows.
-
-    The bytes depend only on the rows and the installed pyarrow: no time, no
-    pandas metadata.
-    """
+    """Write rows as parquet, numbered from `first`; their number. The bytes follow from rows and pyarrow alone."""
     table = [row.to_verl(index) for index, row in enumerate(rows, first)]
     with replacing(path) as draft:
         pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft, compression="snappy", version="2.6")

@@ -140,10 +140,9 @@ def read_task_file(
 ) -> tuple[tuple[str, int | None], ...]:
     """Task ids with their number of turns (None if the file does not say) from a task list.
 
-    The file is text with one id per line (# starts a comment), a JSON list of ids,
-    or an object whose ``tasks`` lists ids or ``{"task_id", "turns"}``. known: raises
-    ValueError for an id that the environment does not have. ValueError that names the
-    file for anything else.
+    The file is text with one id per line (# starts a comment), a JSON list of ids, or an object whose ``tasks`` lists
+    ids or ``{"task_id", "turns"}``. known: raises ValueError for an id that the environment does not have. ValueError
+    that names the file for anything else.
     """
     path = Path(path)
     if not path.is_file():

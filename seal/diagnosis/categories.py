@@ -44,10 +44,7 @@ def task_id(category: str, scenario: int) -> str:
 
 
 def parse_task_id(task: str) -> tuple[str, int]:
-    """Category and scenario of a task id; ValueError with one sentence for anything else.
-
-    Each synthesised task is a scenario of its own, with a number past the benchmark's.
-    """
+    """Category and scenario of a task id, past the benchmark's for a synthesised task; ValueError for anything else."""
     if made := _MADE_ID.fullmatch(task):
         return made[1], SCENARIO_COUNT + int(made[2], 16)
     match = _TASK_ID.fullmatch(task)

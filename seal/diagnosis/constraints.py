@@ -1,12 +1,9 @@
 """Constraints on an argument that its document states only in prose.
 
-No argument of the benchmark has an ``enum``: allowed values, formats, ranges and
-units are in the descriptions. This module extracts them, from public text only.
-Values, ranges and multiples are precise enough to judge a call by (every reference
-call of the benchmark keeps to them); formats and units are only shown.
+No argument of the benchmark has an ``enum``: allowed values, formats, ranges and units are in the descriptions. This
+module extracts them, from public text only. Values, ranges and multiples are precise enough to judge a call by (every
+reference call of the benchmark keeps to them); formats and units are only shown.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,10 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Constraint:
-    """``text`` is how a cue states it.
-
-    ``schema`` holds the JSON-schema keywords that judge it; empty when it is only shown.
-    """
+    """text: how a cue states it. schema: the JSON-schema keywords that judge it; empty when it is only shown."""
 
     text: str
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -66,10 +60,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
     (r"3 letter code", _shown("3-letter airport code")),
     (r"[Tt]he zipcode of", _shown("a zipcode")),
     (r"should start with (\S)", _shown(r"starts with \1")),
-    (
-        r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path",
-        _shown("a bare name, no path"),
-    ),
+    (r"No path is allowed|[Nn]o file paths allowed|cannot be a path|not allow path", _shown("a bare name, no path")),
     (r"only change one folder level", _shown("one folder level at a time")),
     (r"\bin (gallons|meters|miles|m/h|USD)\b", _shown(r"in \1")),
     (r"amount of (gallon|liter)\b", _shown(r"in \1s")),

@@ -4,8 +4,6 @@ The environment service fills these values from the running episode and from
 the verifier; Psi reads nothing else (paper, section 3.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,9 +17,8 @@ CallError = Literal["unavailable", "signature", "execution", "deadline"]
 method ran and reported an error, or it ran out of time."""
 
 Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached", "open"]
-"""The end of a turn: a message without a call, the step limit, a length limit, or
-an unreadable message in an episode that such a message ends; or the episode ended
-before this turn (not_reached), or the turn goes on (open)."""
+"""The end of a turn: a message without a call, the step limit, a length limit, or an unreadable message in an episode
+that such a message ends; or the episode ended before this turn (not_reached), or the turn goes on (open)."""
 
 Blame = Literal["own", "inherited"]
 """Whose fault a failed turn is: that of its own calls, or that of an earlier turn.
@@ -48,9 +45,8 @@ class Violation:
 class CallEvidence:
     """One tool call as parsed, checked and executed.
 
-    ``error`` classifies the failure as far as the tools report it; ``result`` is the
-    text that the policy was shown (before clipping). ``writes`` is false for tools that
-    only read; it is true in logs that do not say.
+    ``error`` classifies the failure as far as the tools report it; ``result`` is the text that the policy was shown
+    (before clipping). ``writes`` is false for tools that only read; it is true in logs that do not say.
     """
 
     name: str
@@ -62,6 +58,11 @@ class CallEvidence:
     writes: bool = True
 
     @property
+    def unavailable(self) -> bool:
+        """True when the policy could not see the tool, or its environment has none of that name."""
+        return not self.available or self.error == "unavailable"
+
+    @property
     def failed(self) -> bool:
         """True when the call failed, also when only the text of its result says so."""
         return self.error is not None or reports_failure(self.name, self.result)
@@ -69,10 +70,7 @@ class CallEvidence:
 
 @dataclass(frozen=True)
 class ActionEvidence:
-    """One assistant message: its calls and what the parser refused in it.
-
-    ``truncated`` is true when a length limit cut the message.
-    """
+    """One assistant message: its calls, what the parser refused in it, and whether a length limit cut it."""
 
     calls: tuple[CallEvidence, ...] = ()
     refusals: tuple[str, ...] = ()
@@ -88,14 +86,12 @@ class ActionEvidence:
 class TurnEvidence:
     """All that is known about one user turn.
 
-    turn counts from 0. expected_calls is the number of reference calls (0 when
-    nothing should be called). needed names their tools, needed_writes the tools of
-    those that change the state, absent the tools of those whose result is not among the
-    results obtained so far; each has one entry per reference call. The three comparisons
-    are the verifier's own on clean simulators; None when it made none. feedback_before
-    is true when error feedback had been shown in an earlier turn and no call has
-    succeeded since. reference_error names a failure that is not the policy's. blame
-    is None unless the turn failed and could be judged.
+    turn counts from 0. expected_calls is the number of reference calls (0 when nothing should be called). needed names
+    their tools, needed_writes the tools of those that change the state, absent the tools of those whose result is not
+    among the results obtained so far; each has one entry per reference call. The three comparisons are the verifier's
+    own on clean simulators; None when it made none. feedback_before is true when error feedback had been shown in an
+    earlier turn and no call has succeeded since. reference_error names a failure that is not the policy's. blame is
+    None unless the turn failed and could be judged.
     """
 
     turn: int

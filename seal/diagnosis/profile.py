@@ -1,15 +1,12 @@
 """C_t, the policy's failure profile: how often each label was seen recently, and with what reward.
 
-Aggregates Z(tau) over the trajectories of a window of recent steps (paper, section 3.2).
-Values are immutable. Rewards are summed as whole millionths, so that sums do not depend
-on the order of trajectories.
+Aggregates Z(tau) over the trajectories of a window of recent steps (paper, section 3.2). Values are immutable. Rewards
+are summed as whole millionths, so that sums do not depend on the order of trajectories.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from seal.labels import BROKEN, EXCLUDED
 
@@ -32,8 +29,8 @@ class Cell:
     count: int = 0
     millionths: int = 0
 
-    def __add__(self, other: Cell) -> Cell:
-        return Cell(self.count + other.count, self.millionths + other.millionths)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.count + other.count, self.millionths + other.millionths)
 
     @property
     def mean(self) -> float:
@@ -45,16 +42,15 @@ class Cell:
 class Tally:
     """Turns by category and label, and trajectories by category.
 
-    Excluded labels enter nothing. A trajectory with a checker or reference error is not
-    counted by category, because its reward says nothing about the policy; its other turns
-    still count by label.
+    Excluded labels enter nothing. A trajectory with a checker or reference error is not counted by category, because
+    its reward says nothing about the policy; its other turns still count by label.
     """
 
     by_label: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
     by_category: Mapping[str, Cell] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trajectories: Iterable[Trajectory]) -> Tally:
+    def of(cls, trajectories: Iterable[Trajectory]) -> Self:
         """Tally trajectories; the result does not depend on their order."""
         turns: dict[tuple[str, str], Cell] = {}
         categories: dict[str, Cell] = {}
@@ -67,13 +63,13 @@ class Tally:
                 _add(categories, trajectory.category, one)
         return cls(turns, categories)
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: Self) -> Self:
         turns, categories = dict(self.by_label), dict(self.by_category)
         for pair, cell in other.by_label.items():
             _add(turns, pair, cell)
         for category, cell in other.by_category.items():
             _add(categories, category, cell)
-        return Tally(turns, categories)
+        return type(self)(turns, categories)
 
     def labels(self, category: str | None = None) -> dict[str, Cell]:
         """Return cells by label, sorted, over everything or in one category."""
@@ -105,12 +101,11 @@ class Tally:
         return {"category": whole, "category_label": rows}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Tally:
-        """Rebuild a tally; KeyError when a key is missing. Earlier versions wrote more, which is left out."""
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a tally; KeyError when a key is missing."""
         rows = data["category_label"].items()
-        # Earlier versions wrote how many were rewarded between the two figures.
-        turns = {(name, z): Cell(figures[0], figures[-1]) for name, cells in rows for z, figures in cells.items()}
-        return cls(turns, {name: Cell(figures[0], figures[-1]) for name, figures in data["category"].items()})
+        turns = {(name, label): Cell(*cell) for name, cells in rows for label, cell in cells.items()}
+        return cls(turns, {name: Cell(*cell) for name, cell in data["category"].items()})
 
 
 @dataclass(frozen=True)
@@ -120,16 +115,16 @@ class Profile:
     window: int = 5
     steps: tuple[tuple[int, Tally], ...] = ()
 
-    def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Profile:
+    def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Self:
         """Return the profile after these trajectories of one step."""
         tallies = dict(self.steps)
         tallies[step] = tallies.get(step, Tally()) + Tally.of(trajectories)
-        return Profile(self.window, tuple((at, tallies[at]) for at in sorted(tallies))).within(self.window)
+        return type(self)(self.window, tuple((at, tallies[at]) for at in sorted(tallies))).within(self.window)
 
-    def within(self, window: int) -> Profile:
+    def within(self, window: int) -> Self:
         """Return the profile with another window; steps that have left a smaller window cannot come back."""
         oldest = max((step for step, _ in self.steps), default=0) - window
-        return Profile(window, tuple((step, tally) for step, tally in self.steps if step > oldest))
+        return type(self)(window, tuple((step, tally) for step, tally in self.steps if step > oldest))
 
     def recent(self) -> Tally:
         """Return the tally of the last ``window`` steps, counted back from the latest step seen."""
@@ -140,8 +135,8 @@ class Profile:
         return {"window": self.window, "steps": [{"step": step, **tally.to_json()} for step, tally in self.steps]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Profile:
-        """Rebuild a profile, also one of an earlier version; KeyError when a key is missing."""
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a profile; KeyError when a key is missing."""
         return cls(data["window"], tuple((entry["step"], Tally.from_json(entry)) for entry in data["steps"]))
 
 

@@ -1,11 +1,8 @@
 """Which later success shows that the policy recovered from an error.
 
-An error stays open until the same tool succeeds, or a tool that the error asked
-for. A refused message and a call of an unavailable tool ask only for a call that
-works, so any success closes them.
+An error stays open until the same tool succeeds, or a tool that the error asked for. A refused message and a call of an
+unavailable tool ask only for a call that works, so any success closes them.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable
@@ -30,7 +27,7 @@ _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), tools) for pattern, tools
 
 def closed_by(call: CallEvidence) -> frozenset[str]:
     """Return the tools whose success closes this call's error; :data:`ANY` when every tool's does."""
-    if not call.available or call.error == "unavailable":
+    if call.unavailable:
         return ANY
     asked = (tools for pattern, tools in _PATTERNS if pattern.search(call.result))
     return frozenset({call.name}).union(*asked)

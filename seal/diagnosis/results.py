@@ -1,11 +1,8 @@
 """Decide from the public text of a tool result whether the call failed.
 
-The simulators report failures in five forms: an ``error`` field; the text of an
-exception; a list whose only entry is an error; a flag such as ``success`` or
-``login_status`` that is false; and a sentence in place of the value.
+The simulators report failures in five forms: an ``error`` field; the text of an exception; a list whose only entry is
+an error; a flag such as ``success`` or ``login_status`` that is false; and a sentence in place of the value.
 """
-
-from __future__ import annotations
 
 import re
 

@@ -1,12 +1,9 @@
 """The diagnosis function Psi: deterministic rules from evidence to labels (paper, Table 5).
 
-A rule reads one turn and returns the reason why it fires, or None. A taxonomy is
-a tuple of rules in order of priority: the first that fires gives the dominant
-label, all that fire are the signals. ``docs/how-it-works.md`` records the
+A rule reads one turn and returns the reason why it fires, or None. A taxonomy is a tuple of rules in order of priority:
+the first that fires gives the dominant label, all that fire are the signals. ``docs/how-it-works.md`` records the
 decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,10 +63,7 @@ class Diagnosis:
 
 
 def took_place(turn: TurnEvidence) -> bool:
-    """Return True when the turn took place and is over, so that it is part of the rollout tau.
-
-    A turn that a budget cut before the policy said anything did not take place.
-    """
+    """Return whether the turn took place and is over, so is part of tau; one cut before the policy spoke did not."""
     cut = turn.stop in ("length", "step_limit")
     return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
 
@@ -99,7 +93,7 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
         if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
             return f"the parser refused: {action.refusals[0]}"
     for call in turn.calls:
-        if not call.available or call.error == "unavailable":
+        if call.unavailable:
             return f"{call.name} is not an available tool"
     return None
 
@@ -108,7 +102,7 @@ def _invalid_arguments(turn: TurnEvidence) -> str | None:
     if not _wanted(turn):  # no tool is the right one when nothing should be called
         return None
     for call in turn.calls:
-        if not call.available or call.error == "unavailable":
+        if call.unavailable:
             continue
         if call.violations:
             return f"{call.name}: {call.violations[0].message}"
@@ -304,11 +298,10 @@ def diagnose(
 ) -> tuple[Diagnosis, ...]:
     """Apply Psi to an episode: Z(tau), in the order of its turns.
 
-    The paper's taxonomy labels only turns that took place: a turn that the policy
-    was never shown, or has not finished, is not part of tau, so the result may be
-    shorter than ``turns`` (always at its end). The release's taxonomy labels every
-    turn, as the release did. off: labels that the environment cannot ground; their rules
-    do not fire. Raises ValueError for an unknown taxonomy.
+    The paper's taxonomy labels only turns that took place: a turn that the policy was never shown, or has not finished,
+    is not part of tau, so the result may be shorter than ``turns`` (always at its end). The release's taxonomy labels
+    every turn, as the release did. off: labels that the environment cannot ground; their rules do not fire. Raises
+    ValueError for an unknown taxonomy.
     """
     order = tuple(rule for rule in taxonomy_of(taxonomy).rules if rule.label not in off)
     every = taxonomy == "release"

@@ -1,11 +1,8 @@
 """Arguments of a call against the tool's own document.
 
-The benchmark's documents are JSON schema except for the names of types; this
-module maps those and leaves the judging to jsonschema. Allowed values and ranges
-that a description states in prose count as part of the schema.
+The benchmark's documents are JSON schema except for the names of types; this module maps those and leaves the judging
+to jsonschema. Allowed values and ranges that a description states in prose count as part of the schema.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping

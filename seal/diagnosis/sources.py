@@ -5,8 +5,6 @@ replaces the labels of a step before they reach the profile, the interface and t
 weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one preserves.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -28,9 +26,8 @@ def counted_labels(
 ) -> tuple[str, ...]:
     """Return the labels that C_t, the cues and w count.
 
-    labels and diagnosis (`Diagnosis` as JSON) are those of the turns of one trajectory.
-    observed: the labels as they are, as in the paper. own: a failure that the turn
-    inherited becomes `inherited`, which is excluded.
+    labels and diagnosis (`Diagnosis` as JSON) are those of the turns of one trajectory. observed: the labels as they
+    are, as in the paper. own: a failure that the turn inherited becomes `inherited`, which is excluded.
     """
     if blame == "observed":
         return tuple(labels)
@@ -48,12 +45,10 @@ def relabelled(
 ) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
-    verifier: as diagnosed. random: each label drawn from the label distribution of the
-    profile's window. permuted: the names of the failure labels exchanged by
-    :func:`exchanged_names`. Excluded labels stay where they are.
-    recent: the tally of *diagnosed* labels in the window, this step included. Drawing
-    from one's own draws would let the distribution drift. Seed and step fix the draw:
-    give the batch in an order that does not depend on timing.
+    verifier: as diagnosed. random: each label drawn from the label distribution of the profile's window. permuted: the
+    names of the failure labels exchanged by :func:`exchanged_names`. Excluded labels stay where they are. recent: the
+    tally of *diagnosed* labels in the window, this step included. Drawing from one's own draws would let the
+    distribution drift. Seed and step fix the draw: give the batch in an order that does not depend on timing.
     """
     diagnosed = [tuple(labels) for labels in batch]
     if settings.source == "permuted":

@@ -1,13 +1,11 @@
 """Omega, the learning interface as a value: which cues are on, for every task or for one category."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Self
 
 from pydantic import NonNegativeInt
 
@@ -63,21 +61,17 @@ class _OmegaJson(Settings):
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.
 
-    A scope is a category, whose own entry then decides for its tasks, an environment for its
-    categories without one, or "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with
-    :meth:`of`. ``version`` counts the changes of a run. An Omega without cues does
-    nothing; it still marks its episode as one of training.
+    A scope is a category, whose own entry then decides for its tasks, an environment for its categories without one, or
+    "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with :meth:`of`. ``version`` counts the
+    changes of a run. An Omega without cues does nothing; it still marks its episode as one of training.
     """
 
     version: int = 0
     active: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Omega:
-        """An Omega from cue names (for all categories) or from {scope: cue names}.
-
-        Raises ValueError for a cue that does not exist.
-        """
+    def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
+        """An Omega from cue names (for all categories) or {scope: cue names}; ValueError for an unknown cue."""
         by_scope = cues if isinstance(cues, Mapping) else {EVERYWHERE: cues}
         order = list(catalogue())
         active = []
@@ -89,13 +83,9 @@ class Omega:
                 active.append((scope, tuple(sorted(names, key=order.index))))
         return cls(version, tuple(active))
 
-    def by_scope(self) -> dict[str, tuple[str, ...]]:
-        """Active cue names by scope."""
-        return dict(self.active)
-
     def for_category(self, category: str) -> tuple[str, ...]:
         """Cues that hold for a task of this category, in the order of the catalogue."""
-        scopes = self.by_scope()
+        scopes = dict(self.active)
         scope = next((each for each in (category, environment_of(category)) if each in scopes), EVERYWHERE)
         return scopes.get(scope, ())
 
@@ -123,7 +113,7 @@ class Omega:
         return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Omega:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild an Omega; ValueError names the key that is missing, unknown or wrong."""
         read = _OmegaJson.read(data, "omega")
         return cls.of(read.cues, read.version)

@@ -1,12 +1,9 @@
 """Which class of error a failed tool result is, from its public text.
 
-The simulators report errors as an ``error`` field, as a ``status`` or flag of a
-well-formed result, or as the text of an exception. The class decides which recovery
-advice phi_err gives; the patterns that mark each class are in ``cues.toml`` beside the
-advice.
+The simulators report errors as an ``error`` field, as a ``status`` or flag of a well-formed result, or as the text of
+an exception. The class decides which recovery advice phi_err gives; the patterns that mark each class are in
+``cues.toml`` beside the advice.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,14 +1,11 @@
 """Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
 
-A label is a weakness while its recent prevalence is high and its recent mean reward
-low; the cues of the worst weaknesses are on. Both are figures of the profile's
-window: prevalence is the label's share of the labelled turns, the mean reward is
-the mean terminal reward of the trajectories over the turns that carry the label.
-Thresholds to leave are laxer than those to enter, and a newcomer must be clearly worse
-than a weakness whose place it takes, so that cues do not flicker.
+A label is a weakness while its recent prevalence is high and its recent mean reward low; the cues of the worst
+weaknesses are on. Both are figures of the profile's window: prevalence is the label's share of the labelled turns, the
+mean reward is the mean terminal reward of the trajectories over the turns that carry the label. Thresholds to leave are
+laxer than those to enter, and a newcomer must be clearly worse than a weakness whose place it takes, so that cues do
+not flicker.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -50,9 +47,8 @@ def initial_omega(settings: EvolveSettings, taxonomy: str = "paper") -> Omega:
 class Event:
     """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
 
-    category is "*", or the environment by whose figures the cue is judged. figures: prevalence,
-    mean_reward, count, score (prevalence x (1 - mean reward)) of the cue's label and
-    the number of turns in the window.
+    category is "*", or the environment by whose figures the cue is judged. figures: prevalence, mean_reward, count,
+    score (prevalence x (1 - mean reward)) of the cue's label and the number of turns in the window.
     """
 
     step: int
@@ -78,7 +74,7 @@ def evolve(
     """
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
     adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
-    active = omega.by_scope()
+    active = dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally).items():
         figures = _figures(tally, categories)

@@ -1,11 +1,8 @@
 """phi_err(o, H): recovery-oriented feedback on a failed action (paper, section 3.3).
 
-It names the class of each error and the broken constraint, the tools that exist, and
-what the history adds: that the same call failed before, and how many errors there
-were in a row.
+It names the class of each error and the broken constraint, the tools that exist, and what the history adds: that the
+same call failed before, and how many errors there were in a row.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
@@ -17,6 +14,7 @@ from seal.interface.errors import error_class
 from seal.interface.observation import Tools
 from seal.interface.schema_cue import arguments_line, required_entry
 from seal.interface.wording import PromptWording, fill, placeholders, wording
+from seal.system.text import clipped
 
 _ORDER = ("feedback_error", "feedback_history", "feedback_tools", "feedback_answer")
 _MAX_DETAILS = 6
@@ -69,7 +67,7 @@ def _problems(failure: ActionEvidence, tools: Tools, mode: PromptWording) -> str
 
 def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: PromptWording) -> str:
     kind, detail = "", ""
-    if _unavailable(call) or document is None:
+    if call.unavailable or document is None:
         kind = "unavailable"
     elif call.violations:
         kind, detail = _violated(call, document, mode.compact)
@@ -90,15 +88,11 @@ def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) ->
     missing = [violation.path for violation in call.violations if violation.kind == "missing"]
     others = [violation.message for violation in call.violations if violation.kind != "missing"]
     if compact:
-        others = [_clip(message) for message in others[:1]]
+        others = [clipped(message, _COMPACT_DETAIL) for message in others[:1]]
     if compact and missing and set(missing) <= set(document["parameters"].get("required", ())):
         return "required", "; ".join((required_entry(document), *others))
     parts = ["missing " + ", ".join(missing)] if missing else []
     return "schema", "; ".join(parts + others[: _MAX_DETAILS - len(parts)])
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _COMPACT_DETAIL else text[:_COMPACT_DETAIL] + "..."
 
 
 def _history(failure: ActionEvidence, history: Sequence[ActionEvidence], mode: PromptWording) -> str:
@@ -119,12 +113,8 @@ def _outcome(call: CallEvidence) -> tuple[str, Mapping[str, Any], str]:
     return call.name, call.arguments, call.result
 
 
-def _unavailable(call: CallEvidence) -> bool:
-    return not call.available or call.error == "unavailable"
-
-
 def _tool_names(failure: ActionEvidence, tools: Tools, compact: bool) -> str:
-    asked = [call.name for call in failure.calls if _unavailable(call)]
+    asked = [call.name for call in failure.calls if call.unavailable]
     if not asked:
         return ""
     names = [document["name"] for document in tools]

@@ -6,8 +6,6 @@ it changes the observation proper, or when what it adds holds a secret that is n
 The interface adds fixed wording, which the guard takes out first, and parts of public text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,10 +35,9 @@ class InterfaceLeak(RuntimeError):
 class LeakGuard:
     """Watches the augmentations of one episode.
 
-    secrets come from :func:`seal.interface.secrets.reference_secrets`, documents are those
-    of the tools that are visible at the start, mode is the prompt mode's wording. `saw` takes all
-    that becomes public on the way: observations as the benchmark sends them and the
-    policy's messages; `reveal` takes tools that are announced later.
+    secrets come from :func:`seal.interface.secrets.reference_secrets`, documents are those of the tools that are
+    visible at the start, mode is the prompt mode's wording. `saw` takes all that becomes public on the way:
+    observations as the benchmark sends them and the policy's messages; `reveal` takes tools that are announced later.
     """
 
     def __init__(self, secrets: Secrets, documents: Sequence[Mapping[str, Any]], mode: PromptWording) -> None:

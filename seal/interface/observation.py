@@ -5,8 +5,6 @@ or in ``feedback.py`` sees the reference of a task: the functions read the obser
 the public documents of the tools and the policy's own actions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

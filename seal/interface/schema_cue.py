@@ -1,7 +1,5 @@
 """phi_schema(F): what the tools' public documents imply, said explicitly (paper, section 3.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

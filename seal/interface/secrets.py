@@ -1,11 +1,8 @@
 """The knowledge in a task's reference, in forms that do not depend on spelling.
 
-Texts are compared after :func:`normal` (Unicode compatibility forms, case, invisible
-characters), numbers by value (1,500 is 1.5e3). Values that are too common to mean
-anything on their own (true, 3, "on") are no secrets.
+Texts are compared after :func:`normal` (Unicode compatibility forms, case, invisible characters), numbers by value
+(1,500 is 1.5e3). Values that are too common to mean anything on their own (true, 3, "on") are no secrets.
 """
-
-from __future__ import annotations
 
 import json
 import re

@@ -1,7 +1,5 @@
 """The wording of the interface: the texts of ``cues.toml`` and what a prompt mode adds to them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tomllib

@@ -83,11 +83,7 @@ class Node(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """A Ray cluster and how to join it.
-
-    in_use: another run is using it (verl keeps one queue of trajectories per
-    cluster). authentication: the RAY_AUTH_MODE of a process that joins it.
-    """
+    """A Ray cluster; in_use: another run uses it. authentication: the RAY_AUTH_MODE of a process that joins it."""
 
     nodes: tuple[Node, ...]
     in_use: bool
@@ -155,9 +151,8 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
 def inspect_cluster(address: str) -> Cluster:
     """The cluster at `address`, found within a deadline by a process that joins it; LaunchError if none can.
 
-    Both sides must agree on authentication: a driver that shows a token demands one
-    from a cluster that has none, which then gives up its actors, and a guarded
-    cluster rejects a driver without. So each remaining mode is tried until an actor answers.
+    Both sides must agree on authentication: a cluster without a token gives up the actors of a driver that shows one,
+    and a guarded cluster rejects a driver without. So each remaining mode is tried until an actor answers.
     """
     if "://" in address:
         raise LaunchError(
@@ -178,14 +173,11 @@ def inspect_cluster(address: str) -> Cluster:
 
 
 def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The values of RAY_AUTH_MODE to try, the likeliest first.
-
-    `ray start` guards a cluster with the token in `~/.ray`, which every `ray.init` of
-    a local cluster makes; the head does not tell whether it is guarded.
-    """
+    """The values of RAY_AUTH_MODE to try, the likeliest first; a head does not tell whether a token guards it."""
     if AUTHENTICATION in environment:
         return (environment[AUTHENTICATION],)
     has_token = any(name in environment for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    # `ray start` guards a cluster with this file, which every `ray.init` of a local cluster makes.
     if has_token or (Path.home() / ".ray" / "auth_token").is_file():
         return ("token", "disabled")
     return ("disabled",)

@@ -142,10 +142,7 @@ class Shown:
 
 
 def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s: float, console: Console) -> None:
-    """Show a run's progress until `running` returns False.
-
-    Raises LaunchError if no stage begins and no step ends for `deadline_s` seconds.
-    """
+    """Show a run's progress while it runs; LaunchError if no stage begins and no step ends for `deadline_s` seconds."""
     columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         shown = Shown(RunFolder(run_dir), console, progress)
@@ -197,15 +194,13 @@ def failure_reason(log: Path) -> str:
 class Interrupt:
     """The launcher's answer to Ctrl-C and SIGTERM.
 
-    The first one asks the trainer to save and end, a second Ctrl-C ends everything
-    at once. Before `deferred` is set, and after the grace, a signal raises
-    KeyboardInterrupt wherever the launcher is, and it cleans up.
+    The first one asks the trainer to save and end, a second Ctrl-C ends everything at once. Until there is a training
+    process that can save (`deferred`), and after the grace, a signal raises KeyboardInterrupt wherever the launcher is.
     """
 
     def __init__(self) -> None:
         self.signum: int | None = None
         self.deferred = False
-        """True if there is a training process that can save."""
         self._deadline: float | None = None
 
     def install(self) -> None:
@@ -244,9 +239,8 @@ class Interrupt:
 def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: Console, interrupt: Interrupt) -> None:
     """Run the training process to its end.
 
-    resolved: the configuration, with the keys of a resume, as a file. lock: the descriptor of the folder's
-    lock, which the process holds too. Raises LaunchError if the process fails and
-    KeyboardInterrupt if it was interrupted.
+    resolved: the configuration, with the keys of a resume, as a file. lock: the descriptor of the folder's lock, which
+    the process holds too. LaunchError if the process fails, KeyboardInterrupt if it was interrupted.
     """
     folder = RunFolder(recipe.run_dir)
     log = folder.train_log

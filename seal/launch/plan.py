@@ -21,7 +21,8 @@ def total_steps(config: DictConfig, tasks: int) -> int:
 
 
 def require_plan(config: DictConfig) -> None:
-    """LaunchError for the first thing of a training step that does not fit."""
+    """LaunchError for the first number of the run or of a training step that does not fit."""
+    total_steps(config, tasks=0)
     rows = rows_per_rank(config)
     _, message, *_ = budgets(config)
     if packed_tokens(config, message) is None:

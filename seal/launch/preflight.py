@@ -16,7 +16,7 @@ from seal.launch.devices import check_devices, flash_attn_problem
 from seal.launch.folder import check_disk
 from seal.launch.model import check_model, is_local
 from seal.launch.numbers import require_sense, unusual
-from seal.launch.plan import require_plan, total_steps
+from seal.launch.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.records.folder import RunFolder
@@ -62,12 +62,10 @@ def check(recipe: Recipe) -> tuple[str, ...]:
 def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     """The recipe with the attention that works here, and a warning if that is not what it asks for.
 
-    flash-attn is compiled for one torch, CUDA and Python, so it is often missing.
-    verl 0.9.1 needs it only for speed: packed batches (`use_remove_padding`) also work
-    with `sdpa`, which separates the dialogues of a micro-batch by their positions and
-    whose time and memory grow with the square of the packed length. verl would also take log-probs one token at a
-    time and keep 20 GB of them; its fused kernels in plain torch give the same in chunks. Raises LaunchError
-    if sequence parallelism is asked for, which verl only splits in flash-attn's kernels.
+    flash-attn is compiled for one torch, CUDA and Python, so it is often missing. verl 0.9.1 needs it only for speed:
+    `sdpa` separates the dialogues of a packed micro-batch by their positions, in time and memory that grow with the
+    square of its length. verl would also take log-probs one token at a time and keep 20 GB of them; its fused kernels
+    in plain torch give the same in chunks. LaunchError for sequence parallelism, which needs flash-attn's kernels.
     """
     config = recipe.config
     wanted = config.trainer.device == "cuda" and OmegaConf.select(config, ATTENTION, default=FLASH) == FLASH
@@ -88,11 +86,6 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
         f"{problem} Training falls back to {FALLBACK}, about 1.5 times as long per update; install flash-attn "
         f"(docs/operate.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
     )
-
-
-def _plan(recipe: Recipe) -> None:
-    require_plan(recipe.config)
-    total_steps(recipe.config, 0)
 
 
 def _fixed(recipe: Recipe) -> None:
@@ -174,7 +167,7 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "devices": check_devices,
     "disk": check_disk,
     "numbers": require_sense,
-    "step plan": _plan,
+    "step plan": lambda recipe: require_plan(recipe.config),
     "fixed keys": _fixed,
     "engines": _engines,
     "environments": _environments,

@@ -146,11 +146,6 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     return recipe
 
 
-def compose_recipe(path: Path, overrides: Sequence[str]) -> DictConfig:
-    """The resolved configuration of a recipe; see `read_recipe`."""
-    return read_recipe(path, overrides).config
-
-
 @cache
 def _defaults() -> dict[str, Any]:
     """The defaults that every recipe starts from."""

@@ -1,8 +1,7 @@
 """A launch: the recipe fitted to this machine and its folder, then started and followed to its end.
 
-`launcher.py` and `seal train` are this function. Results are written under
-`experiments/<name>/`, the record of the launch under `launcher_record/`.
-Exit codes: docs/operate.md#exit-codes.
+`launcher.py` and `seal train` are this function. Results are written under `experiments/<name>/`, the record of the
+launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 """
 
 import os
@@ -23,15 +22,7 @@ from seal.launch.follow import WARNING, Interrupt, tell, train
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
-from seal.launch.service import (
-    FIX,
-    Service,
-    probe,
-    require_environments,
-    require_service,
-    require_tasks,
-    service_urls,
-)
+from seal.launch.service import FIX, Service, probe, require_environments, require_service, require_tasks, service_urls
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
@@ -43,11 +34,7 @@ LEFT_ALONE = "it is left alone"
 
 
 class Request(NamedTuple):
-    """The launch that the command line asks for.
-
-    source: a recipe's file. overrides: key=value each. with_bfcl: start the
-    environment service too. resume: auto, never or a checkpoint's folder.
-    """
+    """The launch that the command line asks for, in the words of `seal train`; overrides: KEY=VALUE each."""
 
     source: Path
     overrides: tuple[str, ...] = ()
@@ -58,8 +45,8 @@ class Request(NamedTuple):
 class Fitted(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
-    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume.
-    urls: the addresses of the environment services. lock: the descriptor of the folder's lock.
+    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume. urls: of the
+    environment services. lock: the descriptor of the folder's lock.
     """
 
     recipe: Recipe
@@ -166,10 +153,7 @@ def own_address(recipe: Recipe, url: str, console: Console) -> str:
 
 
 def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
-    """The version of the running services; LaunchError if they are not alike or cannot play the recipe's tasks.
-
-    otherwise: what can be done about it.
-    """
+    """The version of the services; LaunchError if they differ or cannot play the recipe; otherwise: what to do."""
     versions = {url: require_service(url) for url in urls}
     version = versions[urls[0]]
     for url, other in versions.items():

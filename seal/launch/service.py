@@ -1,7 +1,4 @@
-"""The environment service as a process: find one that runs, check it, start one, stop it.
-
-No other module of a launch asks a service or ends one.
-"""
+"""The environment service of a launch: found, asked, started and stopped only here."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -31,11 +28,7 @@ WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher st
 
 
 def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
-    """The addresses that env_service.env_url names, one or a list.
-
-    LaunchError if one is not an HTTP address, or if the launcher is to start
-    (`to_start`) more than one.
-    """
+    """The addresses in env_service.env_url; LaunchError if one is not HTTP's, or for several that are `to_start`."""
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
         parts = urlsplit(url)
@@ -87,10 +80,7 @@ def require_service(url: str) -> dict:
 
 
 def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: str = FIX) -> None:
-    """LaunchError if a running service speaks another protocol, or plays one of these environments with other data.
-
-    otherwise: what can be done about it.
-    """
+    """LaunchError if a service speaks another protocol or plays one of these with other data; otherwise: what to do."""
     for name in names:
         own = {"protocol": PROTOCOL, **get_environment(name).version()}
         for url in urls:
@@ -104,10 +94,7 @@ def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: s
 
 
 def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:
-    """LaunchError if one of the running services does not serve every task of these files.
-
-    otherwise: what can be done instead of starting the service with the file.
-    """
+    """LaunchError if one of the services does not serve every task of these files; otherwise: what else can be done."""
     for file in files:
         wanted = {task.id for task in read_task_file(file)}
         for url in urls:
@@ -130,10 +117,7 @@ def _asked(url: str, question: Callable[[ServiceClient], Any], failure: str, oth
 
 
 class Service:
-    """A service that this process starts; one that already runs at the address is used and left running.
-
-    task_files: the files of synthesised tasks that a service started here serves.
-    """
+    """A service that this process starts, with these task files; one that runs at the address is used and stays."""
 
     def __init__(self, url: str, log: Path, task_files: Sequence[str] = ()):
         self.url = url.rstrip("/")

@@ -76,13 +76,13 @@ class Lift:
         return cls(len(differences), statistics.fmean(differences), error)
 
 
-def reward_figures(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None]:
-    """Mean reward and pass share of the usable records; None without any."""
+def reward_figures(records: Sequence[TrajectoryRecord]) -> dict[str, float | None]:
+    """Mean reward and pass share of the usable records, by the names of REWARD; None without any."""
     usable = [record for record in records if record.usable]
     if not usable:
-        return None, None
-    mean = sum(record.score for record in usable) / len(usable)
-    return mean, sum(record.score >= 1 for record in usable) / len(usable)
+        return dict.fromkeys(REWARD)
+    sums = sum(record.score for record in usable), sum(record.score >= 1 for record in usable)
+    return {name: total / len(usable) for name, total in zip(REWARD, sums, strict=True)}
 
 
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, Any]]:
@@ -92,7 +92,7 @@ def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, A
         parts[record.environment].append(record)
     if len(parts) < 2:
         return {}
-    return {name: dict(zip(REWARD, reward_figures(parts[name]), strict=True)) for name in sorted(parts)}
+    return {name: reward_figures(parts[name]) for name in sorted(parts)}
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
@@ -164,11 +164,8 @@ class StepRecord:
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
         """The record of a step with these trajectories; figures: the fields that do not follow from them."""
-        reward_mean, pass_share = reward_figures(records)
         return cls(
             step=step,
-            reward_mean=reward_mean,
-            pass_share=pass_share,
             trajectories=len(records),
             tokens=count_tokens(records),
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
@@ -177,6 +174,7 @@ class StepRecord:
             episodes_rebuilt=sum(record.rebuilt for record in records),
             infra=dict(Counter(record.infra for record in records if record.infra)),
             environments=by_environment(records),
+            **reward_figures(records),
             **figures,
         )
 

@@ -219,8 +219,13 @@ class TrajectoryRecord:
 
     @classmethod
     def from_line(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild a record from the line that :meth:`line` made; ValidationError if it is not one."""
-        return cls(**_known(value))
+        """Rebuild a record from the line that :meth:`line` or the release made; ValidationError if it is not one."""
+        messages = []
+        for name, role in (("input", "user"), ("output", "assistant")):
+            said = value.get(name, ())
+            messages += [{"role": role, "content": said}] if isinstance(said, str) else said
+        known = {name: found for name, found in value.items() if name in _FIELDS}
+        return cls(**known | {"messages": messages})
 
 
 def count_labels(rows: Iterable[Sequence[str]]) -> Counter[str]:
@@ -240,16 +245,6 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
     """Counts over their sum, in the same order; empty for nothing."""
     total = sum(counts.values())
     return {name: count / total for name, count in counts.items()} if total else {}
-
-
-def _known(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments in a line; a text (the release's) is a single message."""
-    known = {name: found for name, found in value.items() if name in _FIELDS}
-    messages = []
-    for name, role in (("input", "user"), ("output", "assistant")):
-        said = value.get(name, ())
-        messages += [{"role": role, "content": said}] if isinstance(said, str) else said
-    return known | {"messages": messages}
 
 
 _FIELDS = frozenset(each.name for each in fields(TrajectoryRecord))

@@ -10,9 +10,8 @@ from seal.records.trajectory import TrajectoryRecord
 def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, float] | None:
     """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 if there are none.
 
-    As in every table, the averages cover the benchmark's categories if there are any, else
-    those of synthesised tasks. Trajectories that infrastructure failed are left out; None if
-    nothing else is there.
+    As in every table, the averages cover the benchmark's categories if there are any, else those of synthesised tasks.
+    Trajectories that infrastructure failed are left out; None if nothing else is there.
     """
     shares: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for record in records:

@@ -11,9 +11,8 @@ from seal.settings import SealSettings
 class Budgets:
     """Limits in tokens, and in messages of a training trajectory; docs/how-it-works.md names their keys.
 
-    message, validation_message: one assistant message. response: what follows the
-    first prompt. model: prompt and response. actor: the same, in training. max_steps:
-    assistant messages, in training.
+    message, validation_message: one assistant message. response: what follows the first prompt. model: prompt and
+    response. actor: the same, in training. max_steps: assistant messages, in training.
     """
 
     message: int

@@ -11,10 +11,9 @@ ENVIRONMENT = "the environment service"
 class Dialogue:
     """The messages so far, and what is known about them.
 
-    turns: the user turn of each assistant message; turn: the current one. truncated: the
-    numbers of the messages that a length limit cut. info: the service's information about
-    the episode. stop: how it ended (TrajectoryRecord). waiting_for: the one that was
-    waited for last. times: of each answered message, when it was asked for, said and
+    turns: the user turn of each assistant message; turn: the current one. truncated: the numbers of the messages that a
+    length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord).
+    waiting_for: the one that was waited for last. times: of each answered message, when it was asked for, said and
     answered, in seconds since the start.
     """
 

@@ -1,9 +1,8 @@
 """The policy in the rollout engine as a speaker: tokens in and tokens out.
 
-A run trains on exactly what it sampled: assistant tokens and their log-probs come
-from the engine and are never rebuilt from text; verl's continuous-token builder
-appends the environment's messages, masked; `token_path` checks every trajectory
-for this.
+A run trains on exactly what it sampled: assistant tokens and their log-probs come from the engine and are never rebuilt
+from text; verl's continuous-token builder appends the environment's messages, masked; `token_path` checks every
+trajectory for this.
 """
 
 import asyncio
@@ -31,12 +30,10 @@ Result = TypeVar("Result")
 class EngineSpeaker(Speaker):
     """The growing token stream of one trajectory.
 
-    ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a
-    sampled token, 0 for context, per response token; logprobs: natural logarithms, 0 for
-    context, per response token. spans: (turn, start, end) of each sampled message in
-    response tokens. versions: the engine's weights per sampled message. tokens_in: of the
-    prompts of all requests. length: of prompt and response in tokens, when it was last
-    compared with the budgets.
+    ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a sampled token, 0 for context, per
+    response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
+    sampled message in response tokens. versions: the engine's weights per sampled message. tokens_in: of the prompts of
+    all requests. length: of prompt and response in tokens, when it was last compared with the budgets.
     """
 
     name = "the rollout engine"

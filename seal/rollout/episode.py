@@ -1,10 +1,8 @@
 """One episode of a task that outlives the service that it runs on.
 
-An episode is deterministic: its opening parameters and the messages that it
-received define it. When its service has lost it (restarted, dead, failing), it is
-opened again, there or on another service, and the recorded messages are sent
-again; every answer must be the same as before. Nothing is sampled or
-counted twice.
+An episode is deterministic: its opening parameters and the messages that it received define it. When its service has
+lost it (restarted, dead, failing), it is opened again, there or on another service, and the recorded messages are sent
+again; every answer must be the same as before. Nothing is sampled or counted twice.
 """
 
 import asyncio
@@ -32,11 +30,7 @@ ROLES = {"ipython": "tool"}
 
 
 class Observation(NamedTuple):
-    """The service's answer to one assistant message.
-
-    messages: what to append to the dialogue; done: the episode is over; turn:
-    index of the current user turn.
-    """
+    """What one message led to: the messages that follow it, whether the episode is over, and the current user turn."""
 
     messages: tuple[dict[str, str], ...]
     done: bool
@@ -51,12 +45,7 @@ class Episode:
     """
 
     def __init__(
-        self,
-        services: Services,
-        task_id: str,
-        params: Mapping[str, Any],
-        environment: str | None = None,
-        **others: Any,
+        self, services: Services, task_id: str, params: Mapping[str, Any], environment: str | None = None, **others: Any
     ):
         self.task_id = task_id
         self._services = services

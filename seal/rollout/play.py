@@ -1,9 +1,8 @@
 """One episode: a speaker and the environment take turns, and what happened becomes a TrajectoryRecord.
 
-This is the only driver of an episode on a service: of rollouts (`engine.EngineSpeaker`),
-evaluations (an endpoint) and replays of stored trajectories (`shelf/view/again.py`). A
-failure of the service or the speaker is recorded in the trajectory and not raised,
-because a bad rollout is data. Every wait has a deadline.
+This is the only driver of an episode on a service: of rollouts (`engine.EngineSpeaker`), evaluations (an endpoint) and
+replays of stored trajectories (`shelf/view/again.py`). A failure of the service or the speaker is recorded in the
+trajectory and not raised, because a bad rollout is data. Every wait has a deadline.
 """
 
 import asyncio
@@ -59,13 +58,8 @@ async def play(
     except SpeakerFault as fault:
         infra, message = fault.cause, str(fault)
     except TimeoutError:
-        infra, message = (
-            "trajectory_deadline",
-            (
-                f"not finished after {terms.deadline}={terms.deadline_s:g}, waiting for {dialogue.waiting_for} after "
-                f"{len(dialogue.turns)} messages of the policy"
-            ),
-        )
+        waited = f"waiting for {dialogue.waiting_for} after {len(dialogue.turns)} messages of the policy"
+        infra, message = "trajectory_deadline", f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
     if infra is not None:
         logger.warning("trajectory of %s: %s", episode.task_id, message)
     cut = terms.training and dialogue.stop in CUTS

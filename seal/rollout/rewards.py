@@ -1,8 +1,7 @@
 """Terminal rewards of a trajectory: the paper's binary one and the release's dense modes.
 
-The verifier decides whether a trajectory passes; a dense mode grades the
-ones that fail. No mode reads labels or the interface, so nothing that SEAL
-learns can change a reward.
+The verifier decides whether a trajectory passes; a dense mode grades the ones that fail. No mode reads labels or the
+interface, so nothing that SEAL learns can change a reward.
 """
 
 from collections.abc import Mapping
@@ -15,10 +14,7 @@ WEIGHT = 0.5
 
 
 def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut: bool = False) -> float:
-    """Return the reward r(tau) in [0, 1] of an evaluated trajectory (method, section 1).
-
-    cut: it hit a budget, so `RewardSettings.cut` decides.
-    """
+    """The reward r(tau) in [0, 1] of an evaluated trajectory; cut: it hit a budget, so `RewardSettings.cut` decides."""
     if cut and settings.cut != "verifier":
         return 0.0
     passed = float(bool(evaluation["valid"]))

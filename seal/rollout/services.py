@@ -1,8 +1,7 @@
 """The environment services of a run: which one an episode is played on.
 
-An episode's key selects one of them (rendezvous hashing), so that the load is
-even and the loss of a service moves only its own episodes. A service that
-failed is not used until it reports that it is healthy again.
+An episode's key selects one of them (rendezvous hashing), so that the load is even and the loss of a service moves only
+its own episodes. A service that failed is not used until it reports that it is healthy again.
 """
 
 import asyncio
@@ -34,10 +33,7 @@ def ranked(key: str, urls: Iterable[str]) -> list[str]:
 
 
 class Services:
-    """The services of one process, and which of them are up.
-
-    restart_wait_s: how long to wait while none is up before raising a fault.
-    """
+    """The services of one process, and which of them are up; while none is, a wait lasts `restart_wait_s` at most."""
 
     def __init__(self, clients: Sequence[AsyncServiceClient], restart_wait_s: float):
         self._clients = {client.url: client for client in clients}

@@ -25,10 +25,7 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], key: str = "") -> Self:
-        """Build the block from a mapping, of OmegaConf too; `key` is the block's name in the recipe.
-
-        Raises SettingsError for the first key that is unknown or has a wrong value.
-        """
+        """Read the block that the recipe calls `key`, from OmegaConf too; SettingsError for the first wrong key."""
         try:
             return cls.model_validate(plain(values))
         except ValidationError as error:

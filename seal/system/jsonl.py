@@ -37,10 +37,7 @@ class Line:
 
 
 def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
-    """Each line of a file as an object or as a bad line; blank lines are skipped.
-
-    Raises OSError if the file cannot be opened.
-    """
+    """Each line of a file as an object or as a bad line, blank ones skipped; OSError if it cannot be opened."""
     path = Path(path)
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):

@@ -51,9 +51,8 @@ class CannotLock(Exception):
 def lock(path: Path) -> Iterator[int]:
     """Hold the lock of a file; yields its descriptor, and a process that inherits it holds the lock too.
 
-    The kernel releases the lock when its holders have ended; a file without a living
-    holder blocks nothing. Missing folders are made. Raises Locked, CannotLock, or
-    OSError if the file cannot be written.
+    The kernel releases the lock when its holders have ended; a file without a living holder blocks nothing. Missing
+    folders are made. Raises Locked, CannotLock, or OSError if the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""The line of a longer text that says what it is about."""
+"""A part that stands for a longer text: the line that says what it is about, or its beginning."""
 
 from pathlib import Path
 
@@ -9,17 +9,18 @@ def first_line(text: str, default: str = "") -> str:
 
 
 def last_line(text: str, default: str = "") -> str:
-    """The last line that is not blank, stripped; `default` if there is none.
-
-    A program's output and an error from a Ray worker, which carries its traceback
-    as text, say what went wrong in their last line.
-    """
+    """The last line that is not blank, stripped: there outputs and tracebacks say what went wrong; else `default`."""
     return next(iter(reversed(_lines(text))), default)
 
 
 def last_output(log: Path) -> str:
     """The last line of a process's log."""
     return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")
+
+
+def clipped(text: str, characters: int) -> str:
+    """The first `characters` of the text, marked as cut if it has more."""
+    return text if len(text) <= characters else text[:characters] + "..."
 
 
 def _lines(text: str) -> list[str]:

@@ -32,13 +32,11 @@ def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
 class StepBatch:
     """One step's n trajectories, without verl's padding.
 
-    partition, keys: where TransferQueue holds them. records, groups: what is known
-    of each trajectory, and its standing in its GRPO group. The rest is empty until
-    `with_tokens`: advantages are verl's group-relative A_j, one value per response
-    token, (L_j,) each; masks are True for sampled tokens, (L_j,) each;
-    rollout_logprobs and actor_logprobs are natural logarithms of the sampled tokens'
-    probabilities under the rollout engine and under the actor before its update,
-    (L_j,) each, or empty when the recipe does not compute one of them.
+    partition, keys: where TransferQueue holds them. records, groups: what is known of each trajectory, and its standing
+    in its GRPO group. The rest is empty until `with_tokens`: advantages are verl's group-relative A_j, one value per
+    response token, (L_j,) each; masks are True for sampled tokens, (L_j,) each; rollout_logprobs and actor_logprobs are
+    natural logarithms of the sampled tokens' probabilities under the rollout engine and under the actor before its
+    update, (L_j,) each, or empty when the recipe does not compute one of them.
     """
 
     partition: str
@@ -121,12 +119,10 @@ class StepBatch:
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.
 
-        Compared are trajectories that the weights of the step before sampled. The engine
-        and the actor hold the same weights for them, so that a difference is numerical
-        noise, unless the weight sync failed.
-        Raises RuntimeError beyond `seal.logprob_tolerance` or `seal.logprob_mean_tolerance`
-        (None sets no limit), and for a difference that is not finite: the engine then
-        does not run the weights that are being trained, and no gradient means anything.
+        Compared are trajectories that the weights of the step before sampled. The engine and the actor hold the same
+        weights for them, so that a difference is numerical noise, unless the weight sync failed. Raises RuntimeError
+        beyond `seal.logprob_tolerance` or `seal.logprob_mean_tolerance` (None sets no limit), and for a difference that
+        is not finite: the engine then does not run the weights that are being trained, and no gradient means anything.
         """
         if not self.rollout_logprobs:
             return {}

@@ -7,9 +7,8 @@
 | `best.json` | the step with the best validation average |
 | `.saving/` | a save in progress |
 
-A step is written into `.saving/` and moved into place in one rename; then the
-tracker is replaced. A save that is killed, fails or fills the disk therefore
-leaves every earlier checkpoint untouched. The module does not import torch,
+A step is written into `.saving/` and moved into place in one rename; then the tracker is replaced. A save that is
+killed, fails or fills the disk therefore leaves every earlier checkpoint untouched. The module does not import torch,
 because the launcher reads it too.
 """
 

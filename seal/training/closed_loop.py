@@ -3,8 +3,6 @@
 Free of verl and torch: trajectories in, weights and the next state out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -133,8 +131,7 @@ class ClosedLoop:
         if self._settings.closed_loop:
             self._rho = dict(state["rho"])
         self._omega = Omega.from_json(state["omega"])
-        if "lessons" in state:  # not in checkpoints of earlier versions
-            self._lessons = Lessons.from_json(state["lessons"], self._settings.diagnosis.window)
+        self._lessons = Lessons.from_json(state["lessons"], self._settings.diagnosis.window)
 
 
 def weighed(

@@ -66,8 +66,7 @@ CPUS_PER_GPU = 3
 class Processors:
     """Processors that Ray must count before a run can start; verl would wait forever for a missing one.
 
-    Ray counts reservations, not cores. training: per node whose GPUs are used;
-    every: per other node of the cluster.
+    Ray counts reservations, not cores. training: per node whose GPUs are used; every: per other node of the cluster.
     """
 
     training: int
@@ -75,10 +74,7 @@ class Processors:
 
 
 def processors(config: DictConfig, nodes: int = 1) -> Processors:
-    """Return what a recipe asks of a cluster of `nodes` machines.
-
-    The data queue's storage is spread over all nodes; its controller may run on any of them.
-    """
+    """What a recipe asks of a cluster of `nodes` machines, over which the data queue's storage is spread."""
     storage = -(-config.transfer_queue.backend.SimpleStorage.num_data_storage_units // nodes)
     return Processors(CPUS_PER_GPU * config.trainer.n_gpus_per_node + storage + 1, storage)
 
@@ -112,13 +108,10 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
 
 
 def verl_environment(config: DictConfig) -> dict[str, str]:
-    """VERL_ENVIRONMENT, and what a recipe adds: the logger of rl-insight, or the same bits in each run."""
-    rollout, loggers = config.actor_rollout_ref.rollout, config.trainer.logger or ()
-    watched = {**VERL_ENVIRONMENT, "VERL_RL_INSIGHT_ENABLE": str(int("rl_insight" in loggers))}
-    if not rollout.full_determinism:
-        return watched
+    """VERL_ENVIRONMENT, and what gives a recipe with full determinism the same bits in each run."""
+    rollout = config.actor_rollout_ref.rollout
     exact = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
-    return {**watched, **exact}
+    return VERL_ENVIRONMENT | (exact if rollout.full_determinism else {})
 
 
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:

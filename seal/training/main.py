@@ -1,9 +1,8 @@
 """The training process: `python -m seal.training.main CONFIG.yaml`, started by the launcher.
 
-Reads a resolved recipe, checks that SEAL's plugins are registered, starts or joins
-Ray and has `seal.training.runner` train there. verl is imported by the processes
-that use it, and not here. The last log line says how the run ended; the exit code
-(seal.system.exits) says what kind of ending that was.
+Reads a resolved recipe, checks that SEAL's plugins are registered, starts or joins Ray and has `seal.training.runner`
+train there. verl is imported by the processes that use it, and not here. The last log line says how the run ended; the
+exit code (seal.system.exits) says what kind of ending that was.
 """
 
 import logging
@@ -23,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 ENDED = "training ended: "
 """Marks the log line that holds the reason."""
+AGAIN = "Start again to resume from the last checkpoint."
 
 PLUGINS = {"verl.plugins": "seal.backends.cpu_platform", "vllm.general_plugins": "seal.backends.vllm_plugin"}
 """The module that a library imports for SEAL, by its group of entry points; verl is silent about one that fails."""
@@ -58,57 +58,40 @@ def main() -> int:
         ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
         ray.get(TaskRunner.remote().run.remote(config))
     except RayTaskError as error:
-        cause = root_cause(error)
-        code = exit_code(cause)
+        code, said = ending(error)
         if code == exits.FAILED:
             logger.exception("the trainer raised an error")
-        logger.error("%s%s", ENDED, sentence(cause))
+        logger.error("%s%s", ENDED, said)
         return code
     except (RayActorError, OutOfMemoryError) as error:  # the latter if the machine ran low on memory
         died = f"A process of the run has died ({first_line(str(error), type(error).__name__).rstrip('.')})."
         reason = death.read_text(encoding="utf-8") if death.exists() else died
-        logger.error("%s%s Start again to resume from the last checkpoint.", ENDED, reason)
+        logger.error("%s%s %s", ENDED, reason, AGAIN)
         return exits.INFRASTRUCTURE
     return exits.FINISHED
 
 
-def root_cause(error: BaseException) -> BaseException:
-    """Return what the worker raised, below the layers that Ray adds."""
-    from ray.exceptions import RayTaskError
-
-    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
-
-
-def sentence(cause: BaseException) -> str:
-    """Return the launcher's sentence about an error of the trainer."""
-    from ray.exceptions import OutOfMemoryError
-    from vllm.v1.engine.exceptions import EngineDeadError
-
-    again = "Start again to resume from the last checkpoint."
-    if isinstance(cause, EngineDeadError):
-        return f"The engine of a rollout server has died. {again}"
-    if isinstance(cause, OutOfMemoryError):
-        return f"A process of the run has died because the machine ran low on memory. {again}"
-    return f"{type(cause).__name__}: {cause}"
-
-
-def exit_code(cause: BaseException) -> int:
-    """Return the exit code for an error of the trainer."""
-    from ray.exceptions import RayError
+def ending(error: BaseException) -> tuple[int, str]:
+    """The exit code and the launcher's sentence for what a worker raised, below the layers that Ray adds."""
+    from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
     from vllm.v1.engine.exceptions import EngineDeadError
 
     from seal.training.checkpoints import CheckpointError
     from seal.training.stop import InfrastructureFailure, StopRequested
 
-    if isinstance(cause, StopRequested):
-        return exits.STOPPED
-    if isinstance(cause, CheckpointError):
-        return exits.CHECKPOINT
-    if isinstance(cause, InfrastructureFailure | RayError | EngineDeadError):
-        return exits.INFRASTRUCTURE
-    return exits.FAILED
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, EngineDeadError):
+        said = f"The engine of a rollout server has died. {AGAIN}"
+    if isinstance(error, OutOfMemoryError):
+        said = f"A process of the run has died because the machine ran low on memory. {AGAIN}"
+    codes = {
+        StopRequested: exits.STOPPED,
+        CheckpointError: exits.CHECKPOINT,
+        (InfrastructureFailure, RayError, EngineDeadError): exits.INFRASTRUCTURE,
+    }
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), exits.FAILED), said
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ TRAIN = "train"
 class SEALReplayBuffer(ReplayBuffer):
     """Returns whole training batches in a fixed order, and heeds a stop request; of the synchronous trainer.
 
-    sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`,
-    trajectories per training prompt.
+    sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`, trajectories per training prompt.
     """
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
@@ -50,9 +49,8 @@ class SEALReplayBuffer(ReplayBuffer):
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
         """Wait for `batch_size` groups; a training batch comes in the order in which its prompts were sent.
 
-        Raises StopRequested when a stop is requested during the wait, and
-        InfrastructureFailure when trajectories of a training batch are missing:
-        verl would pad the gap.
+        Raises StopRequested when a stop is requested during the wait, and InfrastructureFailure when trajectories of a
+        training batch are missing: verl would pad the gap.
         """
         expected = batch_size * self._samples
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
@@ -95,11 +93,10 @@ class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each row gets Omega_t unless the interface is off, in a validation for the rows of a
-    withdrawal (`Row.read`), and each training row `training`; rows that the
-    asynchronous trainer has marked keep the Omega that they were drawn with.
-    omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the
-    training prompts in their order.
+    Each row gets Omega_t unless the interface is off, in a validation for the rows of a withdrawal (`Row.read`), and
+    each training row `training`; rows that the asynchronous trainer has marked keep the Omega that they were drawn
+    with. omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the training prompts in their
+    order.
     """
 
     def __init__(self, manager: Any, omega: Callable[[], Mapping[str, Any] | None], buffer: SEALReplayBuffer):

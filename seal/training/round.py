@@ -1,7 +1,5 @@
 """The result of a round of Algorithm 1, and the figures that a step logs about it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,8 +1,7 @@
 """Reasons to end a run before its last step: a request, or too many failures of the infrastructure.
 
-The file `experiments/<name>/stop` (`RunFolder.stop`) asks the trainer to save and end. The launcher
-writes it on Ctrl-C and SIGTERM. The trainer checks for it between the stages of a
-step and while it waits for rollouts.
+The file `experiments/<name>/stop` (`RunFolder.stop`) asks the trainer to save and end. The launcher writes it on Ctrl-C
+and SIGTERM. The trainer checks for it between the stages of a step and while it waits for rollouts.
 """
 
 from collections import Counter

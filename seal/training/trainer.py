@@ -1,11 +1,9 @@
 """SEAL's trainers: verl's v1 trainers with Algorithm 1 of the paper; the asynchronous one is in `async_trainer`.
 
-Per step verl samples prompts, rolls out, scores log-probs, computes GRPO
-advantages and updates the actor. SEAL sends Omega_t along with the training
-prompts (`PromptSender`), multiplies the group-relative advantages by w_j and
-updates C_t, rho and Omega (`ClosedLoop`). `Durable` saves, stops and resumes.
-`seal/backends/internals.toml` lists every private name of verl that is overridden
-here, and why.
+Per step verl samples prompts, rolls out, scores log-probs, computes GRPO advantages and updates the actor. SEAL sends
+Omega_t along with the training prompts (`PromptSender`), multiplies the group-relative advantages by w_j and updates
+C_t, rho and Omega (`ClosedLoop`). `Durable` saves, stops and resumes. `seal/backends/internals.toml` lists every
+private name of verl that is overridden here, and why.
 """
 
 import time

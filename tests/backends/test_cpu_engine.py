@@ -14,7 +14,7 @@ from tensordict import TensorDict
 
 from seal.backends.shared_prompts import SHARE_PROMPTS
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from tests.support.training import PROCESS, batch_of, scored, stepped, weights, worker_of
 
@@ -61,7 +61,7 @@ def updated(case, rank, ours):
     from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 
     keys = f"loss_agg_mode={case.mode}", "use_kl_loss=false"
-    config = compose_recipe(RECIPE, [f"actor_rollout_ref.actor.{key}" for key in keys]).actor_rollout_ref
+    config = read_recipe(RECIPE, [f"actor_rollout_ref.actor.{key}" for key in keys]).config.actor_rollout_ref
     worker = worker_of(config, packed=24)
     engine, passed, computed = worker.engine, [], []
     assert isinstance(engine, CPUFSDP2EngineWithLMHead)
@@ -177,4 +177,4 @@ ACTOR = "actor_rollout_ref.actor"
 )
 def test_other_terms_and_forms_of_the_loss_keep_every_row(override):
     alone = [f"{ACTOR}.use_kl_loss=false", f"{ACTOR}.ppo_epochs=2"]
-    assert can_skip(compose_recipe(RECIPE, alone)) and not can_skip(compose_recipe(RECIPE, [*alone, override]))
+    assert can_skip(read_recipe(RECIPE, alone).config) and not can_skip(read_recipe(RECIPE, [*alone, override]).config)

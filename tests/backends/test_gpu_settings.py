@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from tests.backends.test_cpu_engine import Case, rows
 from tests.support import training
@@ -42,7 +42,7 @@ def updated(recipe, overrides, rank, place):
     """In a process of its own: two updates, and the second again from a checkpoint."""
     os.environ |= PROCESS | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": "1", "OMP_NUM_THREADS": "1"}
     torch.distributed.init_process_group("gloo", init_method=f"file://{place}.meeting", rank=rank, world_size=2)
-    config = compose_recipe(HOME / "exp" / f"{recipe}.yaml", [*SMALL, *overrides]).actor_rollout_ref
+    config = read_recipe(HOME / "exp" / f"{recipe}.yaml", [*SMALL, *overrides]).config.actor_rollout_ref
     first = worker_of(config)
     log_probs, entropy = (each.numpy() for each in scored(first, rows(ALL_BUSY, 0)).values())
     norm = step(first)

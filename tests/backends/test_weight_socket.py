@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from seal.backends import weight_socket
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 
 PROCESS = {"VERL_PLATFORM": "cpu", "RANK": "0", "RAY_LOCAL_WORLD_SIZE": "1"}
@@ -32,7 +32,7 @@ def ends(_):
 
     from seal.backends.vllm_plugin import register
 
-    config = compose_recipe(HOME / "exp" / "quickstart.yaml", []).actor_rollout_ref
+    config = read_recipe(HOME / "exp" / "quickstart.yaml", []).config.actor_rollout_ref
     ray.init("local", num_cpus=1, include_dashboard=False)
     job = ray.get_runtime_context().get_job_id()
     sender = get_rollout_class("vllm")(config=config.rollout, model_config=None, device_mesh=None, replica_rank=0)

@@ -81,15 +81,6 @@ def test_bad_input_is_named():
         Profile.from_json({"window": 1})
 
 
-def test_a_profile_of_an_earlier_version_is_read():
-    pair = {"pass": [3, 2, 2_000_000]}
-    tally = {"label": pair, "category": {"base": [2, 1, 1_000_000]}, "category_label": {"base": pair}}
-    tally |= {"position_label": {"0": pair}, "task": {"a": [2, 1, 1_000_000]}, "excluded": {"gt_error": [1, 0, 0]}}
-    seen = Profile.from_json({"window": 2, "steps": [{"step": 4, **tally}], "total": tally}).recent()
-    assert seen.labels()["pass"].count == 3 and seen.labels()["pass"].mean == pytest.approx(2 / 3)
-    assert seen.categories()["base"].mean == 0.5
-
-
 def calls(act) -> int:
     """Return the number of function calls that `act` makes: the cost of a step, on any machine."""
     counted = cProfile.Profile()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seal.launch.folder import find_start
-from seal.launch.recipe import Recipe, compose_recipe
+from seal.launch.recipe import Recipe, read_recipe
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -150,7 +150,7 @@ def test_a_changed_byte_is_noticed_or_changes_no_weight(checkpoints, folder, dat
 
 @pytest.fixture
 def config(tmp_path):
-    return compose_recipe(HOME / "exp" / "quickstart.yaml", [f"seal.run_dir={tmp_path}"])
+    return read_recipe(HOME / "exp" / "quickstart.yaml", [f"seal.run_dir={tmp_path}"]).config
 
 
 @pytest.mark.fault(

@@ -12,7 +12,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from seal.system import exits
 from seal.training.checkpoints import CheckpointError
 from seal.training.liveness import GRACE_S, Liveness
-from seal.training.main import exit_code, root_cause, sentence
+from seal.training.main import ending
 from seal.training.stop import InfrastructureFailure, StopRequested
 from tests.support.actors import Process, Server
 
@@ -70,13 +70,13 @@ def wait_until_watched(liveness, name):
 
 @pytest.fixture(scope="module")
 def met(cluster):
-    """Return an error as the driver meets it after it passed two actors, like one of a worker passes the trainer."""
+    """Return what the driver makes of an error that passed two actors, like one of a worker passes the trainer."""
     inner, outer = Process.remote(), Process.remote()
 
     def meet(kind, *arguments):
         with pytest.raises(RayTaskError) as raised:
             ray.get(outer.ask.remote(inner, f"{kind.__module__}:{kind.__name__}", *arguments), timeout=4 * NOTICED_S)
-        return root_cause(raised.value)
+        return ending(raised.value)
 
     return meet
 
@@ -91,8 +91,7 @@ def met(cluster):
     ],
 )
 def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(met, kind, code):
-    cause = met(kind, "step 3 is saved")
-    assert exit_code(cause) == code and str(cause) == "step 3 is saved"
+    assert met(kind, "step 3 is saved") == (code, f"{kind.__name__}: step 3 is saved")
 
 
 @pytest.mark.parametrize(
@@ -103,8 +102,8 @@ def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(met, kind, c
     ],
 )
 def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, said):
-    cause = met(kind, *([] if kind is EngineDeadError else ["..."]))
-    assert exit_code(cause) == exits.INFRASTRUCTURE and sentence(cause).startswith(said)
+    code, sentence = met(kind, *([] if kind is EngineDeadError else ["..."]))
+    assert code == exits.INFRASTRUCTURE and sentence.startswith(said)
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):

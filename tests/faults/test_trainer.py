@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
 from seal.training.replay_buffer import PromptSender
@@ -46,9 +46,9 @@ class Workers:
 def trainer(tmp_path, monkeypatch):
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     own = [f"seal.run_dir={tmp_path}", f"data.train_batch_size={PROMPTS}", f"actor_rollout_ref.rollout.n={SAMPLES}"]
-    config = compose_recipe(
+    config = read_recipe(
         HOME / "exp" / "quickstart.yaml", [*own, f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}"]
-    )
+    ).config
     made = SEALTrainer(config)
     made.actor_rollout_wg, made.timing_raw, made.total_training_steps, made.global_steps = Workers(), {}, 9, 4
     rows = range(12)

@@ -19,7 +19,7 @@ from seal.backends import weight_socket
 from seal.cli.main import execute, load
 from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
-from seal.launch.recipe import Recipe, compose_recipe, read_recipe
+from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.run import Request, fitted, require_service_for
 from seal.launch.service import Service, require_service, require_tasks, service_urls
 from seal.records.trajectory import EVERY_CUE
@@ -366,8 +366,8 @@ def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, 
 
 def test_the_shells_ray_address_is_the_recipes(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert compose_recipe(HOME / "exp" / "SEAL.yaml", []).ray_kwargs.ray_init.address == "10.0.0.1:6379"
-    mine = compose_recipe(HOME / "exp" / "SEAL.yaml", ["ray_kwargs.ray_init.address=local"])
+    assert read_recipe(HOME / "exp" / "SEAL.yaml", []).config.ray_kwargs.ray_init.address == "10.0.0.1:6379"
+    mine = read_recipe(HOME / "exp" / "SEAL.yaml", ["ray_kwargs.ray_init.address=local"]).config
     assert mine.ray_kwargs.ray_init.address == "local"
 
 

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.cli.main import execute, load
-from seal.launch.recipe import compose_recipe, read_recipe
+from seal.launch.recipe import read_recipe
 from seal.launch.record import write_record
 from seal.system.paths import HOME
 
@@ -42,7 +42,7 @@ def printed(capsys):
 def test_the_configuration(name, printed):
     own = [f"trainer.experiment_name={name}", "actor_rollout_ref.rollout.n=4", "seal.name='[red]'"]
     said = printed("--conf", "exp/quickstart.yaml", "--print-config", "--", *own)
-    assert OmegaConf.create(said) == compose_recipe(RECIPE, own)
+    assert OmegaConf.create(said) == read_recipe(RECIPE, own).config
     assert not (HOME / "launcher_record" / name).exists()
 
 

@@ -14,7 +14,7 @@ from seal.interface.cues import catalogue
 from seal.interface.evolve import initial_omega
 from seal.launch import recipe as recipes
 from seal.launch.preflight import CHECKS
-from seal.launch.recipe import compose_recipe, read_recipe
+from seal.launch.recipe import read_recipe
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
@@ -180,7 +180,7 @@ def test_the_shared_recipe_shows_every_setting_with_its_default():
 
 
 def test_overrides_reach_the_configuration():
-    config = compose_recipe(QUICKSTART, ["seal.reweighting.alpha=0.5", "env_service.env_url=http://127.0.0.1:9"])
+    config = read_recipe(QUICKSTART, ["seal.reweighting.alpha=0.5", "env_service.env_url=http://127.0.0.1:9"]).config
     assert config.seal.reweighting.alpha == 0.5
     assert config.env_service.env_url == "http://127.0.0.1:9"
 
@@ -233,7 +233,7 @@ def test_vanilla_differs_from_the_quickstart_in_seal_enabled_alone():
 )
 def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
     with pytest.raises(LaunchError) as error:
-        compose_recipe(recipe, overrides)
+        read_recipe(recipe, overrides)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -260,7 +260,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
 )
 def test_a_value_that_nothing_could_use_is_refused(override, wanted):
     with pytest.raises(LaunchError) as error:
-        compose_recipe(HOME / "exp" / "SEAL.yaml", [override])
+        read_recipe(HOME / "exp" / "SEAL.yaml", [override])
     sentence = str(error.value)
     assert sentence.startswith(f"The override {override!r} does not fit {HOME}/exp/SEAL.yaml: ")
     assert wanted in sentence and "\n" not in sentence
@@ -275,7 +275,7 @@ def test_a_wrong_value_in_a_recipe_names_the_file(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("defaults: [quickstart, _self_]\nseal: {seed: abc}\n")
     with pytest.raises(LaunchError) as error:
-        compose_recipe(mine, ["trainer.total_epochs=2"])
+        read_recipe(mine, ["trainer.total_epochs=2"])
     assert str(error.value) == f"{mine}: seal.seed is 'abc'; it must be a valid integer."
 
 
@@ -308,7 +308,7 @@ def test_the_main_recipe_writes_out_the_methods_defaults():
 
 
 def test_one_clip_ratio_is_both():
-    config = compose_recipe(HOME / "exp" / "SEAL.yaml", ["actor_rollout_ref.actor.clip_ratio=0.1"])
+    config = read_recipe(HOME / "exp" / "SEAL.yaml", ["actor_rollout_ref.actor.clip_ratio=0.1"]).config
     actor = config.actor_rollout_ref.actor
     assert actor.clip_ratio_low == actor.clip_ratio_high == 0.1
 
@@ -346,7 +346,7 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(recipe, name):
 
 
 def test_an_ablation_of_a_backbone_keeps_both():
-    config = compose_recipe(EXP / "backbones" / "qwen2_5_3b.yaml", ["ablation=vanilla"])
+    config = read_recipe(EXP / "backbones" / "qwen2_5_3b.yaml", ["ablation=vanilla"]).config
     assert config.trainer.experiment_name == "SEAL-qwen2_5_3b-vanilla"
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-3B-Instruct" and not config.seal.enabled
 
@@ -366,13 +366,15 @@ def test_a_run_is_named_after_its_recipe_and_its_results_land_beside_it(tmp_path
     mine = tmp_path / "mine.yaml"
     mine.write_text("defaults: [quickstart, _self_]\n")
     monkeypatch.chdir("/")
-    config = compose_recipe(mine, [])
+    config = read_recipe(mine, []).config
     assert config.trainer.experiment_name == "mine"
     assert config.seal.run_dir == str(tmp_path / "experiments" / "mine")
     assert config.trainer.default_local_dir == str(tmp_path / "experiments" / "mine" / "checkpoints")
-    assert compose_recipe(HOME / "exp" / "quickstart.yaml", []).seal.run_dir == str(HOME / "experiments" / "quickstart")
+    assert read_recipe(HOME / "exp" / "quickstart.yaml", []).config.seal.run_dir == str(
+        HOME / "experiments" / "quickstart"
+    )
     (tmp_path / "start").mkdir()
-    own = compose_recipe(mine, ["actor_rollout_ref.model.path=start"])
+    own = read_recipe(mine, ["actor_rollout_ref.model.path=start"]).config
     assert own.actor_rollout_ref.model.path == str(tmp_path / "start")
     assert Path(config.actor_rollout_ref.model.path) == HOME / "data" / "quickstart_policy"
     assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
@@ -390,7 +392,7 @@ def test_a_misspelt_key_in_a_recipe_file_is_named(tmp_path, text, named):
     mine = tmp_path / "mine.yaml"
     mine.write_text(f"defaults: [quickstart, _self_]\n{text}\n")
     with pytest.raises(LaunchError) as error:
-        compose_recipe(mine, [])
+        read_recipe(mine, [])
     assert named in str(error.value) and "\n" not in str(error.value)
 
 

@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.rollout.episode import _messages
 from seal.system.paths import HOME
 
@@ -14,7 +14,7 @@ MARKS = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot
 @pytest.fixture
 def tokenizer():
     """A tokenizer with Llama's marks and the ToolACE recipe's template."""
-    recipe = compose_recipe(HOME / "exp" / "backbones" / "toolace_2_llama_3_1_8b.yaml", [])
+    recipe = read_recipe(HOME / "exp" / "backbones" / "toolace_2_llama_3_1_8b.yaml", []).config
     tokenizer = AutoTokenizer.from_pretrained(HOME / "data" / "quickstart_policy")
     tokenizer.add_special_tokens({"additional_special_tokens": MARKS, "bos_token": MARKS[0]})
     tokenizer.chat_template = recipe.actor_rollout_ref.model.custom_chat_template

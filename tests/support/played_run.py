@@ -28,7 +28,7 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.diagnosis.sources import named_failures
 from seal.interface.cues import Omega
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.launch.record import method_digest, without_secrets
 from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
@@ -64,7 +64,7 @@ SMALL = (
 
 @cache
 def configuration(*overrides: str) -> dict[str, Any]:
-    config = compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+    config = read_recipe(HOME / "exp" / "quickstart.yaml", list(overrides)).config
     return without_secrets(OmegaConf.to_container(config, resolve=True))
 
 

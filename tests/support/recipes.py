@@ -5,11 +5,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 
-_composed = cache(compose_recipe)
+_read = cache(read_recipe)
 
 
 def composed(recipe: Path, *overrides: str) -> DictConfig:
     """A recipe with overrides, as a copy that a test may change."""
-    return _composed(recipe, overrides).copy()
+    return _read(recipe, overrides).config.copy()

@@ -23,7 +23,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigW
 from verl.workers.rollout.replica import TokenOutput
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.dialogue import Dialogue
@@ -158,7 +158,7 @@ class ScriptedEngine:
 
 @cache
 def recipe(*overrides: str) -> DictConfig:
-    return compose_recipe(HOME / "exp" / "quickstart.yaml", list(overrides))
+    return read_recipe(HOME / "exp" / "quickstart.yaml", list(overrides)).config
 
 
 def configured(urls: Sequence[str], *overrides: str) -> DictConfig:

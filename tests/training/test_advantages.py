@@ -12,7 +12,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
 from seal.training.trainer import SEALTrainer
@@ -48,7 +48,7 @@ class Step:
     def __init__(self, folder, *overrides, changes=(), noise=()):
         own = [f"seal.run_dir={folder}", "data.train_batch_size=2", "actor_rollout_ref.rollout.n=4"]
         own += ["actor_rollout_ref.actor.ppo_mini_batch_size=2", *RHO, *overrides]
-        self.trainer = SEALTrainer(compose_recipe(HOME / "exp" / "quickstart.yaml", own))
+        self.trainer = SEALTrainer(read_recipe(HOME / "exp" / "quickstart.yaml", own).config)
         self.trainer.global_steps = 1
         rows = {}
         for uid, masks in MASKS.items():

@@ -10,7 +10,7 @@ import pytest
 from seal.diagnosis.profile import Profile
 from seal.diagnosis.sources import exchanged_names
 from seal.interface.cues import catalogue
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
@@ -22,7 +22,7 @@ from seal.training.stop import InfrastructureFailure, check_infrastructure
 
 @cache
 def settings(*overrides: str) -> SealSettings:
-    return SealSettings.of(compose_recipe(HOME / "exp" / "SEAL.yaml", list(overrides)))
+    return SealSettings.of(read_recipe(HOME / "exp" / "SEAL.yaml", list(overrides)).config)
 
 
 def record(sample: int, labels=("state_mismatch",), score=0.0, **changes) -> TrajectoryRecord:

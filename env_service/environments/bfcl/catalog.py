@@ -1,11 +1,8 @@
 """The 800 multi-turn tasks of the benchmark, as data.
 
-Everything here is read from the data files of the pinned `bfcl_eval` wheel; no
-simulator is imported. A :class:`Task` is immutable and shared: whoever runs it
-copies `initial_config` first (see `tools.py`).
+Everything here is read from the data files of the pinned `bfcl_eval` wheel; no simulator is imported. A :class:`Task`
+is immutable and shared: whoever runs it copies `initial_config` first (see `tools.py`).
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -41,13 +38,11 @@ CLASSES = (
 class Task(Turns):
     """One multi-turn task; caches elsewhere use its id as key.
 
-    users holds one message per user turn, None when the turn reveals withheld tools
-    instead. withheld maps the revealing turn to the tools that it reveals.
-    reference holds the call strings of each turn; it is empty when nothing should be
-    called. The data file's `excluded_function` is left out, which the package
-    never reads: those tools stay visible and callable, as in its own prompts.
-    hidden holds tools that no turn shows; the benchmark's own tasks hide none. In a prefix, tools
-    that a later turn of the whole task reveals stay hidden.
+    users holds one message per user turn, None when the turn reveals withheld tools instead. withheld maps the
+    revealing turn to the tools that it reveals. reference holds the call strings of each turn; it is empty when nothing
+    should be called. The data file's `excluded_function` is left out, which the package never reads: those tools stay
+    visible and callable, as in its own prompts. hidden holds tools that no turn shows; the benchmark's own tasks hide
+    none. In a prefix, tools that a later turn of the whole task reveals stay hidden.
     """
 
     id: str
@@ -80,14 +75,6 @@ def package_version() -> str:
     return version("bfcl-eval")
 
 
-def _sources() -> list[Path]:
-    """Every data file that the tasks are made of, in a fixed order."""
-    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
-    answers = [DATA / "possible_answer" / path.name for path in prompts]
-    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
-    return prompts + answers + tools
-
-
 def _lines(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.strip()]
@@ -95,9 +82,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def data_hash() -> str:
-    """Return the sha256 (hex) over names and bytes of the data files; recorded with every result."""
+    """Return the sha256 (hex) over names and bytes of the tasks' data files; recorded with every result."""
+    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    answers = [DATA / "possible_answer" / path.name for path in prompts]
+    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in (*prompts, *answers, *tools):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -3,13 +3,12 @@
 An episode of another day can be played again as it went then: `as_of` sets the date.
 """
 
-from __future__ import annotations
-
 import datetime
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Self
 
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
 
@@ -45,7 +44,7 @@ class Dated:
 
 class _Datetime(datetime.datetime):
     @classmethod
-    def today(cls) -> _Datetime:
+    def today(cls) -> Self:
         return cls.combine(today(), datetime.time())
 
 

@@ -1,7 +1,5 @@
 """BFCL as an environment of the service."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The benchmark's prompt and parser modes, by name: what its own handlers send and read, and shorter ones."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -38,10 +36,7 @@ class BfclFormat(formats.Format):
         """Read an assistant message; all documented tools are known, whatever `tools` says."""
 
     def rendering_error(self, text: str) -> str | None:
-        """Return why the official handler fails to render the prompt after this message; None when it does not.
-
-        The official pipeline then counts the whole task as wrong.
-        """
+        """Why the official handler cannot render the prompt after this message, and fails the task; None if it can."""
         return None
 
 
@@ -87,9 +82,8 @@ class QwenFormat(BfclFormat):
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read the calls that the package's handler would run, and name what it would drop.
 
-        The handler skips blocks that are not JSON and gives up on the whole
-        message when a block is JSON but not a call; both leave a refusal here,
-        and so does a call without tags.
+        The handler skips blocks that are not JSON and gives up on the whole message when a block is JSON but not a
+        call; both leave a refusal here, and so does a call without tags.
         """
         body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
         advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."

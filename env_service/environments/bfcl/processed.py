@@ -1,11 +1,8 @@
 """Write the tasks as one JSON file: `python -m env_service.environments.bfcl.processed FOLDER`.
 
-The service itself reads the package's data; this file is for people and tools
-that want the tasks without the package. The hash next to it is that of the
-package's files, which /version and every result carry too.
+The service itself reads the package's data; this file is for people and tools that want the tasks without the package.
+The hash next to it is that of the package's files, which /version and every result carry too.
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path

@@ -1,11 +1,8 @@
 """Calls written as Python: `[f(a=1), g(b='x')]`, read with `ast` and never evaluated.
 
-Follows the package's own reader as far as that only reads: names stand for
-themselves, positional arguments are dropped. What it would evaluate or run
-(arithmetic, calls among the arguments) is refused.
+Follows the package's own reader as far as that only reads: names stand for themselves, positional arguments are
+dropped. What it would evaluate or run (arithmetic, calls among the arguments) is refused.
 """
-
-from __future__ import annotations
 
 import ast
 import re

@@ -1,7 +1,5 @@
 """The keys that the public release's answer to /evaluate has beside ours, counted by its taxonomy."""
 
-from __future__ import annotations
-
 from env_service.answers import Evaluation
 from seal import labels
 from seal.diagnosis.rules import diagnose

@@ -5,8 +5,6 @@ training, observations get the interface's cues, unavailable tools are refused a
 message ends the episode (paper, section 3.3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

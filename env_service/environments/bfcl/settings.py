@@ -5,8 +5,6 @@ the tools imply) and `tool_feedback_evolution` (recovery hints and guidelines by
 type). Both are mapped onto the cues that do the same here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -19,12 +17,7 @@ from seal.labels import SYNONYMS
 
 _OBSERVATION = ("schema_required", "schema_types", "schema_values", "schema_format")
 _FEEDBACK = ("feedback_error", "feedback_tools", "feedback_answer")
-_SWITCHES = {
-    "required": "schema_required",
-    "types": "schema_types",
-    "enum": "schema_values",
-    "format": "schema_format",
-}
+_SWITCHES = {"required": "schema_required", "types": "schema_types", "enum": "schema_values", "format": "schema_format"}
 _LABEL_LISTS = ("labels", "failure_tags", "active_labels")
 
 Block = bool | dict[str, Any] | None

@@ -1,14 +1,11 @@
 """The splits of the benchmark's 800 multi-turn tasks: 200 scenarios in four variants.
 
-Two splits exist. ``scenario`` (the default) gives every variant of a scenario to the same side, so
-nothing of the evaluation side is ever seen in training. ``released_ids`` regenerates the public
-release's list of ids exactly; it leaks (344 of its 400 evaluation tasks have a sibling variant in
-train), and numbers on it are reported as not held out.
+Two splits exist. ``scenario`` (the default) gives every variant of a scenario to the same side, so nothing of the
+evaluation side is ever seen in training. ``released_ids`` regenerates the public release's list of ids exactly; it
+leaks (344 of its 400 evaluation tasks have a sibling variant in train), and numbers on it are reported as not held out.
 
 Needs no package of the benchmark: everything that must know the sides may import this.
 """
-
-from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
@@ -62,9 +59,8 @@ def side_of(task: str) -> Side:
 def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
     """Return the task ids of both sides of a split, in file order: category after category.
 
-    ``scenario`` lists scenarios ascending. ``released_ids`` shuffles one copy of
-    the release's order per category with one generator seeded with 0 and cuts it
-    in the middle.
+    ``scenario`` lists scenarios ascending. ``released_ids`` shuffles one copy of the release's order per category with
+    one generator seeded with 0 and cuts it in the middle.
     """
     if split == "scenario":
         sides = {"train": TRAIN_SCENARIOS, "eval": EVAL_SCENARIOS}

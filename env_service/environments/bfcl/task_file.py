@@ -49,11 +49,10 @@ class Provenance(BaseModel):
 class MadeTask(BaseModel):
     """One synthesised task.
 
-    users: one message per user turn, None in the turn that reveals withheld tools.
-    reference: the call strings of each turn. withheld: the tools that a turn reveals.
-    hidden: tools that are never shown. kinds: what the task practises.
-    demonstration: by turn, the calls as somebody makes them who does not know what
-    will fail; those that fail come before the reference's.
+    users: one message per user turn, None in the turn that reveals withheld tools. reference: the call strings of each
+    turn. withheld: the tools that a turn reveals. hidden: tools that are never shown. kinds: what the task practises.
+    demonstration: by turn, the calls as somebody makes them who does not know what will fail; those that fail come
+    before the reference's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,11 +118,7 @@ def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> None:
 
 
 def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
-    """Every task of a file, in order.
-
-    ValueError names the first line that cannot be used: not a task of this format, an
-    id that is not its content's, or a task that the file holds twice.
-    """
+    """Every task of a file, in order; ValueError names the first line that is no task, misnamed, or there twice."""
     tasks, bad = parse_task_file(path)
     if bad:
         raise ValueError(str(bad[0]))

@@ -1,15 +1,11 @@
 """From a call to a simulator's method, without evaluating text.
 
-The official package writes a call as Python source and evaluates it. Here the
-method is looked up among the documented tools of the task's classes and called
-with values. What the detour through source text does to a call is reproduced on the
-values (`_as_source_reads_it`), so results are the package's own.
+The official package writes a call as Python source and evaluates it. Here the method is looked up among the documented
+tools of the task's classes and called with values. What the detour through source text does to a call is reproduced on
+the values (`_as_source_reads_it`), so results are the package's own.
 
-Each :class:`Toolbox` owns its simulators: nothing that one of them does is
-visible to another in the same process.
+Each :class:`Toolbox` owns its simulators: nothing that one of them does is visible to another in the same process.
 """
-
-from __future__ import annotations
 
 import ast
 import decimal
@@ -22,6 +18,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -39,23 +36,18 @@ _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen
 _DECIMAL_DIGITS, _MPMATH_DIGITS = 28, 15
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-WRITES: frozenset[str] = _names(
-    """
-    cp echo mkdir mv rm rmdir touch
-    add_contact delete_message message_login send_message
-    authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
-    close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
-    add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
-    withdraw_funds
-    authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
-    activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
-    setCruiseControl setHeadlights set_navigation startEngine
-    """
-)
+_WRITES = """
+cp echo mkdir mv rm rmdir touch
+add_contact delete_message message_login send_message
+authenticate_twitter comment follow_user mention post_tweet retweet unfollow_user
+close_ticket create_ticket edit_ticket logout resolve_ticket ticket_login
+add_to_watchlist cancel_order fund_account place_order remove_stock_from_watchlist trading_login trading_logout
+withdraw_funds
+authenticate_travel book_flight cancel_booking purchase_insurance register_credit_card set_budget_limit
+activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal releaseBrakePedal
+setCruiseControl setHeadlights set_navigation startEngine
+"""
+WRITES: frozenset[str] = frozenset(_WRITES.split())
 """The tools that may change the state that the verifier compares; all others only read it."""
 
 
@@ -85,9 +77,8 @@ def _signature(tool: str) -> inspect.Signature:
 def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
     """Split a reference call string into a tool name and keyword arguments.
 
-    Positional arguments are named after the method's signature, as the package
-    would bind them. ValueError unless the text is one call of a documented tool
-    with literal arguments.
+    Positional arguments are named after the method's signature, as the package would bind them. ValueError unless the
+    text is one call of a documented tool with literal arguments.
     """
     try:
         node = ast.parse(call, mode="eval").body
@@ -219,13 +210,9 @@ def _keyword(key: str) -> str:
 
 
 def _render(result: Any) -> str:
-    if type(result) is str:
-        return result
     if type(result) is dict:
-        try:
+        with suppress(TypeError, ValueError, RecursionError):
             return json.dumps(result)
-        except (TypeError, ValueError, RecursionError):
-            return str(result)
     return str(result)
 
 

@@ -1,12 +1,9 @@
 """The official verdict, turn by turn, on clean simulators.
 
-The package checks a turn by running the reference beside the model's calls and
-comparing public state and responses. The reference of a task gives the same
-each time, so its results and states are kept; the comparisons themselves are
-the package's own functions.
+The package checks a turn by running the reference beside the model's calls and comparing public state and responses.
+The reference of a task gives the same each time, so its results and states are kept; the comparisons themselves are the
+package's own functions.
 """
-
-from __future__ import annotations
 
 import copy
 import datetime
@@ -28,10 +25,7 @@ from seal.diagnosis.evidence import CallEvidence
 
 @dataclass(frozen=True)
 class ReferenceTurn:
-    """One turn of the reference: results, and the simulators after it (read only).
-
-    tools names the tool of each result.
-    """
+    """One turn of the reference: results, the tool of each, and the simulators after it (read only)."""
 
     results: tuple[str, ...]
     instances: Mapping[str, Any]
@@ -62,18 +56,11 @@ def reference(task: Task) -> tuple[ReferenceTurn, ...]:
     return _others(_Key(task), clock.today())
 
 
-def _run_of(key: _Key, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
-    return _run(key.task)
-
-
-_benchmarks, _others = lru_cache(maxsize=800)(_run_of), lru_cache(maxsize=512)(_run_of)
-
-
-def _run(task: Task) -> tuple[ReferenceTurn, ...]:
-    toolbox = Toolbox(task, label="ground_truth")
+def _run(key: _Key, _day: datetime.date) -> tuple[ReferenceTurn, ...]:
+    toolbox = Toolbox(key.task, label="ground_truth")
     turns: list[ReferenceTurn] = []
     kept: dict[str, Any] = {}
-    for calls in task.reference:
+    for calls in key.task.reference:
         parsed = [parse_reference(call) for call in calls]
         outcomes = [toolbox.call(*call) for call in parsed]
         errors = [outcome.text for outcome in outcomes if outcome.error]
@@ -84,12 +71,14 @@ def _run(task: Task) -> tuple[ReferenceTurn, ...]:
     return tuple(turns)
 
 
+_benchmarks, _others = lru_cache(maxsize=800)(_run), lru_cache(maxsize=512)(_run)
+
+
 def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Check:
     """Compare one turn with the reference.
 
-    results are those of all calls so far, including earlier turns, as the official
-    response check wants them. A turn whose reference is empty, or in which nothing
-    was called, is not compared.
+    results are those of all calls so far, including earlier turns, as the official response check wants them. A turn
+    whose reference is empty, or in which nothing was called, is not compared.
     """
     if not expected.results or not made_calls:
         return Check()
@@ -126,11 +115,10 @@ _NOT_RUN = ("unavailable", "deadline")
 def shares_state(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
     """Return True when the official checker's two simulators may alias state in this run.
 
-    In the inflated travel scenario the extension's cards are the module's own
-    dictionaries, so what the model does to their balance is seen in the reference's
-    state too: an insurance bought with such a card is officially no state mismatch,
-    though it is one on clean simulators. In the same way a `mention` appends to the
-    default list that both simulators put into their tweets.
+    In the inflated travel scenario the extension's cards are the module's own dictionaries, so what the model does to
+    their balance is seen in the reference's state too: an insurance bought with such a card is officially no state
+    mismatch, though it is one on clean simulators. In the same way a `mention` appends to the default list that both
+    simulators put into their tweets.
     """
     cards = task.long_context and "TravelAPI" in task.involved_classes
     return cards or any(call.name.strip() == "mention" for calls in turns for call in calls)

@@ -1,9 +1,8 @@
 """Tell a turn's own fault from one that it inherited from an earlier turn.
 
-State errors cascade: after one wrong turn, later turns miss the expected state whatever they
-do. Worlds are exact and deterministic, so nothing has to be guessed: the calls of a failed turn
-are played from the reference's state before that turn. When the turn passes there, its
-failure was inherited. In every environment the words mean this:
+State errors cascade: after one wrong turn, later turns miss the expected state whatever they do. Worlds are exact and
+deterministic, so nothing has to be guessed: the calls of a failed turn are played from the reference's state before
+that turn. When the turn passes there, its failure was inherited. In every environment the words mean this:
 
 - own: the turn fails from the reference's state too, made calls where none was needed, or is the
   first turn whose calls make a later one fail (also a turn that passed itself: it left the
@@ -13,8 +12,6 @@ failure was inherited. In every environment the words mean this:
 With default limits a replay takes well below a millisecond, unless the policy made calls near
 their deadline; failures that are not decided in time are their turn's own.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence

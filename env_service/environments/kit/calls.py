@@ -1,7 +1,5 @@
 """Calls as a policy writes them: what a parser makes of a message."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -25,10 +23,7 @@ class Parsed:
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """Return the text between each opening and the next closing, and the rest of the text.
-
-    Takes linear time on any text, which a lazy regular expression does not.
-    """
+    """Return the text between each opening and the next closing, and the rest, in time linear in any text's length."""
     found, rest, at = [], [], 0
     while (start := text.find(opening, at)) >= 0:
         end = text.find(closing, start + len(opening))
@@ -92,8 +87,3 @@ def read_blocks(
     if not calls and not refusals:
         refusals += stray_call(text, tools)
     return Parsed(tuple(calls), tuple(refusals), rest.strip())
-
-
-def clipped(text: str, characters: int) -> str:
-    """The first `characters` of the text, marked as cut if it has more."""
-    return text if len(text) <= characters else text[:characters] + "..."

@@ -1,13 +1,10 @@
 """The dialogue of a task with tools: messages in, observations, evidence and a verdict out.
 
-One state machine for every environment. A message without a call ends the user turn, the last
-turn ends the episode. The episode runs the calls in its own world and judges each turn when it
-ends, so an evaluation only reads what was recorded. Observations of a training episode
-get the interface's cues (paper, section 3.3), and the evidence goes through the rules of the
-diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
+One state machine for every environment. A message without a call ends the user turn, the last turn ends the episode.
+The episode runs the calls in its own world and judges each turn when it ends, so an evaluation only reads what was
+recorded. Observations of a training episode get the interface's cues (paper, section 3.3), and the evidence goes
+through the rules of the diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -63,8 +60,9 @@ class ToolEpisode:
         self._parse_errors = settings.on_parse_error(scene.category)
         self._max_steps = settings.max_steps or scene.max_steps
         self._wording = scene.format.cue_wording
-        watched = settings.leak_guard and self._omega is not None
-        self._leak_guard = LeakGuard(scene.secrets(), (*scene.tools(0), *scene.cued(())), self._wording) if watched else None
+        self._leak_guard: LeakGuard | None = None
+        if settings.leak_guard and self._omega is not None:
+            self._leak_guard = LeakGuard(scene.secrets(), (*scene.tools(0), *scene.cued(())), self._wording)
         self._world = scene.world()
         self._turns = [_Turn()]
         self._pending_feedback = False
@@ -277,7 +275,8 @@ class ToolEpisode:
         if revealed and self._omega is not None:
             if self._leak_guard is not None:
                 self._leak_guard.reveal(revealed)
-            augmented = observe_reveal(content, self._scene.cued(revealed), self._omega, self._scene.category, self._wording)
+            shown, category = self._scene.cued(revealed), self._scene.category
+            augmented = observe_reveal(content, shown, self._omega, category, self._wording)
             content = self._checked(content, augmented)
         return self._answer([_message("user", content)], None)
 

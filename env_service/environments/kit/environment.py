@@ -1,7 +1,5 @@
 """An environment with tool calls: a subclass supplies tasks, tools and worlds, everything else is here."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,11 +1,8 @@
 """Prompt and parser formats: how tools are shown, a message is read and results are written.
 
-`hermes` shows each tool's document as JSON and is what most chat templates with tools were
-trained on; `compact` shows names and arguments only, for policies with a small context. Both
-fit any environment with tool calls.
+`hermes` shows each tool's document as JSON and is what most chat templates with tools were trained on; `compact` shows
+names and arguments only, for policies with a small context. Both fit any environment with tool calls.
 """
-
-from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
@@ -13,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from env_service.environments.base import Document
-from env_service.environments.kit.calls import Parsed, clipped, read_blocks
+from env_service.environments.kit.calls import Parsed, read_blocks
 from seal.interface.wording import PromptWording
+from seal.system.text import clipped
 
 
 class Format(ABC):

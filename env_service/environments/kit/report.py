@@ -1,7 +1,5 @@
 """The answer to /evaluate from the evidence of an episode."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from env_service.answers import Evaluation
@@ -13,11 +11,7 @@ from seal.diagnosis.rules import diagnose
 def assessment(
     turns: Sequence[TurnEvidence], taxonomy: str, off: Collection[str], valid: bool, ended: bool
 ) -> Evaluation:
-    """Everything that is known about an episode; ValueError for an unknown taxonomy.
-
-    off: labels that the environment cannot ground. Diagnoses and evidence stay dataclasses,
-    which `encoding` writes.
-    """
+    """Everything known about an episode; off: labels that cannot be grounded. ValueError for an unknown taxonomy."""
     diagnoses = diagnose(turns, taxonomy, off)
     by_turn = {diagnosis.turn: diagnosis.label for diagnosis in diagnoses}
     wanted = [by_turn.get(turn.turn) for turn in turns if turn.expected_calls]

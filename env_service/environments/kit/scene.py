@@ -4,8 +4,6 @@ A scene answers for tasks that an author writes; `bfcl.scene.BfclScene` answers 
 pipeline's own way where that differs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """The parameters of an episode: `params` of /create, checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, TypeVar

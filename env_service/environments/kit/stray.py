@@ -1,13 +1,9 @@
 """Find calls that a message writes outside its format.
 
-A policy that writes `{"name": ...}` without tags, in a code fence or after a
-sentence, or `cd(folder="x")` when JSON is wanted, tries to call a tool. The
-official handlers take such a message for an answer; the diagnosis must not
-(paper, Table 5: "the action cannot be parsed"). Prose that mentions a tool, such
-as "I used `ls()`", is not a call.
+A policy that writes `{"name": ...}` without tags, in a code fence or after a sentence, or `cd(folder="x")` when JSON is
+wanted, tries to call a tool. The official handlers take such a message for an answer; the diagnosis must not (paper,
+Table 5: "the action cannot be parsed"). Prose that mentions a tool, such as "I used `ls()`", is not a call.
 """
-
-from __future__ import annotations
 
 import ast
 import json
@@ -32,10 +28,7 @@ _REFUSAL = "{} is written outside the call format."
 
 
 def stray_call(text: str, tools: Collection[str]) -> tuple[str, ...]:
-    """Return one refusal that names the first call written outside the format, or () when there is none.
-
-    tools: the names of all documented tools.
-    """
+    """Return one refusal that names the first call written outside the format, or (); tools: all documented names."""
     body = _THOUGHT.sub("", text.replace("</think>", "\n")) if "think>" in text else text
     name = next((name for found in (_objects(body, tools), _python_calls(body, tools)) for name in found), None)
     return () if name is None else (_REFUSAL.format(f"A call of {name[:64]}"),)

@@ -1,7 +1,5 @@
 """The part of an environment with tool calls that its author writes: tasks, their tools and worlds."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +29,7 @@ class Turns:
 class ToolTask(Turns):
     """One task: users has a message for each user turn, reference the calls that each turn needs.
 
-    category, side and group: as in `TaskFacts`. data: whatever the environment needs to set
-    its world up.
+    category, side and group: as in `TaskFacts`. data: whatever the environment needs to set its world up.
     """
 
     id: str

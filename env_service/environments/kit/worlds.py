@@ -1,7 +1,5 @@
 """A world whose tools are methods: the shortest way to write one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

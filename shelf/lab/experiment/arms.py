@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal.data.selection import RunRows, selected_rows
 from seal.launch.plan import device_parts, require_plan, total_steps
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.records.source import data_source, parse_data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
@@ -142,7 +142,7 @@ def _composed(experiment: Experiment, name: str) -> ComposedArm:
     own = (f"trainer.experiment_name={experiment.design.name}-{name}", f"seal.run_dir={experiment.folder / name}")
     path = experiment.design.recipe_of(name)
     try:
-        config = compose_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own))
+        config = read_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own)).config
         require_plan(config)
         return ComposedArm(name, config, _steps(config))
     except LaunchError as error:

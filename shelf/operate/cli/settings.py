@@ -37,7 +37,7 @@ def settings(
         if recipes:
             from omegaconf import OmegaConf
 
-            from seal.launch.recipe import compose_recipe
+            from seal.launch.recipe import read_recipe
 
-            values = OmegaConf.to_container(compose_recipe(Path(recipes[0]), []))
+            values = OmegaConf.to_container(read_recipe(Path(recipes[0]), []).config)
         typer.echo(explained(keys[0] if keys else "", values))

@@ -11,7 +11,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from env_service.environments.bfcl.splits import EVAL_SCENARIOS
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.matrix import Experiment
@@ -23,7 +23,7 @@ from shelf.lab.tests.experiment.session import STAND_IN
 @pytest.fixture(scope="session")
 def quickstart() -> DictConfig:
     overrides = ("trainer.total_training_steps=4", "trainer.test_freq=2", "trainer.experiment_name=x")
-    return compose_recipe(HOME / "exp" / "quickstart.yaml", overrides)
+    return read_recipe(HOME / "exp" / "quickstart.yaml", overrides).config
 
 
 @dataclass

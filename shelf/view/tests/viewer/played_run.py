@@ -16,7 +16,7 @@ from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.interface.cues import Omega
-from seal.launch.recipe import compose_recipe
+from seal.launch.recipe import read_recipe
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
@@ -33,7 +33,7 @@ def settings() -> SealSettings:
     """Those of the main recipe, with cues that come early."""
     evolve = {"adaptive": "[schema,feedback,guideline]", "prevalence": 0.06, "min_count": 4}
     overrides = [f"seal.interface.evolve.{name}={value}" for name, value in evolve.items()]
-    return SealSettings.of(compose_recipe(HOME / "exp" / "SEAL.yaml", ["seal.diagnosis.window=3", *overrides]))
+    return SealSettings.of(read_recipe(HOME / "exp" / "SEAL.yaml", ["seal.diagnosis.window=3", *overrides]).config)
 
 
 @cache
