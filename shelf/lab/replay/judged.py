@@ -16,8 +16,8 @@ from seal.settings.reward import RewardSettings
 from seal.system.jsonl import BadLine, read_jsonl, read_records, step_files
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
-from shelf.lab.launches import Launch, launch_of_step, read_launches
 from shelf.lab.replay.differences import difference, shown
+from shelf.statistics.launches import Launch, launch_of_step, read_launches
 from shelf.suites.bfcl.journal import SETTINGS
 from shelf.view.again import Again, played_again
 

@@ -11,7 +11,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seal.records.trajectory import EVERY_CUE
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
@@ -22,7 +21,7 @@ from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
-from shelf.view.lifts import lifts, withdrawal_log
+from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.report.picture import draw
 from shelf.view.report.run import (
     Change,
@@ -202,9 +201,9 @@ def _teaching(run: Run) -> list[RenderableType]:
 
 def _lift_sentence(run: Run) -> str:
     """A sentence on the lift of the whole interface on the tasks of `seal.data.withdrawal`."""
-    found = next((lift.overall for lift in lifts(withdrawal_log(run.folder).lines) if lift.cue == EVERY_CUE), None)
-    if found is None:
+    if (measured := lift(withdrawal_log(run.folder).lines)) is None:
         return "no task was played with and without the interface"
+    found = measured.overall
     rates = f"{percent(found.mean_b)} % with the interface and {percent(found.mean_a)} % without"
     return f"other tasks of the training side passed {rates}, {with_difference(found)}"
 

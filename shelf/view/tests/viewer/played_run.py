@@ -15,7 +15,6 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
-from seal.interface.cues import Omega
 from seal.launch.recipe import compose_recipe
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
@@ -128,18 +127,11 @@ def validated(rng: random.Random) -> list[TrajectoryRecord]:
 
 
 def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
-    """Tasks under Omega, without one of its cues as earlier versions log it, and in the plain interface.
-
-    Who lacks a cue fails more often.
-    """
+    """Tasks under Omega and in the plain interface, in which they fail more often."""
     rng, sent = random.Random(step), loop.omega_to_send()
-    omega = Omega.from_json(sent)
     records = []
-    for number, task in enumerate(tasks()[::4]):
-        cues = omega.for_category(task.category)
-        cue = cues[(number + step) % len(cues)] if cues else ""
-        others = Omega.of((name for name in cues if name != cue), omega.version).to_json()
-        for name, shown, chance in (("", sent, 0.8), (cue or "-", others, 0.5), (EVERY_CUE, None, 0.3)):
+    for task in tasks()[::4]:
+        for name, shown, chance in (("", sent, 0.8), (EVERY_CUE, None, 0.3)):
             fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
             split = "eval" if name == EVERY_CUE else "train"
             records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))
