@@ -7,12 +7,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 
-from seal.records.source import WHOLE
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.runs import ABOUT_COMPARISONS
 from shelf.statistics.summary import Summary, informative, summarise_step
@@ -38,31 +37,6 @@ class CategoryRates(NamedTuple):
 
     rates: Summary
     pass_hat: tuple[float, ...]
-
-
-class _Line(NamedTuple):
-    """An attempt at an item, with what statistics of validation logs read of a trajectory."""
-
-    task_id: str
-    category: str
-    scenario: str
-    passed: bool
-    infra: str | None
-    step: int = 0
-    prefix: int = WHOLE
-    turns: int = 0
-    turns_passed: int = 0
-    labels: tuple[str, ...] = ()
-
-    @property
-    def task(self) -> tuple[str, int]:
-        """The item as a whole task."""
-        return self.task_id, self.prefix
-
-    @classmethod
-    def of(cls, item: ItemRecord) -> Self:
-        """Items of two categories may have the same id."""
-        return cls(f"{item.category}/{item.item}", item.category, item.group, item.passed, item.infra)
 
 
 def summarise_results(folder: Path) -> Report:
@@ -104,7 +78,7 @@ def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
         if item.infra is None:
             attempts[item.category][item.item].append(item.passed)
     rows = []
-    for rates in informative(summarise_step(map(_Line.of, items))):
+    for rates in informative(summarise_step(items)):
         strata = list(attempts.values()) if rates.is_average else [attempts[rates.name]]
         rows.append(CategoryRates(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
     return rows
@@ -116,9 +90,7 @@ def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[Su
     Each side is its name and the results of one evaluation or several (seeds). ValueError if
     they share no category.
     """
-    first, second = (
-        Side(name, tuple(tuple(_Line.of(item) for item in run.items) for run in runs)) for name, runs in (a, b)
-    )
+    first, second = (Side(name, tuple(run.items for run in runs)) for name, runs in (a, b))
     shared = {line.category for line in first.lines} & {line.category for line in second.lines}
     if not shared:
         raise ValueError(f"{a[0]} and {b[0]} have no item in common: compare evaluations of the same suite.")

@@ -78,18 +78,8 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
 def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
     return [
-        {
-            "step": row.step,
-            "name": row.name,
-            "average": row.is_average,
-            "prefix": row.prefix,
-            "tasks": row.tasks,
-            "passed": row.passed,
-            "scored": row.scored,
-            "infra": row.infra,
-            "rate": _estimate(row.rate),
-            "turn_rate": _estimate(row.turn_rate),
-        }
+        {name: getattr(row, name) for name in ("step", "name", "prefix", "tasks", "passed", "scored", "infra")}
+        | {"average": row.is_average, "rate": _estimate(row.rate), "turn_rate": _estimate(row.turn_rate)}
         for row in informative(summarise(Log(tuple(records))))
     ]
 

@@ -5,16 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple, Self
 
-from seal.records.folder import FIRST, READY, RunFolder
+from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
 from seal.system.jsonl import BadLine, Line, read_jsonl, step_files
-from shelf.statistics.log import Log, begun, read_log, read_validation_dir, validated
+from shelf.statistics.log import Log, read_log, read_validation_dir, validated
 
 QUARTER = 4
 _SECONDS = 3600.0
@@ -129,11 +128,6 @@ class Run:
         return quarters(self.steps)
 
     @property
-    def reward_change(self) -> Change | None:
-        """The change of the mean training reward from the first to the last quarter of the steps."""
-        return Change.between(*self.quarters.rewards) if self.quarters else None
-
-    @property
     def seal_share(self) -> float | None:
         """Share of the steps' wall time that SEAL itself takes in the trainer."""
         total = sum(step.total_seconds for step in self.steps)
@@ -221,24 +215,6 @@ def taught(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
     return sums
 
 
-class PushRatios(NamedTuple):
-    """The push of hard failures for each unit of successes, with w and without."""
-
-    weighted: float
-    unweighted: float
-
-
-def push_ratios(steps: Sequence[StepRecord]) -> PushRatios | None:
-    """The ratios over some steps; None if their logs lack the sums or nothing succeeded."""
-    total = Counter[str]()
-    for step in steps:
-        total.update(step.push)
-    if not total["successes"]:
-        return None
-    plain = total["failures_unweighted"] / total["successes_unweighted"]
-    return PushRatios(total["failures"] / total["successes"], plain)
-
-
 def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     """Return the cost of the training up to and including the step `last`, as names and texts.
 
@@ -270,19 +246,6 @@ def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
         counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")
         if all(isinstance(count, int) for count in counts):
             yield int(value.get("step", 0)), counts[0] * counts[1], str(trainer.get("device") or "device")
-
-
-def start_seconds(run: RunFolder) -> tuple[float, float] | None:
-    """The seconds that a run's starts took, and its launches from command to last stage; None without any."""
-    lines = [line.value for line in read_jsonl(run.start) if isinstance(line, Line)] if run.start.is_file() else []
-    commands, ready = ([line["time"] for line in lines if line["stage"] == name] for name in (FIRST, READY))
-    starts, whole = 0.0, 0.0
-    for command, following in pairwise([*commands, math.inf]):
-        ended = [time for time in ready if command < time < following]
-        stages = [line["time"] for line in begun(run) if command < line["time"] < following]
-        if ended and stages:
-            starts, whole = starts + ended[0] - command, whole + stages[-1] - command
-    return (starts, whole) if whole else None
 
 
 def _duration(seconds: float) -> str:

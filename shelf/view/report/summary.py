@@ -28,10 +28,8 @@ from shelf.view.report.run import (
     Quarters,
     Run,
     practice,
-    push_ratios,
     ranges,
     read_run,
-    start_seconds,
     taught,
     training_cost,
 )
@@ -125,8 +123,6 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
     cells = training_cost(run.folder, run.steps[-1].step)
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
-    if spent := start_seconds(run.folder):
-        notes.append(f"starting took {spent[0]:.0f} s, {percent(spent[0] / spent[1])} % of the run")
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
     return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
@@ -136,7 +132,7 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
     means = (str(mean or "-") for mean in quarters.rewards)
-    made.add_row("mean reward ± SE", *means, str(run.reward_change or "-"), style="bold")
+    made.add_row("mean reward ± SE", *means, str(Change.between(*quarters.rewards) or "-"), style="bold")
     if practised := practice(run.folder):
         tasks, change = practised
         what = f"the same {tasks} tasks"
@@ -147,11 +143,6 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         made.add_row("mean weight w", f"{first:.2f}", f"{last:.2f}", f"{round(last, 2) - round(first, 2):+.2f}")
         ends = [f"{min(w.min for w in part):.2f} to {max(w.max for w in part):.2f}" for part in weights]
         made.add_row("range of w", *ends, "")
-    pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
-    if pushes[0] and pushes[1]:
-        cells = [f"{push.weighted:.2f} ({push.unweighted:.2f})" for push in pushes]
-        change = pushes[1].weighted - pushes[0].weighted
-        made.add_row("push (without w)", *cells, f"{change:+.2f}")
     lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
     if all(lifted):
         what = "lift of the interface"
