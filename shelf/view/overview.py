@@ -33,14 +33,7 @@ _FIGURES = {
     "seal_seconds": "seal_seconds",
     "logp_diff_max": "logp_diff_max",
 }
-_BY_NAME = {
-    "labels": "label_counts",
-    "rho": "rho",
-    "blames": "blames",
-    "stops": "stops",
-    "infra": "infra",
-    "seconds": "seconds",
-}
+_BY_NAME = {"labels": "label_counts"} | {name: name for name in ("rho", "blames", "stops", "infra", "seconds")}
 
 
 def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:

@@ -116,7 +116,3 @@ def check(
     if failed:
         console.print(f"{name} does not conform: {failed} checks do not pass.", highlight=False)
         raise typer.Exit(_NONCONFORMING)
-
-
-if __name__ == "__main__":
-    app()
