@@ -3,7 +3,7 @@
 A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,10 +126,15 @@ def validated(folder: RunFolder) -> bool:
     return bool(step_files(folder.validations))
 
 
+def values(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The usable lines of a log that may not be there."""
+    lines = read_jsonl(path) if path.is_file() else ()
+    return (line.value for line in lines if isinstance(line, Line))
+
+
 def begun(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
     """The usable lines of `stages`: a `stage` that began, its `step`, `of` how many steps (validate: tasks)."""
-    lines = read_jsonl(folder.stages) if folder.stages.is_file() else ()
-    return tuple(line.value for line in lines if isinstance(line, Line))
+    return tuple(values(folder.stages))
 
 
 def planned_steps(stages: Sequence[Mapping[str, Any]]) -> int | None:

@@ -15,14 +15,7 @@ from rich.table import Table
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.runs import ABOUT_COMPARISONS
 from shelf.statistics.summary import Summary, informative, summarise_step
-from shelf.statistics.tables import (
-    comparison_record,
-    comparison_table,
-    percent,
-    summary_record,
-    table,
-    with_interval,
-)
+from shelf.statistics.tables import comparison_record, comparison_table, percent, summary_record, table, with_interval
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
 WITH = "with"

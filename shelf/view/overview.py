@@ -14,10 +14,9 @@ from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
-from seal.system.jsonl import Line, read_jsonl
 from seal.system.lock import Holder
 from shelf.statistics.intervals import Estimate
-from shelf.statistics.log import Log, planned_steps
+from shelf.statistics.log import Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
 from shelf.view.index import VALIDATION, kind_of
 from shelf.view.report.run import Change, cue_steps, quarters
@@ -152,9 +151,7 @@ def _described(name: str, cue: Cue | None) -> dict[str, Any]:
 
 def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
     """Return whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
-    path = folder.log("omega")
-    values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
-    sent = {value.get("step"): value.get("omega") for value in values}
+    sent = {value.get("step"): value.get("omega") for value in values(folder.log("omega"))}
     for step in reversed(steps):
         before = sent.get(step.step - 1)
         if step.omega and before and before.get("version") == step.omega.version:

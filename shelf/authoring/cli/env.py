@@ -55,8 +55,7 @@ def list_environments() -> None:
 
 @app.command()
 def new(
-    name: Name,
-    out: Annotated[Path | None, option("Folder to write (default: the name).", "FOLDER")] = None,
+    name: Name, out: Annotated[Path | None, option("Folder to write (default: the name).", "FOLDER")] = None
 ) -> None:
     """Write the package of a new environment: a working example, its tests, and the entry point."""
     from shelf.authoring.scaffold import write_package

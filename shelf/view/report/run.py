@@ -12,8 +12,8 @@ from typing import NamedTuple, Self
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
-from seal.system.jsonl import BadLine, Line, read_jsonl, step_files
-from shelf.statistics.log import Log, read_log, read_validation_dir, validated
+from seal.system.jsonl import BadLine, step_files
+from shelf.statistics.log import Log, read_log, read_validation_dir, validated, values
 
 QUARTER = 4
 _SECONDS = 3600.0
@@ -240,8 +240,7 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
 
 def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
     """The step after which each launch went on, its number of devices and their kind; none for a folder without."""
-    lines = read_jsonl(run.launches) if run.launches.is_file() else ()
-    for value in (line.value for line in lines if isinstance(line, Line)):
+    for value in values(run.launches):
         trainer = value.get("config", {}).get("trainer", {})
         counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")
         if all(isinstance(count, int) for count in counts):

@@ -23,16 +23,7 @@ from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
 from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.report.picture import draw
-from shelf.view.report.run import (
-    Change,
-    Quarters,
-    Run,
-    practice,
-    ranges,
-    read_run,
-    taught,
-    training_cost,
-)
+from shelf.view.report.run import Change, Quarters, Run, practice, ranges, read_run, taught, training_cost
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:

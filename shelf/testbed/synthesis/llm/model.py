@@ -113,13 +113,7 @@ class EndpointModel:
     included. seed: of the run.
     """
 
-    def __init__(
-        self,
-        client: ChatClient,
-        answers: AnswerFile,
-        limit: int | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, client: ChatClient, answers: AnswerFile, limit: int | None = None, seed: int = 0) -> None:
         self.name = client.endpoint.model
         self.stopped: Stop | None = None
         self._client = client
