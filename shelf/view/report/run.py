@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,11 +149,6 @@ class Run:
         logs = step_files(self.folder.trajectories) if any(step.teaching for step in self.steps) else ()
         plain = {step: [x.score for x in read_log(path).lines if x.usable and not x.cues] for step, path in logs}
         return {step: fmean(scores) for step, scores in plain.items() if scores}
-
-    def cause(self, cue: str) -> Mapping[str, float]:
-        """The figures of C_t that first turned a cue on; empty if it was on from the start."""
-        turned_on = (event.figures for step in self.steps for event in step.events if event.cue == cue and event.on)
-        return next(turned_on, {})
 
 
 def read_run(folder: Path | str) -> Run:

@@ -160,8 +160,9 @@ def _cues(run: Run) -> list[RenderableType]:
         return [Text("No cue was active at any step.")]
     always = [cue for cue, steps in run.cues.items() if len(steps) == len(run.steps)]
     made = table("Cues that came or went", ["cue", "steps", "came on at"])
+    causes = {event.cue: event.figures for step in run.steps[::-1] for event in step.events[::-1] if event.on}
     for cue, steps in run.cues.items():
-        figures, cause = run.cause(cue), "-"
+        figures, cause = causes.get(cue, {}), "-"
         if {"prevalence", "mean_reward"} <= set(figures):
             cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
         if cue not in always:
