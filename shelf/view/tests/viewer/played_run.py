@@ -102,19 +102,20 @@ def play(
     if omega is not None:
         params |= {"omega": omega, "enforce_available_tools": True}
     episode = open_episode(task, params)
-    messages, cut = list(episode.start()["state"]), False
+    messages, cuts = list(episode.start()["state"]), []
     for text, truncated in itertools.chain.from_iterable(fault.messages):
         answer = episode.step(text, truncated)
         messages += [{"role": "assistant", "content": text}, *answer["state"]]
-        cut = truncated
+        cuts.append(truncated)
         if answer["is_terminated"]:
             break
     evaluation = json.loads(json.dumps(episode.evaluate({}), default=asdict))
     return TrajectoryRecord.of(
         evaluation,
         task_id=task.id, data_source=task.category, category=task.category, split=split, sample=sample,
-        score=float(evaluation["valid"]), stop="message_length" if cut else "completed", tokens=40, seconds=1.5,
+        score=float(evaluation["valid"]), stop="message_length" if cuts[-1] else "completed", tokens=40, seconds=1.5,
         omega_version=omega["version"] if omega else None, prompt_mode=fault.mode,
+        truncated=tuple(number for number, cut in enumerate(cuts) if cut),
         messages=tuple({"role": each["role"], "content": each["content"]} for each in messages),
     )  # fmt: skip
 
