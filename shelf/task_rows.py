@@ -17,14 +17,10 @@ def read_rows(path: Path | str) -> tuple[TaskRow, ...]:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is not a readable parquet file ({error}): make it again.") from error
-    if "extra_info" not in table.column_names:
-        raise ValueError(
-            f"{path} has no column extra_info (it has {', '.join(table.column_names)}): make it with seal data prepare."
-        )
     rows = []
-    for number, extra in enumerate(table.column("extra_info").to_pylist()):
-        missing = TASK.keys() - set(extra or {})
-        if missing:
+    for number, row in enumerate(table.to_pylist()):
+        extra = row.get("extra_info") or {}
+        if missing := TASK.keys() - extra.keys():
             raise ValueError(f"{path}, row {number}: extra_info lacks {', '.join(sorted(missing))}: make it again.")
         rows.append(TaskRow(**{name: extra[name] for name in TASK}))
     return tuple(rows)

@@ -206,7 +206,7 @@ def main() -> None:
             cost = " / ".join(f"{1000 * each / options.episodes:.2f}" for each in spent)
             latencies = [f"{_percentile(seconds[v], 0.5):.1f} / {_percentile(seconds[v], 0.99):.1f}" for v in verbs]
             rates = f"{rate:.0f}", f"{rate / ceiling:.0%}"
-            table.add_row(str(concurrency), *rates, cost, *latencies, f"{watch.peak / MB:.0f}")
+            table.add_row(str(concurrency), *rates, cost, *latencies, f"{(watch.peak.bytes or 0) / MB:.0f}")
     console.print(table)
     if options.soak:
         _soak(options.soak, runs, options.prompt_mode, options.workers, console)

@@ -138,10 +138,7 @@ def _results(source: Source, found: Figures | None) -> list[EvalResult]:
             dataset_config=row.name,
             metric_type="pass_rate",
             metric_value=round(100 * row.rate.rate, 2),
-            metric_args={
-                "interval": [round(100 * row.rate.low, 2), round(100 * row.rate.high, 2)],
-                "tasks": row.tasks,
-            },
+            metric_args={"interval": [round(100 * row.rate.low, 2), round(100 * row.rate.high, 2)], "tasks": row.tasks},
         )
         for row in found.after.values()
         if row.rate is not None and row.prefix == WHOLE

@@ -9,7 +9,7 @@ from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, Checkpoints, load_state, step_of, verify, whole_steps
-from shelf.lab.launches import Launch, launch_of_step, read_launches
+from shelf.statistics.launches import Launch, launch_of_step, read_launches
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pydantic import ValidationError
-
 from env_service.client import ServiceClient, ServiceError
-from env_service.environments.bfcl.task_file import MadeTask, identity_problems
 from env_service.local_service import local_service
 
 
@@ -22,14 +19,8 @@ def service(tasks: Sequence[Mapping[str, Any]], workers: int | None) -> Iterator
         try:
             url = stack.enter_context(local_service(BFCL_WORKERS=str(workers or os.cpu_count() or 1)))
             if tasks:
-                if problems := identity_problems([MadeTask.model_validate(task) for task in tasks]):
-                    raise ValueError(f"a synthesised task cannot be played: {problems[0]}")
                 with ServiceClient(url) as client:
                     client.add_tasks(tasks)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(("a synthesised task", *map(str, first["loc"])))
-            raise ValueError(f"{where} cannot be played: {first['msg'].rstrip('.')}.") from error
         except ServiceError as error:
             raise ValueError(str(error)) from error
         yield url

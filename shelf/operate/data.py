@@ -112,12 +112,9 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
         raise ValueError(f"{path} does not exist: run seal data prepare --out {out}.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}): restore it from the repository.") from error
-    missing = {"package", "splits"} - set(value)
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}: restore it from the repository.")
-    return value
+        return {name: value[name] for name in ("package", "splits")}
+    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is no manifest ({error!r}): restore it from the repository.") from error
 
 
 def _changed(out: Path, recorded: dict[str, str], made: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -99,8 +99,7 @@ def read_validation_dir(folder: Path | str) -> Log:
 def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[TrajectoryRecord, bool]:
     """The record of a log's line, and whether the line numbers its sample.
 
-    Reads lines of this version, of earlier ones (no format; `turns` counted the
-    turns that were reached) and of the public release (input, output, score,
+    Reads lines of this version and of the public release (input, output, score,
     step, reward, task_id, data_source). file_step: the step of a line without
     one. Raises ValueError with one sentence for a line that cannot be used.
     """
@@ -119,12 +118,6 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
         raise ValueError("has no step and the file's name gives none (<step>.jsonl)")
     known = {"split": "", "sample": 0, "score": 0.0} | value
     known |= {"category": category, "data_source": _source(value.get("data_source"), category)}
-    if "format" not in value and isinstance(value.get("evidence"), list):
-        # The evidence also holds the turns that were never reached: an episode that ends early must not raise the rate.
-        met = sum(label in MET for label in value.get("labels", ()))
-        known |= {"turns": len(value["evidence"]), "turns_passed": met}
-    if not {"turns", "turns_passed"} <= set(known):
-        known |= {"turns": 0, "turns_passed": 0}
     return TrajectoryRecord.from_line(known), "sample" in value
 
 
@@ -133,10 +126,15 @@ def validated(folder: RunFolder) -> bool:
     return bool(step_files(folder.validations))
 
 
+def values(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The usable lines of a log that may not be there."""
+    lines = read_jsonl(path) if path.is_file() else ()
+    return (line.value for line in lines if isinstance(line, Line))
+
+
 def begun(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
     """The usable lines of `stages`: a `stage` that began, its `step`, `of` how many steps (validate: tasks)."""
-    lines = read_jsonl(folder.stages) if folder.stages.is_file() else ()
-    return tuple(line.value for line in lines if isinstance(line, Line))
+    return tuple(values(folder.stages))
 
 
 def planned_steps(stages: Sequence[Mapping[str, Any]]) -> int | None:

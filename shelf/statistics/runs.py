@@ -58,10 +58,7 @@ class RunStatistics(NamedTuple):
 
 
 def summarise_run(
-    folder: Path,
-    items: Sequence[SuspectedItem],
-    step: int | None = None,
-    expected: Iterable[Task] | None = None,
+    folder: Path, items: Sequence[SuspectedItem], step: int | None = None, expected: Iterable[Task] | None = None
 ) -> RunStatistics:
     """The rates of a run, or of a validation_log folder; at one step only if it is given.
 
@@ -90,11 +87,7 @@ def summarise_run(
     )
 
 
-def compare_runs(
-    names: Sequence[str],
-    items: Sequence[SuspectedItem],
-    step: int | None = None,
-) -> RunStatistics:
+def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int | None = None) -> RunStatistics:
     """Compare runs with the first one at their last (or the given) step; a single run: its last step with its first.
 
     Commas in a name join the seeds of one side. ValueError if a run is named

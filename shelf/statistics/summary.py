@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict
 
-from seal.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
@@ -34,12 +33,6 @@ class SuspectedItem(BaseModel):
     reason: str
     link: str | None = None
 
-    @field_validator("task_id")
-    @classmethod
-    def _names_a_task(cls, task_id: str) -> str:
-        parse_task_id(task_id)
-        return task_id
-
     def concerns(self, prefix: int) -> bool:
         """Return whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
         return prefix < 0 or prefix > self.turn
@@ -49,17 +42,9 @@ class _Items(BaseModel):
     items: tuple[SuspectedItem, ...]
 
 
-def load_suspected(path: Path | str = DEFAULT_PATH) -> tuple[SuspectedItem, ...]:
-    """The suspected items; ValueError that names the file and the entry at fault."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist: name a file like shelf/statistics/suspected_items.json.")
-    try:
-        return _Items.model_validate_json(path.read_bytes()).items
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path} is not a list of suspected items ({place}: {first['msg']}).") from error
+def load_suspected() -> tuple[SuspectedItem, ...]:
+    """The suspected items."""
+    return _Items.model_validate_json(DEFAULT_PATH.read_bytes()).items
 
 
 class Summary(NamedTuple):

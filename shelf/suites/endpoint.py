@@ -16,14 +16,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import httpx
-from openai import (
-    NOT_GIVEN,
-    APIConnectionError,
-    APIStatusError,
-    APITimeoutError,
-    AsyncOpenAI,
-    DefaultAsyncHttpxClient,
-)
+from openai import NOT_GIVEN, APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletion
 
 from seal.rollout.speaker import SpeakerFault

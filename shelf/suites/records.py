@@ -8,11 +8,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AllowInfNan, ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass
 
+from seal.records.source import WHOLE
 from seal.records.trajectory import PASS_SCORE
 from seal.system.files import write_json, write_jsonl
 from seal.system.jsonl import BadLine, read_records
@@ -34,7 +35,8 @@ class ItemRecord:
     independent: a scenario, a question; the item itself by default. stop: how the attempt
     ended, in the suite's own word. infra names a technical failure, of an endpoint or of a
     simulated user, and infra_message describes it; the score of such a record means nothing.
-    input_tokens and output_tokens: of the model, 0 if unknown.
+    input_tokens and output_tokens: of the model, 0 if unknown. Statistics of validation logs read it as a line
+    of a whole task without turns.
     """
 
     suite: str
@@ -51,15 +53,39 @@ class ItemRecord:
     seconds: Finite = 0.0
     format: Format = 1
 
+    step: ClassVar[int] = 0
+    prefix: ClassVar[int] = WHOLE
+    turns: ClassVar[int] = 0
+    turns_passed: ClassVar[int] = 0
+    labels: ClassVar[tuple[str, ...]] = ()
+
     @property
     def passed(self) -> bool:
         """True if the item counts as solved."""
         return self.score >= PASS_SCORE
 
     @property
-    def group(self) -> str:
+    def task_id(self) -> str:
+        """The item's name; items of two categories may have the same id."""
+        return f"{self.category}/{self.item}"
+
+    @property
+    def task(self) -> tuple[str, int]:
+        """The item as a whole task."""
+        return self.task_id, WHOLE
+
+    @property
+    def scenario(self) -> str:
         """The key of the items that are drawn together when intervals are computed."""
         return self.cluster or self.item
+
+
+class Fault(NamedTuple):
+    """Why an attempt has no answer; technical is False for what the model itself caused."""
+
+    cause: str
+    message: str
+    technical: bool = True
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

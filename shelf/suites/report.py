@@ -7,20 +7,19 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 
-from seal.records.source import WHOLE
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.runs import ABOUT_COMPARISONS
 from shelf.statistics.summary import Summary, informative, summarise_step
-from shelf.statistics.tables import RATES, comparison_record, comparison_table, percent, table, with_interval
+from shelf.statistics.tables import comparison_record, comparison_table, percent, summary_record, table, with_interval
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
-WITHOUT = "with"
-"""The value for suspected items in comparison records: suites leave none out."""
+WITH = "with"
+"""The value for suspected items in records: suites leave none out."""
 
 _FREE = frozenset({"seed", "version"})
 """Settings in which comparable evaluations may differ; the version has a field of its own."""
@@ -40,37 +39,16 @@ class CategoryRates(NamedTuple):
     pass_hat: tuple[float, ...]
 
 
-class _Line(NamedTuple):
-    """An attempt at an item, with what statistics of validation logs read of a trajectory."""
-
-    task_id: str
-    category: str
-    scenario: str
-    passed: bool
-    infra: str | None
-    step: int = 0
-    prefix: int = WHOLE
-    turns: int = 0
-    turns_passed: int = 0
-    labels: tuple[str, ...] = ()
-
-    @property
-    def task(self) -> tuple[str, int]:
-        """The item as a whole task."""
-        return self.task_id, self.prefix
-
-    @classmethod
-    def of(cls, item: ItemRecord) -> Self:
-        """Items of two categories may have the same id."""
-        return cls(f"{item.category}/{item.item}", item.category, item.group, item.passed, item.infra)
-
-
 def summarise_results(folder: Path) -> Report:
     """The rates of one evaluation; ValueError if the folder holds none."""
     head, items, bad = read_results(folder)
     rows = summarise(items)
     tables = [suite_table(rows, f"{head.suite} of {folder}, {head.model}"), *_sentences(head, items), *map(str, bad)]
-    return Report(tables, {"summaries": [_record(row) for row in rows]})
+    records = [
+        summary_record(row.rates, WITH) | {f"pass_hat_{k}": value for k, value in enumerate(row.pass_hat, start=1)}
+        for row in rows
+    ]
+    return Report(tables, {"summaries": records})
 
 
 def compare_results(names: Sequence[str]) -> Report:
@@ -90,7 +68,7 @@ def compare_results(names: Sequence[str]) -> Report:
         tables.append(comparison_table(rows, f"{reference[0].head.suite}: {name} against {first}"))
         unpaired = sum(row.unpaired for row in rows if not row.is_average)
         tables += [f"{unpaired} items are on one side only and left out."] if unpaired else []
-        records += [comparison_record(row, WITHOUT) for row in rows]
+        records += [comparison_record(row, WITH) for row in rows]
     tables += [str(line) for runs in sides.values() for run in runs for line in run.bad]
     about = ABOUT_COMPARISONS.replace("whole scenarios", "whole scenarios or items")
     return Report([*tables, about], {"comparisons": records})
@@ -104,7 +82,7 @@ def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
         if item.infra is None:
             attempts[item.category][item.item].append(item.passed)
     rows = []
-    for rates in informative(summarise_step(map(_Line.of, items))):
+    for rates in informative(summarise_step(items)):
         strata = list(attempts.values()) if rates.is_average else [attempts[rates.name]]
         rows.append(CategoryRates(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
     return rows
@@ -113,16 +91,10 @@ def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
 def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[SuiteResults]]) -> list[Comparison]:
     """The differences b - a on the items that both have, by category, and for several averaged over them.
 
-    Each side is its name and the results of one evaluation or several (seeds). ValueError if
-    they share no category.
+    Each side is its name and the results of one evaluation or several (seeds). ValueError if they share no item.
     """
-    first, second = (
-        Side(name, tuple(tuple(_Line.of(item) for item in run.items) for run in runs)) for name, runs in (a, b)
-    )
-    shared = {line.category for line in first.lines} & {line.category for line in second.lines}
-    if not shared:
-        raise ValueError(f"{a[0]} and {b[0]} have no item in common: compare evaluations of the same suite.")
-    return [row for row in compare(first, second) if len(shared) > 1 or not row.is_average]
+    rows = compare(*(Side(name, tuple(run.items for run in runs)) for name, runs in (a, b)))
+    return [row for row in rows if len(rows) > 2 or not row.is_average]
 
 
 def suite_table(rows: Sequence[CategoryRates], title: str) -> Table:
@@ -162,16 +134,6 @@ def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:
         yield f"{head.package} {head.version}, data {head.data_hash[:16]}"
 
 
-def _record(row: CategoryRates) -> dict[str, Any]:
-    rates = row.rates
-    return {
-        "category": rates.name,
-        **{name: getattr(rates, name) for name in ("tasks", "samples", "scored", "passed", "infra")},
-        **{f"pass_rate{end}": rates.rate and getattr(rates.rate, name) for end, name in RATES.items()},
-        **{f"pass_hat_{k}": value for k, value in enumerate(row.pass_hat, start=1)},
-    }
-
-
 def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
     """ValueError if evaluations of the two sides differ in what results depend on beside the model and the seed."""
     a, b = sides
@@ -190,10 +152,5 @@ def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
 
 
 def pass_hat_k(samples: int, passed: int, k: int) -> float:
-    """The unbiased estimate that k samples all pass (tau2's pass^k), from `passed` of `samples`.
-
-    ValueError if fewer than k samples were taken.
-    """
-    if not 1 <= k <= samples:
-        raise ValueError(f"pass^{k} needs at least {k} samples per task, and a task has {samples}.")
+    """The unbiased estimate that k samples all pass (tau2's pass^k), from `passed` of `samples`, at least k."""
     return math.comb(passed, k) / math.comb(samples, k)

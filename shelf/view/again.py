@@ -7,23 +7,22 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from env_service.client import AsyncServiceClient, ServiceClient, ServiceError
 from env_service.local_service import local_service
+from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import Said, Speaker
-from seal.settings.data import names_environment
-from seal.system.jsonl import Line, read_jsonl
 from seal.system.paths import HOME
+from shelf.statistics.launches import read_launches
 from shelf.statistics.log import read_line
 
 BATCH = 32
@@ -51,37 +50,18 @@ class Recorded(Speaker):
         return Said(self._texts[number], number in self._record.truncated) if number < len(self._texts) else None
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
-        kept = {each.name: getattr(self._record, each.name) for each in fields(self._record)}
+        names = (each.name for each in fields(self._record) if each.name not in _DECIDED)
         spans = zip(dialogue.turns, self._record.spans, strict=False)
-        return {name: value for name, value in kept.items() if name not in _DECIDED} | {
+        return {name: getattr(self._record, name) for name in names} | {
             "spans": tuple((turn, start, end) for turn, (_, start, end) in spans)
         }
 
 
-_DECIDED = frozenset(
-    [
-        "score",
-        "labels",
-        "diagnosis",
-        "evidence",
-        "turns_passed",
-        "turns",
-        "progress",
-        "calls",
-        "errors",
-        "stop",
-        "excluded",
-        "silent",
-        "infra",
-        "infra_message",
-        "omega_version",
-        "data_hash",
-        "messages",
-        "truncated",
-        "day",
-        "rebuilt",
-    ]
-)
+_DECIDED = (
+    "score", "labels", "diagnosis", "evidence", "turns_passed", "turns", "progress", "calls", "errors", "stop",
+    "excluded", "silent", "infra", "infra_message", "omega_version", "data_hash", "messages", "truncated", "day",
+    "rebuilt",
+)  # fmt: skip
 """The fields of a record that playing it again decides."""
 
 
@@ -147,10 +127,10 @@ class Replayer:
         self._stack = ExitStack()
         self._client: ServiceClient | None = None
 
-    def replay(self, value: Mapping[str, Any], step: int, launches: Path | None = None) -> dict[str, Any]:
+    def replay(self, value: Mapping[str, Any], step: int, run: RunFolder) -> dict[str, Any]:
         """Return the results of a replay; {"why": sentence} if the line cannot be played again.
 
-        launches: the log of the run's launches, which names the files of synthesised tasks.
+        run: its launches name the files of synthesised tasks.
 
         turns: as `simulated.states`. plain: for each message that is not the policy's, the number
         of characters that the environment itself sent (what follows was added by cues), or null if
@@ -161,7 +141,7 @@ class Replayer:
             with self._lock:
                 client = self._client = self._client or self._started()
             if record.task_id.startswith("synth_"):
-                client.add_tasks([task_line(record.task_id, launches)])
+                client.add_tasks([task_line(record.task_id, run)])
             turns, data_hash = _turns(client, record)
             other_data = bool(record.data_hash) and record.data_hash != data_hash
             return {"turns": turns, "plain": _plain(client.url, record), "other_data": other_data}
@@ -192,9 +172,6 @@ def _plain(url: str, record: TrajectoryRecord) -> list[int | None]:
     """Lengths of what the environment sends without cues, by playing the policy's messages without any."""
     if record.omega_version is None or not record.prompt_mode:
         return [None] * len(record.messages)
-    if not record.truncated and any(action["truncated"] for turn in record.evidence for action in turn["actions"]):
-        last = sum(message["role"] == "assistant" for message in record.messages) - 1
-        record = replace(record, truncated=(last,))  # a line of an earlier version
     params = {"split": "train", "tool_prompt_mode": record.prompt_mode, "omega": {"version": 0, "cues": {}}}
     params |= _prefix(record) | {"enforce_available_tools": True}
     # Whether an unreadable message was answered depends on the cues: the way that explains more of the log is its own.
@@ -225,19 +202,15 @@ def _places(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return places
 
 
-def task_line(task_id: str, launches: Path | None) -> dict[str, Any]:
-    """The line of a task file that holds this task; launches: the log that says which task files its run used.
-
-    ValueError if no file holds it any more.
-    """
+def task_line(task_id: str, run: RunFolder) -> dict[str, Any]:
+    """The line of a task file that holds this task, of those that its run used; ValueError if none does any more."""
     from env_service.environments.bfcl.task_file import MadeTask  # loads the benchmark
 
-    if launches is None or not launches.is_file():
+    if not (launches := read_launches(run)):
         raise ValueError(f"{task_id} is synthesised, and the run has no launches.jsonl that names its task file.")
-    configs = [line.value["config"] for line in read_jsonl(launches) if isinstance(line, Line)]
-    files = dict.fromkeys(HOME / file for config in reversed(configs) for file in task_files(config))
-    for path in filter(Path.is_file, files):
-        for raw in path.read_bytes().splitlines():
+    files = dict.fromkeys(HOME / file for each in launches[::-1] for file in each.settings.data.task_files())
+    for path in files:
+        for raw in path.read_bytes().splitlines() if path.is_file() else ():
             if task_id.encode() in raw:
                 made = MadeTask.model_validate_json(raw)
                 if made.id == task_id == made.content_id():
@@ -246,17 +219,3 @@ def task_line(task_id: str, launches: Path | None) -> dict[str, Any]:
         raise ValueError(f"the task file {gone[0]} is gone: put it back to play {task_id} again.")
     named = ", ".join(map(str, files)) or "none"
     raise ValueError(f"{task_id} is in none of the run's task files ({named}): they have changed since.")
-
-
-def task_files(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The files of synthesised tasks that a run's configuration names, also one of an earlier version.
-
-    Relative ones are below the checkout, where the launcher works.
-    """
-    named = list(config["env_service"].get("task_files") or ())
-    data = config["seal"]["data"]
-    for selection in (data["train"], *data["val"], data.get("withdrawal")):
-        mixture = (selection or {}).get("mixture") or ()
-        sources = [mixture] if isinstance(mixture, Mapping) else mixture
-        named += [source["tasks"] for source in sources if not names_environment(source["tasks"])]
-    return tuple(dict.fromkeys(named))

@@ -7,23 +7,26 @@ one that is damaged or of another version is built again.
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import orjson
+from pydantic import ValidationError
 
 from seal.labels import EXCLUDED
 from seal.records.folder import RunFolder
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
-from shelf.statistics.log import MET
-from shelf.view.lines import IndexedLine, index_line
+from shelf.statistics.log import MET, read_line
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,8 @@ _UNFIT = (
     ValueError, TypeError, AttributeError, LookupError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError
 )  # fmt: skip
 """Exceptions that an odd line raises, on the way to its columns and when SQLite takes them."""
+_LARGE = ("input", "output", "evidence")
+"""Fields of a line that the index does not keep."""
 _STAMP = "inode, size, mtime"
 _SCHEMA = """
 CREATE TABLE file (
@@ -222,11 +227,11 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
             continue
         db.execute("SAVEPOINT line")
         try:
-            line = index_line(raw, step, whole=raw != whole)
-            trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(line))
+            record, turns = index_line(raw, step, whole=raw != whole)
+            trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(record, turns))
             db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 28)})", trajectory)
-            for turn in line.turns:
-                place = (identity + 1, log, line.record.step, line.record.category)
+            for turn in turns:
+                place = (identity + 1, log, record.step, record.category)
                 labelled = (*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule)
                 db.execute("INSERT INTO turn VALUES (?,?,?,?,?,?,?,?,?)", labelled)
                 used = [(identity + 1, turn.turn, name) for name in turn.tools]
@@ -240,13 +245,67 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
         db.execute("RELEASE line")
 
 
-def _columns(line: IndexedLine) -> tuple[object, ...]:
-    record = line.record
+def parse(raw: bytes) -> Any:
+    """The JSON value of a line; ValueError if it is none. NaN, which orjson refuses, is read as Python writes it."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(raw)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+class Turn(NamedTuple):
+    """One labelled turn: its position from 0, label, blame, rule, and the tools that it called or needed."""
+
+    turn: int
+    label: str
+    blame: str | None
+    rule: str | None
+    tools: tuple[str, ...]
+
+
+def index_line(raw: bytes, step: int | None, whole: bool = True) -> tuple[TrajectoryRecord, list[Turn]]:
+    """A line's record without dialogue and evidence, and its turns; ValueError says what is wrong with the line.
+
+    step: that of a line without one. whole: whether a line break ends it.
+    """
+    try:
+        value = parse(raw)
+    except ValueError as error:
+        cut = "" if whole else " (cut short: the writer was interrupted)"
+        raise ValueError(f"not valid JSON{cut}: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"a {type(value).__name__} where an object is expected")
+    try:
+        record, _ = read_line({name: found for name, found in value.items() if name not in _LARGE}, step)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    evidence = value["evidence"] if isinstance(value.get("evidence"), list) else ()
+    diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
+    turns = []
+    for (number, label), seen in zip_longest(enumerate(record.labels), evidence[: len(record.labels)]):
+        found = diagnoses.get(number, {})
+        turns.append(Turn(number, label, found.get("blame"), found.get("rule"), tools(seen)))
+    return record, turns
+
+
+def tools(evidence: Any) -> tuple[str, ...]:
+    """The tools that a turn called or needed, each once; () for evidence without any."""
+    if not isinstance(evidence, Mapping):
+        return ()
+    called = [call["name"] for action in evidence.get("actions") or () for call in action.get("calls") or ()]
+    return tuple(dict.fromkeys(map(str, [*called, *(evidence.get("needed") or ())])))
+
+
+def _columns(record: TrajectoryRecord, turns: Sequence[Turn]) -> tuple[object, ...]:
     return (
         record.step, record.task_id, record.data_source, record.category, record.split, record.sample, record.score,
         record.passed, record.w, record.advantage, record.stop, record.excluded, record.infra, record.omega_version,
         record.turns, record.turns_passed, record.calls, record.errors, record.tokens, record.seconds,
-        orjson.dumps(record.labels).decode(), orjson.dumps([turn.blame for turn in line.turns]).decode(),
+        orjson.dumps(record.labels).decode(), orjson.dumps([turn.blame for turn in turns]).decode(),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""The effect of a cue on the policy: the tasks of a withdrawal with and without it, paired by task and validation."""
+"""The effect of the interface on the policy: tasks with and without it, paired by task and validation."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -10,21 +10,16 @@ from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
 
-NO_CUE = "-"
-"""The value of `withdrawn`, in logs of earlier versions, for a rollout that had no cue to go without."""
-
-Played = tuple[int, str, int]
-"""Step, task and prefix of what was played."""
+Scores = dict[tuple[int, str, int], float]
+"""The share of samples that passed, by step, task and prefix."""
 
 
 class Lift(NamedTuple):
-    """A cue's lift: pass rates without (a) and with it (b), over all validations and at each that has a pair.
+    """The interface's lift: pass rates without (a) and with it (b), over all validations and at each that has a pair.
 
-    cue: EVERY_CUE for the whole interface against the plain one; a name in logs of earlier versions.
     at: by step, ascending, at least one.
     """
 
-    cue: str
     overall: PairedDifference
     at: Mapping[int, PairedDifference]
 
@@ -34,43 +29,32 @@ def withdrawal_log(folder: RunFolder) -> Log:
     return Log.joined(read_log(path) for _step, path in step_files(folder.withdrawals))
 
 
-def lifts(records: Sequence[TrajectoryRecord]) -> tuple[Lift, ...]:
-    """The lift of each cue that was withdrawn, the whole interface first, then in order of first withdrawal.
+def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
+    """The lift of the whole interface; None if no task was played with and without it.
 
     Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
     """
-    usable = [record for record in records if record.withdrawn is not None and record.infra is None]
-    ordered = sorted(usable, key=lambda record: record.step)
-    cues = dict.fromkeys(record.withdrawn for record in ordered if record.withdrawn not in ("", NO_CUE))
+    usable = [record for record in records if record.infra is None]
     scenarios = {(record.step, *record.task): record.scenario for record in usable}
-    shown = _scores(usable, "")
+    without, shown = (_scores(usable, withdrawn) for withdrawn in (EVERY_CUE, ""))
 
-    def over(withdrawn: Mapping[Played, float], steps: Collection[int]) -> PairedDifference:
-        a, b = ({key: value for key, value in side.items() if key[0] in steps} for side in (withdrawn, shown))
+    def over(steps: Sequence[int]) -> PairedDifference:
+        a, b = ({key: value for key, value in side.items() if key[0] in steps} for side in (without, shown))
         return paired_difference(a, b, scenarios, dict.fromkeys(scenarios, "all"))
 
-    made = []
-    for cue in sorted(cues, key=lambda cue: cue != EVERY_CUE):
-        withdrawn = _scores(usable, cue)
-        if steps := sorted({step for step, *_ in shown.keys() & withdrawn.keys()}):
-            made.append(Lift(cue, over(withdrawn, steps), {step: over(withdrawn, [step]) for step in steps}))
-    return tuple(made)
+    steps = sorted({step for step, *_ in shown.keys() & without.keys()})
+    return Lift(over(steps), {step: over([step]) for step in steps}) if steps else None
 
 
 def lift_rows(log: Log) -> dict[str, Any]:
-    """The lifts as JSON values, the whole interface as cue null, and how many lines of the log cannot be used.
+    """The lift as JSON values, as the row of cue null, and how many lines of the log cannot be used.
 
-    rows: pass rates with and without a cue, their difference with its 95 % interval,
-    over all validations and at each (steps).
+    rows: pass rates with and without the interface, their difference with its 95 % interval, over all validations
+    and at each (steps).
     """
-    rows = [
-        {
-            "cue": None if lift.cue == EVERY_CUE else lift.cue,
-            "overall": _figures(lift.overall),
-            "steps": [{"step": step, **_figures(paired)} for step, paired in lift.at.items()],
-        }
-        for lift in lifts(log.lines)
-    ]
+    found = lift(log.lines)
+    steps = [{"step": step, **_figures(paired)} for step, paired in found.at.items()] if found else []
+    rows = [{"cue": None, "overall": _figures(found.overall), "steps": steps}] if found else []
     return {"rows": rows, "bad": len(log.bad)}
 
 
@@ -79,9 +63,8 @@ def _figures(paired: PairedDifference) -> dict[str, Any]:
     return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
 
 
-def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> dict[Played, float]:
-    """The share of samples that passed, by step, task and prefix."""
-    passed: dict[Played, list[bool]] = {}
+def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> Scores:
+    passed: dict[tuple[int, str, int], list[bool]] = {}
     for record in records:
         if record.withdrawn == withdrawn:
             passed.setdefault((record.step, *record.task), []).append(record.passed)

@@ -14,10 +14,9 @@ from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
-from seal.system.jsonl import Line, read_jsonl
 from seal.system.lock import Holder
 from shelf.statistics.intervals import Estimate
-from shelf.statistics.log import Log, planned_steps
+from shelf.statistics.log import Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
 from shelf.view.index import VALIDATION, kind_of
 from shelf.view.report.run import Change, cue_steps, quarters
@@ -33,14 +32,7 @@ _FIGURES = {
     "seal_seconds": "seal_seconds",
     "logp_diff_max": "logp_diff_max",
 }
-_BY_NAME = {
-    "labels": "label_counts",
-    "rho": "rho",
-    "blames": "blames",
-    "stops": "stops",
-    "infra": "infra",
-    "seconds": "seconds",
-}
+_BY_NAME = {"labels": "label_counts"} | {name: name for name in ("rho", "blames", "stops", "infra", "seconds")}
 
 
 def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
@@ -78,18 +70,8 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
 def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
     return [
-        {
-            "step": row.step,
-            "name": row.name,
-            "average": row.is_average,
-            "prefix": row.prefix,
-            "tasks": row.tasks,
-            "passed": row.passed,
-            "scored": row.scored,
-            "infra": row.infra,
-            "rate": _estimate(row.rate),
-            "turn_rate": _estimate(row.turn_rate),
-        }
+        {name: getattr(row, name) for name in ("step", "name", "prefix", "tasks", "passed", "scored", "infra")}
+        | {"average": row.is_average, "rate": _estimate(row.rate), "turn_rate": _estimate(row.turn_rate)}
         for row in informative(summarise(Log(tuple(records))))
     ]
 
@@ -169,9 +151,7 @@ def _described(name: str, cue: Cue | None) -> dict[str, Any]:
 
 def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
     """Return whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
-    path = folder.log("omega")
-    values = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.is_file() else []
-    sent = {value.get("step"): value.get("omega") for value in values}
+    sent = {value.get("step"): value.get("omega") for value in values(folder.log("omega"))}
     for step in reversed(steps):
         before = sent.get(step.step - 1)
         if step.omega and before and before.get("version") == step.omega.version:

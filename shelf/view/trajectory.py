@@ -7,7 +7,7 @@ from typing import Any
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
-from shelf.view.lines import parse
+from shelf.view.index import parse
 from shelf.view.query import group, key_of, parse_key
 
 
@@ -35,7 +35,7 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str,
     """All that the log holds of a trajectory. ValueError as for `raw_line`."""
     value, row = raw_line(db, folder, key)
     messages = placed(_messages(value), value.get("evidence"))
-    for name in ("input", "output", "sampled"):  # logs of earlier versions hold each sampled token
+    for name in ("input", "output"):
         value.pop(name, None)
     return {
         "key": key,

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
+from seal.records.folder import RunFolder
 from seal.system.jsonl import step_files
 from shelf.statistics.log import Log, begun
 from shelf.view import overview
@@ -144,10 +145,10 @@ class Viewed:
         shown = self.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
         return shown | {"searched": hits.share if hits else None}
 
-    def line(self, key: str) -> tuple[dict[str, Any], int, Path]:
-        """Return a replay's inputs: the logged object of a trajectory, its step, and the log of the run's launches."""
+    def line(self, key: str) -> tuple[dict[str, Any], int, RunFolder]:
+        """Return a replay's inputs: the logged object of a trajectory, its step and its run."""
         value, row = self.ask(raw_line, self.run.folder, key)
-        return value, row["step"], self.run.folder.launches
+        return value, row["step"], self.run.folder
 
     def omega(self) -> dict[str, Any]:
         """The cues over the steps, and what each of them gives."""

@@ -55,8 +55,7 @@ def list_environments() -> None:
 
 @app.command()
 def new(
-    name: Name,
-    out: Annotated[Path | None, option("Folder to write (default: the name).", "FOLDER")] = None,
+    name: Name, out: Annotated[Path | None, option("Folder to write (default: the name).", "FOLDER")] = None
 ) -> None:
     """Write the package of a new environment: a working example, its tests, and the entry point."""
     from shelf.authoring.scaffold import write_package
@@ -116,7 +115,3 @@ def check(
     if failed:
         console.print(f"{name} does not conform: {failed} checks do not pass.", highlight=False)
         raise typer.Exit(_NONCONFORMING)
-
-
-if __name__ == "__main__":
-    app()

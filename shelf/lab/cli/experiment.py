@@ -26,7 +26,7 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The experiment, for instance exp/experiments/evidence.yaml.",
+        help="The experiment, for instance exp/experiments/confirmation.yaml.",
         autocompletion=complete_experiment,
     ),
 ]

@@ -28,10 +28,10 @@ def verify(
 
     Needs no GPU and no weights. Exits with 0 if nothing differs, 1 if something does, 2 for bad input.
     """
-    from shelf.lab.launches import read_launches
     from shelf.lab.replay.verify import run_logs
     from shelf.lab.replay.verify import verify as check
     from shelf.lab.service import service
+    from shelf.statistics.launches import read_launches
     from shelf.statistics.tables import console
 
     out = console(soft_wrap=True, highlight=False)

@@ -18,7 +18,7 @@ from seal.system.files import json_hash, write_text
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.matrix import Experiment
-from shelf.lab.launches import validation_steps
+from shelf.statistics.launches import validation_steps
 from shelf.statistics.summary import AVERAGE
 
 ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")

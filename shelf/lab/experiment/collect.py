@@ -14,14 +14,13 @@ from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.system.errors import LaunchError
 from seal.system.files import json_hash, write_text
-from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.paths import HOME
 from seal.training.checkpoints import last_step
 from shelf.lab.experiment.arms import ComposedArm, recorded_arm
 from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
-from shelf.statistics.log import Log, read_validation_dir, validated
+from shelf.statistics.log import Log, read_validation_dir, validated, values
 from shelf.statistics.runs import not_held_out
 
 
@@ -37,10 +36,8 @@ class Attempt(NamedTuple):
 
 def read_attempts(experiment: Experiment) -> tuple[Attempt, ...]:
     """Every start of a run, in order; a line that was cut short is left out."""
-    if not experiment.attempts.is_file():
-        return ()
-    lines = (line for line in read_jsonl(experiment.attempts) if not isinstance(line, BadLine))
-    return tuple(Attempt(**{name: line.value[name] for name in Attempt._fields}) for line in lines)
+    lines = values(experiment.attempts)
+    return tuple(Attempt(**{name: line[name] for name in Attempt._fields}) for line in lines)
 
 
 def is_whole(folder: RunFolder, arm: ComposedArm) -> bool:

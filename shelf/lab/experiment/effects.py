@@ -10,7 +10,7 @@ from scipy import optimize, stats
 from shelf.lab.experiment.crossed import CrossedMean, crossed_mean, seed_interval
 from shelf.lab.experiment.design import Contrast, Design, OutcomeMeasure
 from shelf.lab.experiment.records import RunResult
-from shelf.lab.experiment.scores import Panel, paired, panel, panels_by_step
+from shelf.lab.experiment.scores import Panel, panel, panels_by_step
 
 ALPHA = 0.05
 POWER = 0.8
@@ -125,11 +125,12 @@ def _effect(contrast: Contrast, outcome: OutcomeMeasure, runs: Runs, planned: in
     seeds = tuple(seed for seed in arm if seed in against)
     if not seeds:
         raise ValueError("no seed has finished in both arms")
-    pair = paired([arm[seed] for seed in seeds], [against[seed] for seed in seeds], outcome)
-    difference = _mean(pair.difference)
+    both = panel([side[seed] for side in (arm, against) for seed in seeds], outcome)
+    sides = np.split(both.values, 2)
+    difference = _mean(both._replace(values=np.subtract(*sides)))
     found = detectable(difference.error, difference.freedom, 0.05 / planned)
-    means = float(pair.arm.means.mean()), float(pair.against.means.mean())
-    return Effect(contrast, outcome, seeds, *means, difference, difference.p, found, pair.arm.left_out)
+    means = (float(both._replace(values=side).means.mean()) for side in sides)
+    return Effect(contrast, outcome, seeds, *means, difference, difference.p, found, both.left_out)
 
 
 def _mean(scores: Panel) -> CrossedMean:

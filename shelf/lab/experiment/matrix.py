@@ -4,15 +4,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_jsonl
-from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import Design, parse_design
 from shelf.lab.experiment.records import RunResult, read_results
@@ -25,6 +24,7 @@ class Registration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    format: Literal[FORMAT]
     time: str
     sha256: str
     text: str
@@ -35,18 +35,18 @@ class Registration(BaseModel):
         path = folder / REGISTRATION
         if not path.is_file():
             return None
-        lines = tuple(read_jsonl(path))
-        if len(lines) != 1 or isinstance(lines[0], BadLine) or lines[0].value.get("format") != FORMAT:
-            raise LaunchError(f"{path} cannot be read: restore it, or remove {path.parent} to start over.")
-        return cls(**{name: value for name, value in lines[0].value.items() if name != "format"})
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise LaunchError(f"{path} cannot be read: restore it, or remove {path.parent} to start over.") from error
 
     @classmethod
     def ensure(cls, folder: Path, text: str) -> Self:
         """Return the registration; register this text if there is none."""
         if registered := cls.read(folder):
             return registered
-        now = cls(time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
-        write_jsonl([{"format": FORMAT, **now.model_dump()}], folder / REGISTRATION)
+        now = cls(format=FORMAT, time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
+        write_jsonl([now.model_dump()], folder / REGISTRATION)
         return now
 
     @property

@@ -119,9 +119,6 @@ def _by_task(lines: Sequence[TrajectoryRecord]) -> dict[str, TaskScore]:
         if line.infra is None:
             was = scores.get(line.task_id, TaskScore(0, 0, 0, 0))
             scores[line.task_id] = TaskScore(
-                was.passed + line.passed,
-                was.samples + 1,
-                was.turns_met + line.turns_passed,
-                was.turns + line.turns,
+                was.passed + line.passed, was.samples + 1, was.turns_met + line.turns_passed, was.turns + line.turns
             )
     return scores

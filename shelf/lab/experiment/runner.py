@@ -19,15 +19,7 @@ from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_line
 from shelf.lab.experiment.arms import ComposedArm, record_configuration, require_unchanged
-from shelf.lab.experiment.collect import (
-    Attempt,
-    collect,
-    collect_finished,
-    drop,
-    held,
-    is_whole,
-    write_results,
-)
+from shelf.lab.experiment.collect import Attempt, collect, collect_finished, drop, held, is_whole, write_results
 from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 
 POLL_S = 0.5

@@ -35,18 +35,6 @@ class Panel(NamedTuple):
         return np.mean(parts, axis=0)
 
 
-class PairedPanel(NamedTuple):
-    """The same outcome of two arms on the same seeds and tasks."""
-
-    arm: Panel
-    against: Panel
-
-    @property
-    def difference(self) -> Panel:
-        """The differences arm - against, cell by cell."""
-        return self.arm._replace(values=self.arm.values - self.against.values)
-
-
 def common_steps(results: Sequence[RunResult], outcome: OutcomeMeasure) -> list[int]:
     """The steps, ascending, at which every run validated the outcome's set.
 
@@ -84,12 +72,6 @@ def panel(results: Sequence[RunResult], outcome: OutcomeMeasure) -> Panel:
 def panels_by_step(results: Sequence[RunResult], outcome: OutcomeMeasure) -> dict[int, Panel]:
     """The outcome of some runs at each of their common steps."""
     return {step: _panel(results, outcome, [[step]] * len(results)) for step in common_steps(results, outcome)}
-
-
-def paired(arm: Sequence[RunResult], against: Sequence[RunResult], outcome: OutcomeMeasure) -> PairedPanel:
-    """The outcome of two arms whose runs have the same seeds in the same order."""
-    both = panel([*arm, *against], outcome)
-    return PairedPanel(both._replace(values=both.values[: len(arm)]), both._replace(values=both.values[len(arm) :]))
 
 
 def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequence[Sequence[int]]) -> Panel:

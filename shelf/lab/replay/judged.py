@@ -13,11 +13,12 @@ from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
-from seal.system.jsonl import BadLine, read_jsonl, read_records, step_files
+from seal.system.jsonl import read_records, step_files
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop
-from shelf.lab.launches import Launch, launch_of_step, read_launches
 from shelf.lab.replay.differences import difference, shown
+from shelf.statistics.launches import Launch, launch_of_step, read_launches
+from shelf.statistics.log import values
 from shelf.suites.bfcl.journal import SETTINGS
 from shelf.view.again import Again, played_again
 
@@ -113,8 +114,7 @@ class StoredLog:
         if not self.training:
             return {}
         sent = [ClosedLoop(self.launch.settings).omega_to_send()]
-        lines = read_jsonl(self.run.log("omega")) if self.run.log("omega").is_file() else ()
-        sent += [line.value.get("omega") for line in lines if not isinstance(line, BadLine)]
+        sent += [line.get("omega") for line in values(self.run.log("omega"))]
         return {omega["version"]: omega for omega in sent if omega}
 
     def _max_steps(self) -> int | None:

@@ -15,9 +15,9 @@ from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import Group, mark_groups
 from shelf.lab.advantages import agrees, follow_from_rewards, group_advantages
-from shelf.lab.launches import Launch, due_validations
 from shelf.lab.replay.differences import Difference, difference, shown
 from shelf.lab.replay.judged import Omegas, StoredLog, find_logs, judged
+from shelf.statistics.launches import Launch, due_validations
 
 VERDICT = ("score", "turns", "turns_passed", "progress", "stop", "excluded", "omega_version")
 LABELS = ("labels", "diagnosis")

@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from seal.cli.commands import option, refusing
-from seal.system.paths import HOME
 from shelf.list_command import ListCommand
 
 NAMED_BAD_LINES = 20
-SUSPECTED = HOME / "shelf" / "statistics" / "suspected_items.json"
 COMPARE = "Runs to compare with the first; commas join the seeds of one side; a single run: its first and last step."
 
 app = typer.Typer(add_completion=False)
@@ -27,7 +25,6 @@ def stats(
     step: Annotated[int | None, _read("Only this validation (default: all; --compare: the last).", "N")] = None,
     parquet: Annotated[Path | None, _read("The tasks that every step must have.", "FILE")] = None,
     bfcl_jsonl: Annotated[list[Path] | None, _read("The same, as question files (if no --parquet).", "FILE...")] = None,
-    suspected: Annotated[Path, _read("The suspected items.", "FILE")] = SUSPECTED,
     csv: Annotated[Path | None, _write("The figures as CSV.")] = None,
     json: Annotated[Path | None, _write("The figures and all problems as JSON.")] = None,
     band: Annotated[Path | None, _write("Of a run: the tasks that passed sometimes, to train on (JSON).")] = None,
@@ -46,10 +43,10 @@ def stats(
         if compare:
             if band:
                 raise ValueError("--band belongs to a single run: leave out --compare.")
-            found = compare_runs(compare, load_suspected(suspected), step)
+            found = compare_runs(compare, load_suspected(), step)
         elif folder := val_dir or run:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
-            found = summarise_run(folder, load_suspected(suspected), step, expected)
+            found = summarise_run(folder, load_suspected(), step, expected)
             if band:
                 write_json({"tasks": find_band(folder)}, band)
         else:

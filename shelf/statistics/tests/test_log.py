@@ -1,4 +1,4 @@
-"""Lines of earlier versions and of the release are read, and one that cannot be used is named."""
+"""Lines with further fields and of the release are read, and one that cannot be used is named."""
 
 import json
 
@@ -8,23 +8,16 @@ from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import read_line, read_log
 
 
-def test_a_line_with_fields_of_an_earlier_version_is_read():
+def test_a_line_with_further_fields_is_read():
     record = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3)
     line = record.line() | {"inclusion": 4.0, "span_weights": [[0, 3, 1.5]], "unknown": 1}
     assert read_line(line)[0] == record
 
 
-@pytest.mark.parametrize("withdrawn", [None, "", "caution"])
+@pytest.mark.parametrize("withdrawn", [None, "", "*"])
 def test_a_log_keeps_apart_what_went_without_no_cue_and_what_no_withdrawal_played(withdrawn):
     line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawn=withdrawn).line()
     assert read_line(line)[0].withdrawn == withdrawn
-
-
-def test_a_line_of_an_earlier_version_counts_the_turns_that_were_not_reached():
-    line = {"task_id": "multi_turn_base_1", "data_source": "base@2", "score": 0.0, "step": 4, "sample": 1}
-    line |= {"labels": ["pass", "pass"], "turns": 2, "turns_passed": 2, "evidence": [{}] * 3, "service_hash": "s"}
-    record, _ = read_line(line)
-    assert (record.turns, record.turns_passed, record.prefix, record.scenario) == (3, 2, 2, 1)
 
 
 def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):

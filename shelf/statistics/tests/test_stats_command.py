@@ -70,11 +70,12 @@ def test_the_script_runs_by_itself_from_anywhere(run, tmp_path):
     assert "long_context" in done.stdout
 
 
-def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys):
+def test_suspected_items_are_shown_with_and_without(run, tmp_path, capsys, monkeypatch):
     items = [{"task_id": TASKS[i], "turn": 1, "reason": "wrong", "link": "x"} for i in range(1, 10)]
     (tmp_path / "s.json").write_text(json.dumps({"items": items}))
+    monkeypatch.setattr("shelf.statistics.summary.DEFAULT_PATH", tmp_path / "s.json")
     report = tmp_path / "x.json"
-    assert command(app, ["--val-dir", str(run), "--suspected", str(tmp_path / "s.json"), "--json", str(report)]) == 0
+    assert command(app, ["--val-dir", str(run), "--json", str(report)]) == 0
     assert "without 9 suspected items" in capsys.readouterr().out
     records = {(r["step"], r["category"], r["suspected"]): r for r in json.loads(report.read_text())["summaries"]}
     assert records[0, "base", "without"]["scored"] == 91
@@ -216,7 +217,6 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
         (["--val-dir", "."], "holds no <step>.jsonl"),
         (["--val-dir", "run", "--step", "7"], "There is no step 7: the log has 0, 20"),
         (["--val-dir", "run", "--parquet", "none.parquet"], "does not exist"),
-        (["--val-dir", "run", "--suspected", "none.json"], "does not exist"),
         (["--val-dir", "run", "--bfcl-jsonl", "none.jsonl"], "none.jsonl does not exist: make it with `bash env_"),
         (["--compare", "run", "run"], "named twice"),
     ],

@@ -60,10 +60,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
         elif record.infra is not None:
             left_out[FAULTS] += 1
         elif record.sample == sample:
-            entries[record.category][record.scenario] = {
-                "id": record.task_id,
-                "result": list(_turns(record)),
-            }
+            entries[record.category][record.scenario] = {"id": record.task_id, "result": list(_turns(record))}
     if not entries:
         only = "".join(f"; left out: {count} {what}" for what, count in left_out.items())
         raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}){only}.")

@@ -20,6 +20,7 @@ from seal.system.files import write_jsonl
 from seal.system.text import last_line
 from shelf.suites.bfcl.journal import resumed
 from shelf.suites.bfcl_v4.categories import MEMORY, OFFICIAL_COLUMNS, Chain, Item, scenario_of
+from shelf.suites.records import Fault
 
 RESULTS = "BFCL_v4_*_result.json"
 GENERATED = "generated.jsonl"
@@ -43,15 +44,7 @@ class Entry(NamedTuple):
         return self.value["id"]
 
 
-class Error(NamedTuple):
-    """Why an item has no answer; technical is False for what the model itself caused."""
-
-    cause: str
-    message: str
-    technical: bool
-
-
-def error_of(value: Mapping[str, Any]) -> Error | None:
+def error_of(value: Mapping[str, Any]) -> Fault | None:
     """Return the error that stopped the generation of an entry; None if nothing did."""
     result = value.get("result")
     if not isinstance(result, str) or not result.startswith(_ERROR):
@@ -62,11 +55,11 @@ def error_of(value: Mapping[str, Any]) -> Error | None:
     name = kind[1] if kind else "unknown"
     text = message.lower()
     if name == "BadRequestError" and "context" in text and ("length" in text or "token" in text):
-        return Error("context", message, technical=False)
+        return Fault("context", message, technical=False)
     if f"in {_RENDERING}" in trace and _HANDLER in trace and name in ("KeyError", "TypeError", "AttributeError"):
-        return Error("malformed_call", f"{name}: {message}", technical=False)
+        return Fault("malformed_call", f"{name}: {message}", technical=False)
     cause = "protocol" if name in _PROTOCOL else _snake(name)
-    return Error(f"endpoint_{cause}", message, technical=True)
+    return Fault(f"endpoint_{cause}", message)
 
 
 def read_new_entries(results: Path, known: Iterable[str], seen: dict[Path, tuple[int, int]]) -> list[Entry]:
@@ -161,8 +154,8 @@ class Generated:
         self._chains = tuple(chains)
         self.wanted = [identity for chain in chains for identity in chain.ids] + [item.id for item in items]
         self._seen: dict[Path, tuple[int, int]] = {}
-        self.errors: dict[str, Error] = {}
-        self.failures: dict[str, Error] = {}
+        self.errors: dict[str, Fault] = {}
+        self.failures: dict[str, Fault] = {}
         kept = (Entry(line["file"], line["entry"]) for line in resumed(self._path))
         self.entries = {entry.id: entry for entry in kept}
         self.collect()
@@ -224,13 +217,13 @@ class Generated:
         return next(self._results.glob(f"*/{name}"), None) is not None
 
 
-def cause_of(item: Item, generated: Generated) -> Error:
+def cause_of(item: Item, generated: Generated) -> Fault:
     """Why an item has no answer after all attempts."""
     if item.id in generated.failures:
         return generated.failures[item.id]
     if item.category in MEMORY and generated.failures:
-        return Error("memory_prerequisite", "a dialogue that fills its memory failed", technical=True)
-    return Error("not_generated", "the official tool ended before it", technical=True)
+        return Fault("memory_prerequisite", "a dialogue that fills its memory failed")
+    return Fault("not_generated", "the official tool ended before it")
 
 
 def _line(entry: Entry) -> dict[str, Any]:

@@ -19,15 +19,7 @@ from shelf.suites.bfcl_v4.categories import (
     read_chains,
     read_items,
 )
-from shelf.suites.bfcl_v4.results import (
-    Generated,
-    cause_of,
-    error_of,
-    read_official,
-    read_verdicts,
-    seconds,
-    tokens,
-)
+from shelf.suites.bfcl_v4.results import Generated, cause_of, error_of, read_official, read_verdicts, seconds, tokens
 from shelf.suites.endpoint import Endpoint, without_proxy
 from shelf.suites.records import ItemRecord
 from shelf.suites.runner import Plan, Suite, ToolRun

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from env_service.environments.bfcl.splits import DEFAULT_SPLIT
 from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
@@ -44,7 +43,6 @@ def bfcl(
     serve_args: shared.ServeArgs = "",
     tasks: Annotated[list[str] | None, shared.of_tasks(TASKS, "FILE...")] = None,
     split: Annotated[Literal["eval", "train", "all"], shared.of_tasks("Side of the benchmark.")] = "eval",
-    scheme: Annotated[str, shared.of_tasks("How the sides are split: scenario or released_ids.")] = "scenario",
     categories: Annotated[list[str] | None, shared.of_tasks("Only these categories.")] = None,
     prefix_turns: Annotated[list[int] | None, shared.of_tasks("Only the first k user turns, for each k.")] = None,
     task_file: Annotated[str | None, shared.of_tasks("A list of task ids.")] = None,
@@ -76,7 +74,7 @@ def bfcl(
         if temperature is None:
             temperature = float(samples > 1)
         evaluation = Evaluation(
-            rows=select(split, tasks or (), scheme=scheme, **chosen),
+            rows=select(split, tasks or (), **chosen),
             model=named,
             out=out or shared.default_folder("eval", named.name),
             samples=samples,
@@ -120,19 +118,18 @@ def export_bfcl(
     )
 
 
-def select(split: str, tasks: Sequence[str] = (), scheme: str = DEFAULT_SPLIT, **filters: Any) -> tuple[TaskRow, ...]:
+def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:
     """The benchmark's rows of one side, or of both ("all"), that pass the filters of a Selection.
 
     tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
-    keeps its own. scheme: how the sides are split.
+    keeps its own.
     """
     from seal.data.selection import Selection, made_rows, selected_rows
 
     rows: list[TaskRow] = []
     if not tasks or BENCHMARK in tasks:
         for side in ("train", "eval") if split == "all" else (split,):
-            subset = None if scheme == DEFAULT_SPLIT else f"{scheme}_{side}"
-            rows += selected_rows(Selection.read({**filters, "split": side, "subset": subset}))
+            rows += selected_rows(Selection.read({**filters, "split": side}))
     for file in dict.fromkeys(tasks):
         if file != BENCHMARK:
             rows += made_rows(file, Selection.read({**filters, "split": "eval"}))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shelf.suites.bfcl.journal import resumed
-from shelf.suites.records import ItemRecord
+from shelf.suites.records import Fault, ItemRecord
 
 SUITE = "tau2"
 FILE = "simulations.jsonl"
@@ -43,14 +43,6 @@ class Sides(NamedTuple):
     user_calls_tools: bool = False
 
 
-class TaskFault(NamedTuple):
-    """Why a simulation raised; technical is False if the agent itself caused it."""
-
-    cause: str
-    message: str
-    technical: bool = True
-
-
 def read_simulations(path: Path) -> list[dict[str, Any]]:
     """The complete simulations of a file, which the tool may be writing just now or never finished."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -58,20 +50,20 @@ def read_simulations(path: Path) -> list[dict[str, Any]]:
     return list(_objects(text, start.end())) if start else []
 
 
-def read_faults(log: str, sides: Sides) -> dict[str, TaskFault]:
+def read_faults(log: str, sides: Sides) -> dict[str, Fault]:
     """Why each skipped task raised, from the program's output."""
     models = {match["text"]: match["model"] for match in _GENERATION.finditer(log)}
     return {match["task"]: _fault(match["text"], models.get(match["text"]), sides) for match in _TASK.finditer(log)}
 
 
-def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: TaskFault | None) -> ItemRecord:
+def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: Fault | None) -> ItemRecord:
     """The attempt that a simulation was; fault: why it raised, if it was skipped."""
     messages = simulation.get("messages") or []
     used = [message.get("usage") or {} for message in messages if message["role"] == "assistant"]
     reason = simulation["termination_reason"]
     infra, message = None, ""
     if simulation.get("skipped"):
-        fault = fault or TaskFault("unknown", "the tool skipped it and did not say why")
+        fault = fault or Fault("unknown", "the tool skipped it and did not say why")
         reason = fault.cause
         infra, message = (fault.cause, fault.message) if fault.technical else (None, fault.message)
     elif reason == "user_error":
@@ -94,22 +86,22 @@ def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: 
     )
 
 
-def _fault(text: str, model: str | None, sides: Sides) -> TaskFault:
+def _fault(text: str, model: str | None, sides: Sides) -> Fault:
     short, agent, user = text[:300], sides.agent, sides.user
     kind = _KIND.match(text)
     if kind is None:
         unreadable = _UNREADABLE.search(text) is not None
         if text.startswith(_AGENTS) or (unreadable and not sides.user_calls_tools):
-            return TaskFault("agent_error", short, technical=False)
+            return Fault("agent_error", short, technical=False)
         if text.startswith(_USERS):
-            return TaskFault(f"{SIMULATOR}_empty", short)
-        return TaskFault("unreadable_call" if unreadable else "unknown", short)
+            return Fault(f"{SIMULATOR}_empty", short)
+        return Fault("unreadable_call" if unreadable else "unknown", short)
     cause = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind["name"]).lower()
     if model == user != agent:
-        return TaskFault(f"{SIMULATOR}_{cause}", short)
+        return Fault(f"{SIMULATOR}_{cause}", short)
     if kind["name"].startswith("ContextWindow") and (user is None or model == agent != user):
-        return TaskFault("context", short, technical=False)
-    return TaskFault(f"endpoint_{cause}", short)
+        return Fault("context", short, technical=False)
+    return Fault(f"endpoint_{cause}", short)
 
 
 def _objects(text: str, position: int) -> Iterator[dict[str, Any]]:
@@ -147,7 +139,7 @@ class Simulations:
         for line in resumed(self._path):
             self._keep(ItemRecord(**line["record"]))
 
-    def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, TaskFault]) -> None:
+    def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, Fault]) -> None:
         """Keep what is new."""
         with self._path.open("a", encoding="utf-8") as stream:
             for simulation in simulations:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 
 from seal.system.files import file_sha256, json_hash
 from shelf.suites.endpoint import Endpoint, without_proxy
@@ -159,9 +160,6 @@ def _data(tool: Tool) -> Path:
 
 
 def _fresh(folder: Path) -> Path:
-    """A folder below this one that does not exist yet: the tool asks on stdin about results that it finds."""
-    number = 0
-    while (folder / f"run{number}").exists():
-        number += 1
-    (folder / f"run{number}").mkdir(parents=True)
-    return folder / f"run{number}"
+    """A new folder below this one: the tool asks on stdin about results that it finds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(mkdtemp(prefix="run", dir=folder))

@@ -10,7 +10,8 @@ import pytest
 from shelf.suites.bfcl_v4 import run
 from shelf.suites.bfcl_v4.categories import CATEGORIES, Chain, Item, expand, missing_need
 from shelf.suites.bfcl_v4.results import Generated, cause_of, error_of, read_official, read_verdicts, tokens
-from shelf.suites.tau2.results import Key, Sides, Simulations, TaskFault, read_faults, read_simulations, record_of
+from shelf.suites.records import Fault
+from shelf.suites.tau2.results import Key, Sides, Simulations, read_faults, read_simulations, record_of
 
 OFFICIAL = Path(__file__).with_name("official")
 SIMPLE = OFFICIAL / "BFCL_v4_simple_python_result.json"
@@ -193,7 +194,7 @@ def test_the_simulated_users_failures_are_told_from_the_agents():
 def test_a_context_that_is_too_short_is_the_models_limit():
     line = "[openai/scripted] Error during generation: litellm.ContextWindowExceededError: too long\n"
     log = line + "Error running task 5, trial 0: litellm.ContextWindowExceededError: too long\n"
-    assert read_faults(log, Sides(AGENT, "openai/user"))["5"] == TaskFault(
+    assert read_faults(log, Sides(AGENT, "openai/user"))["5"] == Fault(
         "context", "litellm.ContextWindowExceededError: too long", technical=False
     )
     assert read_faults(log, Sides(AGENT, AGENT))["5"].technical  # whose context it was is unknown

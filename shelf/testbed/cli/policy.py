@@ -9,9 +9,7 @@ from seal.cli.commands import option, refusing
 from seal.system.paths import HOME
 
 app = typer.Typer(
-    help="Teach a model tool calls, or adapt a policy to an environment.",
-    no_args_is_help=True,
-    add_completion=False,
+    help="Teach a model tool calls, or adapt a policy to an environment.", no_args_is_help=True, add_completion=False
 )
 QUICKSTART = HOME / "data" / "quickstart_policy"
 

@@ -57,7 +57,7 @@ class _Message:
             phrases = self._book.give[key]
         else:
             phrases = self._book.say[clause.operation]
-        text, is_sentence = phrases.draw_phrase(self._rng, self._held_out)
+        text, is_sentence = phrases.draw(self._rng, self._held_out)
         return _SLOT.sub(lambda match: self._slot(clause.slots[match[1]]), text), is_sentence
 
     def _request(self, parts: Sequence[tuple[str, bool]]) -> str:
@@ -98,7 +98,7 @@ class _Message:
         return f"'{text}'" if self._rng.random() < _QUOTED_NAMES else text
 
     def _draw(self, phrases: PhraseList) -> str:
-        return phrases.draw(self._rng, self._held_out)
+        return phrases.draw(self._rng, self._held_out)[0]
 
 
 def _filled(frame: str, **texts: str) -> str:

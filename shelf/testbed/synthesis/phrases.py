@@ -32,11 +32,7 @@ class PhraseList:
     training: tuple[Phrase, ...]
     held_out: tuple[Phrase, ...]
 
-    def draw(self, rng: random.Random, held_out: float) -> str:
-        """A phrase in one of its variants."""
-        return self.draw_phrase(rng, held_out)[0]
-
-    def draw_phrase(self, rng: random.Random, held_out: float) -> tuple[str, bool]:
+    def draw(self, rng: random.Random, held_out: float) -> tuple[str, bool]:
         """A phrase in one of its variants, and whether it is a whole sentence.
 
         held_out: the probability with which it comes from the held-out ones.

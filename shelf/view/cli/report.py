@@ -11,9 +11,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command("report")
-def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")],
-) -> None:
+def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run (experiments/NAME).")]) -> None:
     """Print what a run has shown, and draw its curves as report.png in its folder."""
     from shelf.statistics.tables import console
 

@@ -2,19 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple, Self
 
-from seal.records.folder import FIRST, READY, RunFolder
+from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
-from seal.system.jsonl import BadLine, Line, read_jsonl, step_files
-from shelf.statistics.log import Log, begun, read_log, read_validation_dir, validated
+from seal.system.jsonl import BadLine, step_files
+from shelf.statistics.log import Log, read_log, read_validation_dir, validated, values
 
 QUARTER = 4
 _SECONDS = 3600.0
@@ -129,11 +128,6 @@ class Run:
         return quarters(self.steps)
 
     @property
-    def reward_change(self) -> Change | None:
-        """The change of the mean training reward from the first to the last quarter of the steps."""
-        return Change.between(*self.quarters.rewards) if self.quarters else None
-
-    @property
     def seal_share(self) -> float | None:
         """Share of the steps' wall time that SEAL itself takes in the trainer."""
         total = sum(step.total_seconds for step in self.steps)
@@ -155,11 +149,6 @@ class Run:
         logs = step_files(self.folder.trajectories) if any(step.teaching for step in self.steps) else ()
         plain = {step: [x.score for x in read_log(path).lines if x.usable and not x.cues] for step, path in logs}
         return {step: fmean(scores) for step, scores in plain.items() if scores}
-
-    def cause(self, cue: str) -> Mapping[str, float]:
-        """The figures of C_t that first turned a cue on; empty if it was on from the start."""
-        turned_on = (event.figures for step in self.steps for event in step.events if event.cue == cue and event.on)
-        return next(turned_on, {})
 
 
 def read_run(folder: Path | str) -> Run:
@@ -221,24 +210,6 @@ def taught(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
     return sums
 
 
-class PushRatios(NamedTuple):
-    """The push of hard failures for each unit of successes, with w and without."""
-
-    weighted: float
-    unweighted: float
-
-
-def push_ratios(steps: Sequence[StepRecord]) -> PushRatios | None:
-    """The ratios over some steps; None if their logs lack the sums or nothing succeeded."""
-    total = Counter[str]()
-    for step in steps:
-        total.update(step.push)
-    if not total["successes"]:
-        return None
-    plain = total["failures_unweighted"] / total["successes_unweighted"]
-    return PushRatios(total["failures"] / total["successes"], plain)
-
-
 def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     """Return the cost of the training up to and including the step `last`, as names and texts.
 
@@ -264,25 +235,11 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
 
 def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
     """The step after which each launch went on, its number of devices and their kind; none for a folder without."""
-    lines = read_jsonl(run.launches) if run.launches.is_file() else ()
-    for value in (line.value for line in lines if isinstance(line, Line)):
+    for value in values(run.launches):
         trainer = value.get("config", {}).get("trainer", {})
         counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")
         if all(isinstance(count, int) for count in counts):
             yield int(value.get("step", 0)), counts[0] * counts[1], str(trainer.get("device") or "device")
-
-
-def start_seconds(run: RunFolder) -> tuple[float, float] | None:
-    """The seconds that a run's starts took, and its launches from command to last stage; None without any."""
-    lines = [line.value for line in read_jsonl(run.start) if isinstance(line, Line)] if run.start.is_file() else []
-    commands, ready = ([line["time"] for line in lines if line["stage"] == name] for name in (FIRST, READY))
-    starts, whole = 0.0, 0.0
-    for command, following in pairwise([*commands, math.inf]):
-        ended = [time for time in ready if command < time < following]
-        stages = [line["time"] for line in begun(run) if command < line["time"] < following]
-        if ended and stages:
-            starts, whole = starts + ended[0] - command, whole + stages[-1] - command
-    return (starts, whole) if whole else None
 
 
 def _duration(seconds: float) -> str:

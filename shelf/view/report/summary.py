@@ -11,7 +11,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seal.records.trajectory import EVERY_CUE
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
@@ -22,20 +21,9 @@ from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
-from shelf.view.lifts import lifts, withdrawal_log
+from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.report.picture import draw
-from shelf.view.report.run import (
-    Change,
-    Quarters,
-    Run,
-    practice,
-    push_ratios,
-    ranges,
-    read_run,
-    start_seconds,
-    taught,
-    training_cost,
-)
+from shelf.view.report.run import Change, Quarters, Run, practice, ranges, read_run, taught, training_cost
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -126,8 +114,6 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"rollout and actor log-probs differ by at most {max(agreement):.1e}"] if agreement else []
     cells = training_cost(run.folder, run.steps[-1].step)
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
-    if spent := start_seconds(run.folder):
-        notes.append(f"starting took {spent[0]:.0f} s, {percent(spent[0] / spent[1])} % of the run")
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
     return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
@@ -137,7 +123,7 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
     means = (str(mean or "-") for mean in quarters.rewards)
-    made.add_row("mean reward ± SE", *means, str(run.reward_change or "-"), style="bold")
+    made.add_row("mean reward ± SE", *means, str(Change.between(*quarters.rewards) or "-"), style="bold")
     if practised := practice(run.folder):
         tasks, change = practised
         what = f"the same {tasks} tasks"
@@ -148,11 +134,6 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         made.add_row("mean weight w", f"{first:.2f}", f"{last:.2f}", f"{round(last, 2) - round(first, 2):+.2f}")
         ends = [f"{min(w.min for w in part):.2f} to {max(w.max for w in part):.2f}" for part in weights]
         made.add_row("range of w", *ends, "")
-    pushes = [push_ratios(part) for part in (quarters.first, quarters.last)]
-    if pushes[0] and pushes[1]:
-        cells = [f"{push.weighted:.2f} ({push.unweighted:.2f})" for push in pushes]
-        change = pushes[1].weighted - pushes[0].weighted
-        made.add_row("push (without w)", *cells, f"{change:+.2f}")
     lifted = quarters.of(lambda step: step.lift.mean if step.lift else None)
     if all(lifted):
         what = "lift of the interface"
@@ -179,8 +160,9 @@ def _cues(run: Run) -> list[RenderableType]:
         return [Text("No cue was active at any step.")]
     always = [cue for cue, steps in run.cues.items() if len(steps) == len(run.steps)]
     made = table("Cues that came or went", ["cue", "steps", "came on at"])
+    causes = {event.cue: event.figures for step in run.steps[::-1] for event in step.events[::-1] if event.on}
     for cue, steps in run.cues.items():
-        figures, cause = run.cause(cue), "-"
+        figures, cause = causes.get(cue, {}), "-"
         if {"prevalence", "mean_reward"} <= set(figures):
             cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
         if cue not in always:
@@ -202,9 +184,9 @@ def _teaching(run: Run) -> list[RenderableType]:
 
 def _lift_sentence(run: Run) -> str:
     """A sentence on the lift of the whole interface on the tasks of `seal.data.withdrawal`."""
-    found = next((lift.overall for lift in lifts(withdrawal_log(run.folder).lines) if lift.cue == EVERY_CUE), None)
-    if found is None:
+    if (measured := lift(withdrawal_log(run.folder).lines)) is None:
         return "no task was played with and without the interface"
+    found = measured.overall
     rates = f"{percent(found.mean_b)} % with the interface and {percent(found.mean_a)} % without"
     return f"other tasks of the training side passed {rates}, {with_difference(found)}"
 

@@ -6,8 +6,7 @@ import pytest
 
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
-from seal.training.log import RunLog
-from shelf.view.report.run import start_seconds, training_cost
+from shelf.view.report.run import training_cost
 
 
 @pytest.fixture
@@ -42,16 +41,3 @@ def test_what_one_step_does_not_say_is_unknown_for_all(run):
     run.launches.unlink()
     assert training_cost(run, 4) == [("rollouts", "20"), ("wall time", "2 min")]
     assert training_cost(RunFolder(run.path / "none"), 4) == []
-
-
-def test_the_share_of_a_start_is_that_of_all_launches_that_got_past_it(tmp_path):
-    run = RunFolder(tmp_path)
-    log = RunLog(run.path)
-    for command, ready, last in ((100, 160, 400), (1000, None, None), (2000, 2040, 2100)):
-        log.start("checks", at=command)
-        for at in filter(None, (ready,)):
-            log.start("ready", at=at)
-            with run.stages.open("a") as file:
-                file.writelines(f'{{"stage": "train", "step": 1, "of": 2, "time": {time}}}\n' for time in (at, last))
-    assert start_seconds(run) == (100, 400)
-    assert start_seconds(RunFolder(tmp_path / "none")) is None

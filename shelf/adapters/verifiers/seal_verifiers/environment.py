@@ -61,10 +61,7 @@ class SealEnv(vf.Env[SealEnvConfig]):
 
 
 def load_environment(
-    base_url: str | None = None,
-    env_type: str = "bfcl",
-    split: str = "train",
-    params: Mapping[str, Any] | None = None,
+    base_url: str | None = None, env_type: str = "bfcl", split: str = "train", params: Mapping[str, Any] | None = None
 ) -> vf.Env:
     """The environment over one split of a service; without `base_url` SEAL_URL's, else one is started here.
 

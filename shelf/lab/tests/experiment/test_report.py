@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from seal.records.format import FORMAT
@@ -14,7 +15,7 @@ from shelf.lab.experiment.effects import by_arm, family
 from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results
 from shelf.lab.experiment.report import analyse, sections, write_report
-from shelf.lab.experiment.scores import paired, panel
+from shelf.lab.experiment.scores import panel
 from shelf.lab.tests.experiment import simulated
 from tests.support.commands import run
 
@@ -159,14 +160,14 @@ def test_runs_of_different_lengths_are_compared_at_their_own_last_validation(tmp
     long = simulated.result(made, Cell("long", 0), both)
     short = simulated.result(made, Cell("short", 0), (ValidationScores(8, "base@1", first),))
     outcome = made.design.primary
-    assert paired([long], [short], outcome).difference.means == pytest.approx([0.5])
-    assert paired([long], [short], outcome.model_copy(update={"step": 8})).difference.means == pytest.approx([0.0])
+    assert np.subtract(*panel([long, short], outcome).means) == pytest.approx(0.5)
+    assert np.subtract(*panel([long, short], outcome.model_copy(update={"step": 8})).means) == pytest.approx(0.0)
     with pytest.raises(ValueError, match="not every run validated base@1 at step 16; common steps are 8"):
-        paired([long], [short], outcome.model_copy(update={"step": 16}))
+        panel([long, short], outcome.model_copy(update={"step": 16}))
     with pytest.raises(ValueError, match="one validation of base@1 in common"):
-        paired([long], [short], outcome.model_copy(update={"area": True}))
+        panel([long, short], outcome.model_copy(update={"area": True}))
     with pytest.raises(ValueError, match="a run was never validated on base@1"):
-        paired([long], [simulated.result(made, Cell("short", 0), ())], outcome)
+        panel([long, simulated.result(made, Cell("short", 0), ())], outcome)
 
 
 def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):

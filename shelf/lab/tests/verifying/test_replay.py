@@ -6,9 +6,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.records.folder import RunFolder
-from shelf.lab.launches import Launch
 from shelf.lab.replay.judged import StoredLog
 from shelf.lab.replay.verify import LABELS, VERDICT
+from shelf.statistics.launches import Launch
 from shelf.view.again import played_again
 from tests.support.rollout_play import ScriptedEngine, configured, reference_texts, roll_out, running_service
 

@@ -5,15 +5,14 @@ The answers that were paid for are kept beside the output: a run that is started
 
 import fcntl
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from seal.system.files import json_hash
-from seal.system.jsonl import read_records
+from shelf.suites.bfcl.journal import resumed
 from shelf.suites.endpoint import ChatClient, ContextExceeded, EndpointFault, Reply, Sampling
 
 Messages = Sequence[Mapping[str, str]]
@@ -40,26 +39,11 @@ class TokenUsage:
         """Tokens of prompts and answers."""
         return self.read + self.written
 
-    def add(self, read: int, written: int) -> None:
+    def add(self, answer: Reply) -> None:
         """Count one answer."""
         self.requests += 1
-        self.read += read
-        self.written += written
-
-
-class Answer(NamedTuple):
-    """A model's answer: its text, whether a length limit cut it, and the tokens of prompt and answer."""
-
-    text: str
-    truncated: bool
-    read: int
-    written: int
-
-    @classmethod
-    def of(cls, reply: Reply, prompt_characters: int) -> Self:
-        """The answer in a reply; an endpoint that counts no tokens gets an estimate of four characters each."""
-        read = reply.prompt_tokens or prompt_characters // 4 + 1
-        return cls(reply.text, reply.truncated, read, reply.tokens or len(reply.text) // 4 + 1)
+        self.read += answer.prompt_tokens
+        self.written += answer.tokens
 
 
 class AnswerFile:
@@ -78,27 +62,25 @@ class AnswerFile:
         except OSError as error:
             self._stream.close()
             raise ValueError(f"Another process writes {self.path}: wait for it, or give another --out.") from error
-        # A half-written last line is cut off: its request will be sent again.
-        os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
-        lines, bad = read_records(self.path, _read)
-        if bad:
+        try:
+            self._answers = {line.pop("request"): Reply(**line) for line in resumed(self.path)}
+        except (ValueError, KeyError, TypeError) as error:
             self._stream.close()
-            raise ValueError(f"The answers of earlier runs are damaged: {bad[0]}")
-        self._answers = dict(lines)
+            raise ValueError(f"The answers in {self.path} are damaged ({error}): remove the lines.") from error
         self.spent = TokenUsage()
         for answer in self._answers.values():
-            self.spent.add(answer.read, answer.written)
+            self.spent.add(answer)
 
-    def get(self, request: str) -> Answer | None:
+    def get(self, request: str) -> Reply | None:
         """The answer to the request with this hash, None if it was not answered yet."""
         return self._answers.get(request)
 
-    def add(self, request: str, answer: Answer) -> None:
+    def add(self, request: str, answer: Reply) -> None:
         """Append an answer."""
         self._stream.write(json.dumps({"request": request, **answer._asdict()}, ensure_ascii=False) + "\n")
         self._stream.flush()
         self._answers[request] = answer
-        self.spent.add(answer.read, answer.written)
+        self.spent.add(answer)
 
     def close(self) -> None:
         """Close the file; another process may then continue it."""
@@ -131,13 +113,7 @@ class EndpointModel:
     included. seed: of the run.
     """
 
-    def __init__(
-        self,
-        client: ChatClient,
-        answers: AnswerFile,
-        limit: int | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, client: ChatClient, answers: AnswerFile, limit: int | None = None, seed: int = 0) -> None:
         self.name = client.endpoint.model
         self.stopped: Stop | None = None
         self._client = client
@@ -153,12 +129,12 @@ class EndpointModel:
         """Send no further requests; those in flight are waited for. The first reason counts."""
         self.stopped = self.stopped or Stop(kind, sentence)
 
-    async def ask(self, messages: Messages, sampling: Sampling, name: str) -> Answer:
+    async def ask(self, messages: Messages, sampling: Sampling, name: str) -> Reply:
         """The answer to a dialogue, from the kept ones if it was asked before under the same name.
 
-        name: which of several draws this is. Raises Rejected if the model cannot
-        answer this one, Stopped when nothing is sent any more, EndpointRefused if the endpoint
-        would refuse every request.
+        name: which of several draws this is. If an endpoint counts no tokens, four characters are taken as one. Raises
+        Rejected if the model cannot answer this one, Stopped when nothing is sent any more, EndpointRefused if the
+        endpoint would refuse every request.
         """
         request = json_hash([self.name, list(messages), asdict(sampling), self._settings, name])
         if (known := self._answers.get(request)) is not None:
@@ -177,7 +153,8 @@ class EndpointModel:
             raise Rejected(fault.cause) from fault
         finally:
             self._reserved -= most
-        answer = Answer.of(reply, characters)
+        read, written = reply.prompt_tokens or characters // 4 + 1, reply.tokens or len(reply.text) // 4 + 1
+        answer = reply._replace(prompt_tokens=read, tokens=written)
         self._answers.add(request, answer)
         self._faults = 0
         return answer
@@ -202,10 +179,3 @@ class EndpointModel:
                 f"{self._faults} requests in a row failed, the last with {fault.cause} ({fault}): the same command "
                 "resumes when the endpoint answers again.",
             )
-
-
-def _read(line: Any) -> tuple[str, Answer]:
-    try:
-        return line["request"], Answer(**{name: line[name] for name in Answer._fields})
-    except KeyError as error:
-        raise ValueError(f"has no {error.args[0]}: remove this line") from error

@@ -77,31 +77,24 @@ def make_file(
     """
     answers = AnswerFile(out)
     production = Production(count, answers.spent)
+
+    async def ask() -> None:
+        settings.endpoint.require(listed=False)  # a provider need not list every model that it serves
+        client = ChatClient(settings.endpoint, settings.timeout_s, _ATTEMPTS)
+        model = EndpointModel(client, answers, settings.max_tokens_total, seed)
+        try:
+            await _produce(explorer_of(model), production, settings, on_draw)
+        finally:
+            await client.close()
+        production.stopped = model.stopped
+
     try:
-        asyncio.run(_ask(settings, explorer_of, seed, answers, production, on_draw))
+        asyncio.run(ask())
     finally:
         answers.close()
     if production.tasks:
         write_task_file((task for _, task in sorted(production.tasks.items())), out)
     return production
-
-
-async def _ask(
-    settings: RequestSettings,
-    explorer_of: Callable[[EndpointModel], Explorer],
-    seed: int,
-    answers: AnswerFile,
-    production: Production,
-    on_draw: Callable[[Production], None],
-) -> None:
-    settings.endpoint.require(listed=False)  # a provider need not list every model that it serves
-    client = ChatClient(settings.endpoint, settings.timeout_s, _ATTEMPTS)
-    model = EndpointModel(client, answers, settings.max_tokens_total, seed)
-    try:
-        await _produce(explorer_of(model), production, settings, on_draw)
-    finally:
-        await client.close()
-    production.stopped = model.stopped
 
 
 async def _produce(

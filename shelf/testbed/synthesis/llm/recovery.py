@@ -78,10 +78,6 @@ class Reading(BaseModel):
 
     turns: list[list[_Call]]
 
-    def calls(self) -> list[list[PathCall]]:
-        """By turn."""
-        return [[PathCall(call.name, call.arguments or {}) for call in turn] for turn in self.turns]
-
 
 async def require_recovery(
     model: EndpointModel, task: Task, expected: Sequence[Sequence[Expected]], max_tokens: int | None, name: str
@@ -91,7 +87,8 @@ async def require_recovery(
     read = read_answer(answer.text, Reading)
     if read is None or len(read.turns) != len(task.users):
         raise Rejected("reader_cut" if answer.truncated else "reader_unreadable")
-    if problem := disagreement(expected, read.calls()):
+    calls = [[PathCall(call.name, call.arguments or {}) for call in turn] for turn in read.turns]
+    if problem := disagreement(expected, calls):
         raise Rejected(problem)
 
 

@@ -81,12 +81,7 @@ def buy_fund(stage: Stage) -> Slots | None:
     else:
         number, deposit = values.integer(1, 8), values.amount(1, 9, 1000)
     _order(stage, "Buy", symbol, price, number)
-    return {
-        "s": _mention(stage, symbol),
-        "x": Slot(price, "amount"),
-        "a": Slot(number),
-        "m": Slot(deposit, "amount"),
-    }
+    return {"s": _mention(stage, symbol), "x": Slot(price, "amount"), "a": Slot(number), "m": Slot(deposit, "amount")}
 
 
 def _orders(stage: Stage, statuses: Collection[str] | None = None) -> list[int]:

@@ -80,7 +80,7 @@ def test_the_cost_limit_holds_and_more_of_it_continues(out, capsys):
         said = capsys.readouterr()
         assert "could exceed the limit of 50,000 tokens" in said.err
         spent = [json.loads(line) for line in Path(f"{out}.answers.jsonl").read_text().splitlines()]
-        assert 0 < sum(line["read"] + line["written"] for line in spent) <= 50_000
+        assert 0 < sum(line["prompt_tokens"] + line["tokens"] for line in spent) <= 50_000
         assert 0 < len(read_task_file(out)) < 6
         assert run(app, command(endpoint, out, "--per-seed", 2, "--max-tokens-total", 2_000_000)) == 0
     assert len(read_task_file(out)) == 6

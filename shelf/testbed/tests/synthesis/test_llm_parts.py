@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint
+from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint, Reply
 from shelf.testbed.synthesis.grammar import Grammar
-from shelf.testbed.synthesis.llm.model import Answer, AnswerFile
+from shelf.testbed.synthesis.llm.model import AnswerFile
 from shelf.testbed.synthesis.llm.prompts import read_answer
 from shelf.testbed.synthesis.llm.recovery import Expected, Reading, disagreement, expected_calls
 from shelf.testbed.synthesis.llm.words import is_copied, pasted, says, similarity, without
@@ -219,11 +219,11 @@ def test_the_environment_names_endpoint_and_key(monkeypatch, environment, base_u
 
 def test_a_damaged_file_of_answers_is_named(tmp_path):
     kept = AnswerFile(tmp_path / "x.jsonl")
-    kept.add("a", Answer("hi", False, 3, 1))
+    kept.add("a", Reply("hi", False, 1, 3))
     kept.close()
     again = AnswerFile(tmp_path / "x.jsonl")
     assert (again.get("a").text, again.spent.total) == ("hi", 4)
     again.close()
     (tmp_path / "x.jsonl.answers.jsonl").write_text('{"request": "a"}\n')
-    with pytest.raises(ValueError, match=r"damaged: .*:1: has no text"):
+    with pytest.raises(ValueError, match=r"x\.jsonl\.answers\.jsonl are damaged .*text"):
         AnswerFile(tmp_path / "x.jsonl")

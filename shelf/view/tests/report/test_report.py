@@ -7,9 +7,8 @@ import statistics
 import pytest
 from rich.console import Console
 
-from seal.records.step import StepRecord
 from shelf.view.cli.report import app
-from shelf.view.report.run import push_ratios, ranges, read_run
+from shelf.view.report.run import ranges, read_run
 from shelf.view.report.summary import summarise
 from shelf.view.tests.report.sample_run import write_run
 from tests.support.commands import run
@@ -50,12 +49,6 @@ def test_quarters_hold_the_means_of_their_steps(tmp_path):
     assert run.seal_share == pytest.approx(
         sum(line["seal_seconds"] for line in lines) / sum(line["seconds"]["step"] for line in lines)
     )
-
-
-def test_pushes_are_compared_over_the_steps_that_logged_them():
-    push = {"successes": 4.0, "failures": 10.5, "successes_unweighted": 4.0, "failures_unweighted": 7.0}
-    assert push_ratios([StepRecord(1, push=push), StepRecord(2)]) == (10.5 / 4, 7 / 4)
-    assert push_ratios([StepRecord(2)]) is None
 
 
 def test_cues_are_given_as_ranges_of_steps(tmp_path):

@@ -15,7 +15,6 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
-from seal.interface.cues import Omega
 from seal.launch.recipe import read_recipe
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
@@ -103,19 +102,20 @@ def play(
     if omega is not None:
         params |= {"omega": omega, "enforce_available_tools": True}
     episode = open_episode(task, params)
-    messages, cut = list(episode.start()["state"]), False
+    messages, cuts = list(episode.start()["state"]), []
     for text, truncated in itertools.chain.from_iterable(fault.messages):
         answer = episode.step(text, truncated)
         messages += [{"role": "assistant", "content": text}, *answer["state"]]
-        cut = truncated
+        cuts.append(truncated)
         if answer["is_terminated"]:
             break
     evaluation = json.loads(json.dumps(episode.evaluate({}), default=asdict))
     return TrajectoryRecord.of(
         evaluation,
         task_id=task.id, data_source=task.category, category=task.category, split=split, sample=sample,
-        score=float(evaluation["valid"]), stop="message_length" if cut else "completed", tokens=40, seconds=1.5,
+        score=float(evaluation["valid"]), stop="message_length" if cuts[-1] else "completed", tokens=40, seconds=1.5,
         omega_version=omega["version"] if omega else None, prompt_mode=fault.mode,
+        truncated=tuple(number for number, cut in enumerate(cuts) if cut),
         messages=tuple({"role": each["role"], "content": each["content"]} for each in messages),
     )  # fmt: skip
 
@@ -128,18 +128,11 @@ def validated(rng: random.Random) -> list[TrajectoryRecord]:
 
 
 def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
-    """Tasks under Omega, without one of its cues as earlier versions log it, and in the plain interface.
-
-    Who lacks a cue fails more often.
-    """
+    """Tasks under Omega and in the plain interface, in which they fail more often."""
     rng, sent = random.Random(step), loop.omega_to_send()
-    omega = Omega.from_json(sent)
     records = []
-    for number, task in enumerate(tasks()[::4]):
-        cues = omega.for_category(task.category)
-        cue = cues[(number + step) % len(cues)] if cues else ""
-        others = Omega.of((name for name in cues if name != cue), omega.version).to_json()
-        for name, shown, chance in (("", sent, 0.8), (cue or "-", others, 0.5), (EVERY_CUE, None, 0.3)):
+    for task in tasks()[::4]:
+        for name, shown, chance in (("", sent, 0.8), (EVERY_CUE, None, 0.3)):
             fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
             split = "eval" if name == EVERY_CUE else "train"
             records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seal.records.folder import RunFolder
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.lock import lock
 from shelf.statistics.log import Log, read_log, read_validation_dir
 from shelf.view import plots
 from shelf.view.app import POLICY, STATIC
 from shelf.view.headline import headline
-from shelf.view.lifts import lifts, withdrawal_log
+from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.query import Filters, counts, groups, trajectories
 from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
@@ -226,19 +226,17 @@ def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played
     assert viewed.omega()["other_wording"] is False
 
 
-def test_the_lift_of_each_cue_is_that_of_the_report(viewed, played):
-    wanted = lifts(withdrawal_log(RunFolder(played)).lines)
+def test_the_lift_of_the_interface_is_that_of_the_report(viewed, played):
+    wanted = lift(withdrawal_log(RunFolder(played)).lines)
     shown = viewed.omega()["lifts"]
-    assert [row["cue"] for row in shown["rows"]] == [None, *(lift.cue for lift in wanted[1:])]
-    assert len(wanted) > 2 and wanted[0].cue == EVERY_CUE and shown["bad"] == 0
-    for row, lift in zip(shown["rows"], wanted, strict=True):
-        found = row["overall"]
-        assert (found["pairs"], found["lift"]) == (lift.overall.pairs, lift.overall.difference)
-        assert (found["low"], found["high"]) == (lift.overall.low, lift.overall.high)
-        assert found["with"] - found["without"] == pytest.approx(found["lift"])
-        assert [each["step"] for each in row["steps"]] == list(lift.at)
-        assert row["steps"][-1]["lift"] == lift.at[max(lift.at)].difference
-    assert [each["step"] for each in shown["rows"][0]["steps"]] == [0, 6]
+    (row,) = shown["rows"]
+    assert row["cue"] is None and shown["bad"] == 0
+    found = row["overall"]
+    assert (found["pairs"], found["lift"]) == (wanted.overall.pairs, wanted.overall.difference)
+    assert (found["low"], found["high"]) == (wanted.overall.low, wanted.overall.high)
+    assert found["with"] - found["without"] == pytest.approx(found["lift"])
+    assert [each["step"] for each in row["steps"]] == list(wanted.at) == [0, 6]
+    assert row["steps"][-1]["lift"] == wanted.at[6].difference
 
 
 def test_lifts_follow_the_log_of_the_withdrawals(run):

@@ -192,12 +192,9 @@ def test_the_page_of_omega_shows_what_each_cue_gives(page, address, run):
     page.open(f"{address}/#/cues")
     page.wait("document.querySelector('.lifts tbody tr')")
     rows = page.run("[...document.querySelectorAll('.lifts tbody tr')].map((each) => each.innerText)")
-    whole, *cues = Viewed(find_runs([str(run)], Path())[0]).omega()["lifts"]["rows"]
-    assert rows[0].startswith("the whole interface") and f"+{100 * whole['overall']['lift']:.1f}" in rows[0]
-    assert [row.split()[0] for row in rows[1:]] == [each["cue"] for each in cues]
-    page.click(".lifts tbody a")
-    page.wait(f"location.hash.includes('cue={cues[0]['cue']}')")
-    page.wait("document.querySelector('.cue.chosen .lift')")
+    (whole,) = Viewed(find_runs([str(run)], Path())[0]).omega()["lifts"]["rows"]
+    assert len(rows) == 1 and rows[0].startswith("the whole interface")
+    assert f"+{100 * whole['overall']['lift']:.1f}" in rows[0]
     shutil.rmtree(run / "seal_log/withdrawal")
     with served(make_app(find_runs([str(run)], Path()))) as other:
         page.open(f"{other}/#/cues")

@@ -12,13 +12,16 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.task_file import write_task_file
 from env_service.environments.bfcl.tools import Toolbox
 from seal.interface.cues import catalogue
+from seal.records.folder import RunFolder
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
-from shelf.view.again import Replayer, task_files
+from shelf.view.again import Replayer
 from shelf.view.cli.view import app
 from shelf.view.simulated import compare, leaves
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run
+
+NO_RUN = RunFolder(Path("none"))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def lines(played) -> list[dict]:
 @pytest.fixture(scope="module")
 def replay():
     replayer = Replayer()
-    yield replayer.replay
+    yield lambda line, step, run=NO_RUN: replayer.replay(line, step, run)
     replayer.close()
 
 
@@ -109,7 +112,7 @@ def synthesised(run: Path) -> dict:
 def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, monkeypatch, tmp_path, replay):
     monkeypatch.chdir(tmp_path)
     line = synthesised(mixed)
-    found = replay(line, line["step"], mixed / "seal_log/launches.jsonl")
+    found = replay(line, line["step"], RunFolder(mixed))
     assert [turn["other_results"] for turn in found["turns"]] == [[]] * len(line["labels"])
     for turn, seen in zip(found["turns"], line["evidence"], strict=True):
         assert turn["reference"] and len(turn["reference"]) == seen["expected_calls"]
@@ -122,16 +125,16 @@ def test_a_synthesised_task_is_replayed_from_the_file_that_its_run_names(mixed, 
 
 def test_a_synthesised_task_whose_file_has_gone_or_changed_says_so(mixed, replay):
     line = synthesised(mixed)
-    launches, file = mixed / "seal_log/launches.jsonl", mixed.parent / "tasks.jsonl"
+    run, file = RunFolder(mixed), mixed.parent / "tasks.jsonl"
     kept = file.read_text()
     try:
-        assert "no launches.jsonl" in replay(line, 1)["why"]
+        assert "no launches.jsonl" in replay(line, 1, RunFolder(mixed.parent))["why"]
         file.write_text(kept.replace(line["task_id"], "synth_train_base_000000000000"))
-        assert "is in none of the run's task files" in replay(line, 1, launches)["why"]
+        assert "is in none of the run's task files" in replay(line, 1, run)["why"]
         file.unlink()
-        assert f"the task file {file} is gone" in replay(line, 1, launches)["why"]
+        assert f"the task file {file} is gone" in replay(line, 1, run)["why"]
         file.write_text(kept)
-        assert replay(line, 1, launches)["turns"]
+        assert replay(line, 1, run)["turns"]
     finally:
         file.write_text(kept)
 
@@ -140,7 +143,7 @@ def test_a_replay_that_does_not_end_is_ended(lines):
     replayer = Replayer(deadline_s=0.001)
     try:
         # A deadline this short may pass while the connection opens or after it.
-        assert re.search("did not answer within|Connection timeout", replayer.replay(lines[3], 1)["why"])
+        assert re.search("did not answer within|Connection timeout", replayer.replay(lines[3], 1, NO_RUN)["why"])
     finally:
         replayer.close()
 
@@ -170,17 +173,3 @@ def test_a_state_of_every_simulator_is_plain_json():
             seen |= set(task.involved_classes)
             json.dumps(leaves(Toolbox(task).instances), allow_nan=False)
     assert len(seen) == 8
-
-
-def test_the_task_files_of_an_earlier_versions_run_are_found():
-    mixture = [{"tasks": "bfcl", "subset": None}, {"tasks": "a.jsonl", "weight": 2}]
-    data = {
-        "train": {"mixture": mixture, "min_turns": 2},
-        "val": [{"mixture": {"tasks": "b.jsonl"}}],
-        "withdrawal": None,
-    }
-    assert task_files({"seal": {"data": data}, "env_service": {"task_files": ["c.jsonl"]}}) == (
-        "c.jsonl",
-        "a.jsonl",
-        "b.jsonl",
-    )

@@ -4,7 +4,7 @@ import pytest
 
 from seal.settings import BLOCKS, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
-from shelf.lab.launches import recorded
+from shelf.statistics.launches import recorded
 
 
 def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
