@@ -124,9 +124,8 @@ def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Itera
         settings.prompt_mode,
     )
     for made in synthesise(Grammar(), 10**9, settings.seed, "train", sampler):
-        kind, omega, slip = rng.choice(("plain", "plain", "cued", "corrected")), None, None
-        if not settings.interface:
-            kind = "plain"
+        kind = rng.choice(("plain", "plain", "cued", "corrected")) if settings.interface else "plain"
+        omega, slip = None, None
         if kind == "corrected" and any("=" in call for calls in made.reference for call in calls):
             slip = drawn_slip(made.task, mode, rng)
         if kind != "plain":

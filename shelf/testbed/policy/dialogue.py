@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import BfclEnvironment, open_episode
-from seal.interface.cues import Omega, catalogue
+from seal.interface.cues import Omega
+from seal.interface.evolve import cues_in_use, permanent_cues
 from seal.settings.interface import EvolveSettings
 from shelf.authoring.runs import dialogue, played, said
 
@@ -57,8 +58,6 @@ def drawn_slip(task: Task, mode: str, rng: random.Random) -> Slip:
 
 def drawn_omega(label: str | None, rng: random.Random) -> Omega:
     """The cues that training always shows, and a guideline: for the failure with this label, or any one."""
-    cues = catalogue().values()
-    permanent = [cue.name for cue in cues if cue.kind not in EvolveSettings().adaptive]
-    return Omega.of(
-        [*permanent, rng.choice([c.name for c in cues if c.kind == "guideline" and label in (None, c.label)])]
-    )
+    settings = EvolveSettings()
+    fitting = [cue for cue in cues_in_use(settings) if cue.kind == "guideline" and label in (None, cue.label)]
+    return Omega.of([*permanent_cues(settings), rng.choice(fitting).name])
