@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from env_service import answers
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of the protocol, as /version gives it."""
 DEFAULT_ENVIRONMENT = "bfcl"
 """The environment of a request that names none."""

@@ -8,7 +8,7 @@ FORMAT = 2
 `prompt_tokens`, `length`, `day`), when they took place, and how they were weighted."""
 
 READABLE = (1, FORMAT)
-"""The formats that this version reads. Lines without one are of earlier versions or the public release."""
+"""The formats that this version reads. Lines without one are the public release's."""
 
 
 def require_format(value: Mapping[str, Any]) -> None:

@@ -112,8 +112,6 @@ class TrajectoryRecord:
     """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens."""
-    sampled: tuple[tuple[tuple[str, Finite], ...], ...] = ()
-    """Per assistant message, (text, natural log-prob) of each sampled token, in logs of earlier versions."""
 
     # Timing
     seconds: Finite = 0.0

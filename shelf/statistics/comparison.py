@@ -46,17 +46,18 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
     ValueError if they share no task.
     """
     sides = [[line for line in side.lines if line.infra is None and line.task not in without] for side in (a, b)]
-    rows = []
-    for prefix in sorted(set.intersection(*({line.prefix for line in lines} for lines in sides))):
-        at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
-        shared = set.intersection(*({line.category for line in lines} for lines in at_prefix))
-        present = {category: (category,) for category in ordered(shared)}
-        every = averaged(line.category for lines in at_prefix for line in lines)
-        for name, categories in (present | {AVERAGE: every}).items():
-            kept = [[line for line in lines if line.category in categories] for lines in at_prefix]
-            rows.append(compare_lines(a.name, b.name, data_source(name, prefix), prefix, kept))
-    if not rows:
+    shared = set.intersection(*({line.task for line in lines} for lines in sides))
+    if not shared:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
+    rows = []
+    for prefix in sorted({prefix for _, prefix in shared}):
+        at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
+        categories = {line.category for line in at_prefix[0] if line.task in shared}
+        present = {category: (category,) for category in ordered(categories)}
+        every = averaged(line.category for lines in at_prefix for line in lines)
+        for name, own in (present | {AVERAGE: every}).items():
+            kept = [[line for line in lines if line.category in own] for lines in at_prefix]
+            rows.append(compare_lines(a.name, b.name, data_source(name, prefix), prefix, kept))
     return tuple(rows)
 
 

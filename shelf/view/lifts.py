@@ -46,16 +46,15 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
     return Lift(over(steps), {step: over([step]) for step in steps}) if steps else None
 
 
-def lift_rows(log: Log) -> dict[str, Any]:
-    """The lift as JSON values, as the row of cue null, and how many lines of the log cannot be used.
+def lift_values(log: Log) -> dict[str, Any]:
+    """The lift as JSON values, and how many lines of the log cannot be used.
 
-    rows: pass rates with and without the interface, their difference with its 95 % interval, over all validations
-    and at each (steps).
+    overall, and steps at each validation: pass rates with and without the interface, their difference with its 95 %
+    interval. Without a pair overall is None.
     """
     found = lift(log.lines)
     steps = [{"step": step, **_figures(paired)} for step, paired in found.at.items()] if found else []
-    rows = [{"cue": None, "overall": _figures(found.overall), "steps": steps}] if found else []
-    return {"rows": rows, "bad": len(log.bad)}
+    return {"overall": _figures(found.overall) if found else None, "steps": steps, "bad": len(log.bad)}
 
 
 def _figures(paired: PairedDifference) -> dict[str, Any]:

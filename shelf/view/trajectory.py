@@ -35,7 +35,7 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str,
     """All that the log holds of a trajectory. ValueError as for `raw_line`."""
     value, row = raw_line(db, folder, key)
     messages = placed(_messages(value), value.get("evidence"))
-    for name in ("input", "output"):
+    for name in ("input", "output", "sampled"):  # earlier logs have the text of each token
         value.pop(name, None)
     return {
         "key": key,

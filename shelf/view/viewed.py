@@ -16,7 +16,7 @@ from shelf.view import overview
 from shelf.view.examples import first_group, learnt
 from shelf.view.headline import headline
 from shelf.view.index import TRAIN, Index, stamp_of
-from shelf.view.lifts import lift_rows, withdrawal_log
+from shelf.view.lifts import lift_values, withdrawal_log
 from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
@@ -80,16 +80,16 @@ class Viewed:
         self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
         self._stage = Watched(lambda: [folder.stages], lambda: begun(folder))
-        self._lifts = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lifts_now)
+        self._lift = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lift_now)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 
     def _search_now(self, log: str, text: str, _changes: int) -> Hits:
         return search(self.index, log, text)
 
-    def _lifts_now(self) -> dict[str, Any] | None:
+    def _lift_now(self) -> dict[str, Any] | None:
         if not step_files(self.run.folder.withdrawals):
             return None
-        return lift_rows(withdrawal_log(self.run.folder))
+        return lift_values(withdrawal_log(self.run.folder))
 
     def listed(self) -> dict[str, Any]:
         """The run in the list of runs; its signature changes with what the pages show, apart from the stage."""
@@ -104,7 +104,7 @@ class Viewed:
             "last": last,
             "stage": overview.stage(self.run.folder, self._stage.get(), last),
             "index": {"read": progress.read, "of": progress.of, "ready": progress.ready},
-            "signature": f"{progress.changes}-{hash((self._steps.stamps, self._lifts.stamps))}",
+            "signature": f"{progress.changes}-{hash((self._steps.stamps, self._lift.stamps))}",
         }
 
     def overview(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Viewed:
 
     def omega(self) -> dict[str, Any]:
         """The cues over the steps, and what each of them gives."""
-        return overview.omega(self.run.folder, self._steps.get()[0]) | {"lifts": self._lifts.get()}
+        return overview.omega(self.run.folder, self._steps.get()[0]) | {"lift": self._lift.get()}
 
 
 class Watched(Generic[Value]):

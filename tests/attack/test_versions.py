@@ -14,7 +14,7 @@ from shelf.view.report.summary import summarise
 from shelf.view.runs import find_runs
 
 LEFT_OUT = "left out"
-VERSIONS = (LEFT_OUT, None, 0, 1, 3, 10**30, -1, 2.5, "2", "", True, [2], {"format": 2})
+VERSIONS = (LEFT_OUT, None, 0, 1, 4, 10**30, -1, 2.5, "2", "", True, [2], {"format": 2})
 READ = (LEFT_OUT, None, "", 1)
 LOGS = ("seal_log", "validation_log")
 

@@ -26,7 +26,6 @@ from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
 
 MODE = {"tool_prompt_mode": "compact"}
-MATHS = "multi_turn_base_100"
 
 
 def say(call: str, **arguments: Any) -> dict[str, str]:

@@ -110,10 +110,13 @@ class ToolEnvironment(TaskSource):
         own = {tool["name"] for tool in self.tools(task)}
 
         def likeness(other: ToolTask) -> tuple[int, int]:
-            shared = sum(tool["name"] in own for tool in self.tools(other))
-            return shared, zlib.crc32(f"{task.id}/{other.id}".encode())
+            return sum(tool["name"] in own for tool in self.tools(other)), zlib.crc32(f"{task.id}/{other.id}".encode())
 
-        return self.tools(min((each for each in self._known() if each.category == task.category), key=likeness))
+        alike = (each for each in self._known() if each.category == task.category)
+        others = self.tools(min(alike, key=likeness, default=task))
+        if all(tool["name"] in own for tool in others):
+            raise ValueError(f"params.wrong_hints: the tasks of {task.category} have no other tools than {task.id}.")
+        return others
 
     def _task(self, task_id: str) -> ToolTask:
         task = self._tasks.get(task_id)

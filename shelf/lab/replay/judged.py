@@ -187,7 +187,7 @@ def judged(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[R
 
 
 def _slim(record: TrajectoryRecord) -> TrajectoryRecord:
-    return replace(record, messages=(), evidence=(), sampled=())
+    return replace(record, messages=(), evidence=())
 
 
 def _lost(record: TrajectoryRecord, omegas: Omegas) -> str:

@@ -22,7 +22,6 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 FAULTS = ("none", "wrong", "none", "malformed_once", "none", "refused", "bad_call", "none")
-MEMORY_BACKENDS = ("kv", "rec_sum", "vector")
 
 
 def fault_of(number: int) -> str:

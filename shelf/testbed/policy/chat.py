@@ -39,7 +39,8 @@ class ChatSettings:
     lessons, minutes: the end is where the first of them is reached, and the learning rate falls to 0 until then.
     turns: weights of a lesson's number of requests. longest: tokens of a lesson. documents: the most characters of the
     tools' documents (3,000 are 700 to 900 tokens). dtype: of matrix products. interface: half of the lessons show
-    what training shows; in half of these the assistant errs once, and what it says after the feedback is taught.
+    what training shows; in half of these the assistant errs once and corrects itself after feedback, and its error is
+    not taught.
     """
 
     lessons: int = 1_000
@@ -118,11 +119,8 @@ def require_chat_model(source: Path) -> None:
 
 def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Iterator[Encoded]:
     """Endless lessons of the level `train`, deterministic from the seed."""
-    sampler, rng, mode = (
-        short(settings.documents, dict(settings.turns)),
-        random.Random(settings.seed),
-        settings.prompt_mode,
-    )
+    sampler, mode = short(settings.documents, dict(settings.turns)), settings.prompt_mode
+    rng = random.Random(settings.seed)
     for made in synthesise(Grammar(), 10**9, settings.seed, "train", sampler):
         kind = rng.choice(("plain", "plain", "cued", "corrected")) if settings.interface else "plain"
         omega, slip = None, None

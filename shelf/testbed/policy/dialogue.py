@@ -52,7 +52,7 @@ def drawn_slip(task: Task, mode: str, rng: random.Random) -> Slip:
         arguments = {f"{key}_value" if key == wrong else key: value for key, value in arguments.items()}
     text = _ENVIRONMENT.render(mode, (f"{name}_tool" if kind == "tool" else name, arguments))
     number = place + sum(len(some) + 1 for some in calls[:turn])
-    cut = text[: len(text) * 2 // 3] if kind == "text" else text
+    cut = text[: len(text) * 2 // 3].rstrip() if kind == "text" else text
     return Slip(number, cut, "argument_mismatch" if kind == "argument" else "invalid_tool_call")
 
 

@@ -4,7 +4,7 @@ import { url, useApi } from "../api.js";
 import { href } from "../route.js";
 import { number, percent, times, words } from "../text.js";
 import { Answer, Label, Missing, Note, Panel } from "../ui.jsx";
-import { LiftOf, Lifts } from "./lifts.jsx";
+import { Lift } from "./lifts.jsx";
 import { CueBars } from "./overview.jsx";
 
 const KINDS = { schema: "in the system text: what the tools' documents imply", feedback: "in the answer to a failed action", guideline: "in the system text: one sentence of advice" };
@@ -30,7 +30,6 @@ export function Cues({ params, run, fresh, theme }) {
 const fullName = (cue) => (cue.scope === "*" ? cue.name : `${cue.scope}/${cue.name}`);
 
 function Shown({ value, run, params, theme }) {
-  const sections = new Map(value.cues.map((cue) => [cue.name, fullName(cue)]));
   const changes = value.step.filter((_, at) => at > 0 && value.versions[at] !== value.versions[at - 1]).length;
   return (
     <>
@@ -71,12 +70,11 @@ function Shown({ value, run, params, theme }) {
           ) : (
             <p class="foot">On from the first step.</p>
           )}
-          <LiftOf cue={cue} lifts={value.lifts} theme={theme} />
         </section>
       ))}
       </div>
       <h2 class="section">What they give</h2>
-      <Lifts lifts={value.lifts} theme={theme} link={(name) => (sections.has(name) ? href("cues", { run: run.name, cue: sections.get(name) }) : null)} />
+      <Lift lift={value.lift} theme={theme} />
       {value.unused.length > 0 && (
         <details class="panel wide">
           <summary>{times(value.unused.length, "cue")} never came on</summary>
