@@ -113,24 +113,19 @@ def figures(prompts: Sequence[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[
     shown, passed, taught: rollouts. prompts, lift: see `Lessons`. transfer: the mean over taught rollouts
     (`Rollout.transfer`), absent without one.
     """
-    found: dict[str, dict[str, float]] = {}
-    sums: dict[str, list[float]] = {}
-    lifts = _by_cue(prompts)
+    seen: dict[str, list[Rollout]] = {}
     for environment, rollouts in prompts:
         for rollout in rollouts:
-            for name in (f"{environment}/{cue}" for cue in rollout.cues):
-                row = found.setdefault(name, {"shown": 0, "passed": 0, "taught": 0, "prompts": 0})
-                row["shown"] += 1
-                row["passed"] += rollout.score >= 1
-                row["taught"] += rollout.taught
-                if rollout.transfer is not None:
-                    sums.setdefault(name, []).append(rollout.transfer)
-    for name, row in found.items():
-        if name in lifts:
-            row |= {"prompts": len(lifts[name]), "lift": statistics.fmean(lifts[name])}
-        if name in sums:
-            row["transfer"] = statistics.fmean(sums[name])
-    return dict(sorted(found.items()))
+            for cue in rollout.cues:
+                seen.setdefault(f"{environment}/{cue}", []).append(rollout)
+    found, lifts = {}, _by_cue(prompts)
+    for name, told in sorted(seen.items()):
+        lift, transfers = lifts.get(name), [each.transfer for each in told if each.transfer is not None]
+        passed, taught = sum(each.score >= 1 for each in told), sum(each.taught for each in told)
+        found[name] = {"shown": len(told), "passed": passed, "taught": taught, "prompts": len(lift or ())}
+        found[name] |= {"lift": statistics.fmean(lift)} if lift else {}
+        found[name] |= {"transfer": statistics.fmean(transfers)} if transfers else {}
+    return found
 
 
 def _by_cue(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, list[float]]:

@@ -28,20 +28,8 @@ def _listed(match: re.Match[str]) -> Constraint:
     return _values([value for item in match[1].split(",") if (value := item.strip(" \"'`[]."))])
 
 
-def _slashed(match: re.Match[str]) -> Constraint:
-    return _values(match[1].split("/"))
-
-
-def _explained(match: re.Match[str]) -> Constraint:
-    return _values(re.findall(r"'(\w+)' for ", match[0]))
-
-
 def _range(match: re.Match[str]) -> Constraint:
     return Constraint(f"{match[1]} to {match[2]}", {"minimum": int(match[1]), "maximum": int(match[2])})
-
-
-def _multiple(match: re.Match[str]) -> Constraint:
-    return Constraint(f"a multiple of {match[1]}", {"multipleOf": int(match[1])})
 
 
 def _shown(text: str) -> Callable[[re.Match[str]], Constraint]:
@@ -51,10 +39,10 @@ def _shown(text: str) -> Callable[[re.Match[str]], Constraint]:
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
     (r"\[Enum\]:?\s*([^\n]+)", _listed),
     (r"[Oo]ptions(?: are)?:\s*([^.\n]+)", _listed),
-    (r"\(([A-Z]\w+(?:/[A-Z]\w+)+)\)", _slashed),
-    (r"'\w+' for \w+(?:, '\w+' for \w+)+", _explained),
+    (r"\(([A-Z]\w+(?:/[A-Z]\w+)+)\)", lambda match: _values(match[1].split("/"))),
+    (r"'\w+' for \w+(?:, '\w+' for \w+)+", lambda match: _values(re.findall(r"'(\w+)' for ", match[0]))),
     (r"(?:from|between) (\d+)(?: \([^)]*\))? (?:to|and) (\d+)", _range),
-    (r"multiple of (\d+)", _multiple),
+    (r"multiple of (\d+)", lambda match: Constraint(f"a multiple of {match[1]}", {"multipleOf": int(match[1])})),
     (r"(YYYY-MM-DDTHH:MM:SS|YYYY-MM-DD|MM/YYYY)", _shown(r"format \1")),
     (r"in the format of (street, city, state)", _shown(r"format \1")),
     (r"3 letter code", _shown("3-letter airport code")),

@@ -52,32 +52,19 @@ class Tally:
     @classmethod
     def of(cls, trajectories: Iterable[Trajectory]) -> Self:
         """Tally trajectories; the result does not depend on their order."""
-        turns: dict[tuple[str, str], Cell] = {}
-        categories: dict[str, Cell] = {}
-        for trajectory in trajectories:
-            one = Cell(1, round(trajectory.reward * _MILLION))
-            for label in trajectory.labels:
-                if label not in EXCLUDED:
-                    _add(turns, (trajectory.category, label), one)
-            if not BROKEN & set(trajectory.labels):
-                _add(categories, trajectory.category, one)
-        return cls(turns, categories)
+        seen = [(each, Cell(1, round(each.reward * _MILLION))) for each in trajectories]
+        turns = (((each.category, z), one) for each, one in seen for z in each.labels if z not in EXCLUDED)
+        whole = ((each.category, one) for each, one in seen if not BROKEN & set(each.labels))
+        return cls(_sums(turns), _sums(whole))
 
     def __add__(self, other: Self) -> Self:
-        turns, categories = dict(self.by_label), dict(self.by_category)
-        for pair, cell in other.by_label.items():
-            _add(turns, pair, cell)
-        for category, cell in other.by_category.items():
-            _add(categories, category, cell)
-        return type(self)(turns, categories)
+        turns = _sums((*self.by_label.items(), *other.by_label.items()))
+        return type(self)(turns, _sums((*self.by_category.items(), *other.by_category.items())))
 
     def labels(self, category: str | None = None) -> dict[str, Cell]:
         """Return cells by label, sorted, over everything or in one category."""
-        cells: dict[str, Cell] = {}
-        for (seen_in, label), cell in self.by_label.items():
-            if category in (None, seen_in):
-                _add(cells, label, cell)
-        return dict(sorted(cells.items()))
+        cells = ((label, cell) for (seen_in, label), cell in self.by_label.items() if category in (None, seen_in))
+        return dict(sorted(_sums(cells).items()))
 
     def categories(self) -> dict[str, Cell]:
         """Return trajectories by category, sorted."""
@@ -140,5 +127,9 @@ class Profile:
         return cls(data["window"], tuple((entry["step"], Tally.from_json(entry)) for entry in data["steps"]))
 
 
-def _add(cells: dict[Any, Cell], key: Any, cell: Cell) -> None:
-    cells[key] = cells.get(key, Cell()) + cell
+def _sums(cells: Iterable[tuple[Any, Cell]]) -> dict[Any, Cell]:
+    """The sum of the cells with the same key."""
+    sums: dict[Any, Cell] = {}
+    for key, cell in cells:
+        sums[key] = sums.get(key, Cell()) + cell
+    return sums

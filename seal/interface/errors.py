@@ -6,10 +6,11 @@ an exception. The class decides which recovery advice phi_err gives; the pattern
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from seal.interface.secrets import scalars
 from seal.interface.wording import wording
 
 
@@ -30,7 +31,7 @@ def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
     repeat them and a file may be called "not found".
     """
     text = bare = result.lower()
-    for value in _texts(arguments):
+    for value in reversed([value for value in scalars(arguments) if isinstance(value, str) and value]):
         bare = re.sub(rf"(?<!\w){re.escape(value.lower())}(?!\w)", "", bare, count=1)
     found = (_match(tool, bare), _match(tool, text))  # a value may be a word of the message proper
     return next((name for name in found if name), "execution")
@@ -39,14 +40,3 @@ def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
 def _match(tool: str, text: str) -> str | None:
     fitting = (name for name, pattern, tools in _classes() if (not tools or tool in tools) and pattern.search(text))
     return next(fitting, None)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and value:
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)

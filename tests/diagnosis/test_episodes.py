@@ -80,9 +80,6 @@ def test_feedback_reaches_the_policy_where_the_error_was():
 TICKET = next(task.id for task in load_tasks().values() if "TicketAPI" in task.involved_classes)
 
 
-TICKET = next(task.id for task in load_tasks().values() if "TicketAPI" in task.involved_classes)
-
-
 def test_a_login_that_only_says_false_is_a_failure():
     result, _ = play(TICKET, 0, [say("ticket_login", username="a", password="")])
     assert result["labels"][0] == "recovery_failure"

@@ -16,11 +16,15 @@ from seal.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.interface.guard import _fixed_wording
 from seal.interface.wording import PromptWording
 from seal.launch.recipe import read_recipe
+from seal.records.trajectory import TrajectoryRecord
 from seal.reweighting import initial_rho, weight
+from seal.settings import SealSettings
 from seal.settings.interface import EvolveSettings
 from seal.settings.reweighting import ReweightSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
+from seal.training.closed_loop import ClosedLoop
+from seal.training.group import mark_groups
 from tests.support.extension import FOLDER, installed
 
 CACHES = (rules_module._installed, rules_module.taxonomy_of, catalogue)
@@ -76,6 +80,15 @@ def test_its_weighting_rule_takes_the_place_of_the_mean(repeated):
     rho, labels = initial_rho(ReweightSettings(), repeated), ("pass", "repeated_call")
     assert weight(labels, rho, ReweightSettings(), repeated) == 1.4
     assert weight(labels, rho, ReweightSettings()) == 1.2
+
+
+def test_training_weighs_by_its_rule_and_shows_its_cue(repeated):
+    overrides = ["seal.diagnosis.taxonomy=repeated", "seal.reweighting.dynamic=false"]
+    loop = ClosedLoop(SealSettings.of(read_recipe(HOME / "exp" / "quickstart.yaml", overrides).config))
+    seen = ("pass", "repeated_call")
+    rows = [TrajectoryRecord("t", "base", "base", "train", n, 0.0, labels=seen) for n in range(20)]
+    weights, report = loop.step(1, rows, mark_groups(["prompt"] * 20, rows), [0.0] * 20)
+    assert set(weights) == {1.4} and "vary_calls" in {event.cue for event in report.record.events}
 
 
 def test_other_taxonomies_stay_as_they_are(repeated):

@@ -75,6 +75,8 @@ BAD = Violation("type", "a", "a must be a string")
         (turn(action(*THREE), SAY, matches=RESPONSE, absent=("ls",), needed=("ls",) * 4), "missing_tool_call"),
         (turn(action(call()), stop="length"), "budget_cut"),
         (turn(action(call()), action(truncated=True), stop="length"), "budget_cut"),
+        (turn(action(call(error="execution")), action(truncated=True), stop="length"), "budget_cut"),
+        (turn(action(refusals=("bad",), truncated=True), SAY), "missing_tool_call"),
         (turn(*[action(call())] * 20, stop="step_limit"), "budget_cut"),
         (turn(*[action(call())] * 20, stop="step_limit", matches=STATE), "budget_cut"),
         (turn(*[action(call())] * 20, stop="step_limit", matches=OK), "pass"),
@@ -91,7 +93,6 @@ BAD = Violation("type", "a", "a must be a string")
 def test_each_label_of_the_paper(evidence, label):
     found = diagnose_turn(evidence)
     assert found.label == label
-    assert found.label in (*LABELS["paper"], UNJUDGED)
     assert found.reason and "\n" not in found.reason
 
 
@@ -130,6 +131,12 @@ def test_recovery_needs_a_success_after_the_error_not_before_it():
     assert diagnose_turn(before).label == "recovery_failure"
     later = turn(action(call(error="execution")), action(call()), SAY, matches=RESPONSE)
     assert diagnose_turn(later).signals == ("response_mismatch",)
+    in_one_message = turn(action(call(error="execution"), call()), SAY, matches=RESPONSE)
+    assert diagnose_turn(in_one_message).signals == ("response_mismatch",)
+
+
+def asked(tool: str, result: str) -> CallEvidence:
+    return call(tool, error="execution", result=result)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +148,11 @@ def test_recovery_needs_a_success_after_the_error_not_before_it():
         (call("startEngine", error="execution", result='{"error": "Fuel tank is empty."}'), "lockDoors", False),
         (call("post_tweet", error="execution", result="User not authenticated."), "authenticate_twitter", True),
         (call("post_tweet", error="execution", result="User not authenticated."), "get_tweet", False),
+        (asked("startEngine", "All doors must be locked before starting the engine."), "lockDoors", True),
+        (asked("startEngine", "Brake pedal needs to be pressed when starting the engine."), "pressBrakePedal", True),
+        (asked("setCruiseControl", "Start the engine before activating the cruise control."), "startEngine", True),
+        (asked("book_flight", "Card not registered"), "register_credit_card", True),
+        (asked("place_order", "Insufficient funds"), "fund_account", True),
         (call("fly", available=False, error="unavailable"), "ls", True),
     ],
 )
@@ -171,7 +183,6 @@ def test_an_unavailable_tool_that_executed_counts_as_executed():
 )
 def test_each_label_of_the_release(evidence, label):
     assert diagnose([evidence], "release")[0].label == label
-    assert label in (*LABELS["release"], UNJUDGED)
 
 
 def test_turns_that_did_not_take_place_have_no_label():
@@ -258,3 +269,8 @@ def test_a_failure_is_never_labelled_a_success(evidence):
 def test_every_rule_has_a_declared_label():
     for order in LABELS.values():
         assert [labels.get(label).name for label in order] == order
+
+
+def test_a_label_that_an_environment_cannot_ground_is_not_given():
+    evidence = turn(action(call()), SAY, expected=0)
+    assert diagnose([evidence], off=("spurious_tool_call",))[0].label == UNJUDGED

@@ -31,19 +31,9 @@ def test_a_service_that_is_not_reachable():
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("seal.min_free_gb=10000000", "seal.min_free_gb"),
-        ("actor_rollout_ref.model.path=/nowhere", "actor_rollout_ref.model.path"),
-        ("data.train_batch_size=5", "data.train_batch_size"),
         ("ray_kwargs.ray_init.num_cpus=4", "ray_kwargs.ray_init.num_cpus=4"),
-        ("data.max_prompt_length=4000", "max_model_len"),
-        ("trainer.n_gpus_per_nodes=2", "trainer.n_gpus_per_node"),
-        ("seal.reward.mode=dense", "seal.reward.mode"),
-        ("seal.data.train.categories=[bass]", "bass"),
-        ("data.train_batch_size=128", "selects 64 tasks, fewer than data.train_batch_size=128"),
-        ("seal.checkpoints.keep_last=0", "seal.checkpoints.keep_last"),
         ("trainer.max_actor_ckpt_to_keep=3", "seal.checkpoints.keep_last"),
         ("trainer.logger=[console,mlflow]", "pip install mlflow"),
-        ("trainer.logger=[tensorbord]", "tensorboard"),
     ],
 )
 def test_settings_that_cannot_work_are_named(override, named):

@@ -15,9 +15,11 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
+from seal.interface.cues import Omega
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
+from seal.training.closed_loop import ClosedLoop
 from seal.training.replay_buffer import PromptSender
 from seal.training.stop import InfrastructureFailure, StopRequested
 from seal.training.trainer import SEALTrainer
@@ -127,6 +129,7 @@ def test_the_callback_of_the_recipe_hears_of_a_checkpoint_in_its_final_place(tra
 
 
 def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
+    trainer._loop._omega = Omega.of(["caution"], version=3)
     trainer._save_checkpoint()
     folder = tmp_path / "checkpoints" / "global_step_4"
     verify(folder)
@@ -135,9 +138,9 @@ def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
         "global_step_4",
         "latest_checkpointed_iteration.txt",
     ]
-    trainer.global_steps = 0
+    saved, trainer._loop, trainer.global_steps = trainer._loop.state, ClosedLoop(trainer._settings), 0
     trainer._load_checkpoint()
-    assert trainer.global_steps == 4
+    assert trainer.global_steps == 4 and trainer._loop.state == saved
 
 
 def test_a_save_that_fails_in_a_worker_leaves_the_last_one(trainer, tmp_path):

@@ -8,7 +8,7 @@ from seal.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.diagnosis.schema import violations
 from seal.interface.cues import Omega, catalogue
 from seal.interface.feedback import observe_feedback
-from seal.interface.wording import PromptWording
+from seal.interface.wording import PromptWording, fill, wording
 
 FILES = documents("GorillaFileSystem")
 TOOLS = {document["name"]: document for name in CLASSES for document in documents(name)}
@@ -78,14 +78,16 @@ def test_an_unreadable_call_is_answered_with_the_format_of_the_prompt_mode():
     assert feedback(unreadable, "feedback_answer").endswith("fits the request, answer between <answer> and </answer>.")
 
 
+def test_a_call_without_an_answer_in_time_is_told_so():
+    assert "took too long" in feedback(action(call("cd", "deadline")), "feedback_error")
+
+
 def test_a_call_that_failed_before_in_the_same_way_is_told_so():
     again = action(call(folder="a", result="No such file"))
     text = feedback(again, "feedback_history", history=(again, FINE))
-    assert text == (
-        "OBS\nThe same call of cd failed in the same way before: do not repeat it; change its arguments, or first do "
-        "what its message asks for."
-    )
-    assert "cd failed the same way before" in feedback(again, "feedback_history", history=(again, FINE), mode=COMPACT)
+    assert text == "OBS\n" + fill(wording()["history"]["repeated"]["text"], {"name": "cd"})
+    short = feedback(again, "feedback_history", history=(again, FINE), mode=COMPACT)
+    assert short == "OBS\n" + fill(wording()["history"]["repeated"]["compact"], {"name": "cd"})
 
 
 @pytest.mark.parametrize(

@@ -67,16 +67,6 @@ def test_an_undeclared_label_is_named():
         weight(("odd",), RHO, DEFAULT)
 
 
-# --- a batch -------------------------------------------------------------------------
-
-
-def test_failures_weigh_more_than_successes():
-    """The group's baseline makes the sum of A_j zero, and w does not keep it so."""
-    batch, advantages = [("missing_tool_call",), ("pass",)] * 4, [-1.0, 1.0] * 4
-    found = [weight(z, RHO, DEFAULT) for z in batch]
-    assert sum(w * a for w, a in zip(found, advantages, strict=True)) == pytest.approx(4 * (1.0 - 1.5))
-
-
 # --- rho_t ---------------------------------------------------------------------------
 
 

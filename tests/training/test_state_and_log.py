@@ -109,11 +109,3 @@ def test_a_withdrawal_is_logged_beside_its_validation(tmp_path):
     files = ("validation_log/4.jsonl", "seal_log/withdrawal/4.jsonl")
     logged = [[json.loads(line)["withdrawn"] for line in (tmp_path / name).read_text().splitlines()] for name in files]
     assert logged == [[None], ["", EVERY_CUE]]
-
-
-def test_a_record_round_trips_as_json():
-    record = TrajectoryRecord(
-        "t", "base", "base", "train", 1, 0.5, labels=("pass",), spans=((0, 1, 4),), infra="engine"
-    )
-    again = TrajectoryRecord.from_json(record.to_json())
-    assert again == record

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,10 +29,6 @@ class BfclFormat(formats.Format):
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the announcement of tools that were withheld until now: here the package's, as Python prints them."""
         return package.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
-
-    @abstractmethod
-    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """Read an assistant message; all documented tools are known, whatever `tools` says."""
 
     def rendering_error(self, text: str) -> str | None:
         """Why the official handler cannot render the prompt after this message, and fails the task; None if it can."""

@@ -27,7 +27,7 @@ class Format(ABC):
         """Return the system message: the tools visible at the start, and what else the policy must know."""
 
     @abstractmethod
-    def parse(self, text: str, tools: Collection[str]) -> Parsed:
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read an assistant message. tools: the names of all documented tools."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Hermes(Format):
             "A message may hold several calls; their results follow between <tool_response> tags."
         )
 
-    def parse(self, text: str, tools: Collection[str]) -> Parsed:
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read an assistant message; thoughts before </think> do not belong to it."""
         return read_blocks(text.split("</think>")[-1], tools)
 
