@@ -228,28 +228,27 @@ def test_every_cue_that_was_active_has_its_steps_words_and_causes(viewed, played
 
 def test_the_lift_of_the_interface_is_that_of_the_report(viewed, played):
     wanted = lift(withdrawal_log(RunFolder(played)).lines)
-    shown = viewed.omega()["lifts"]
-    (row,) = shown["rows"]
-    assert row["cue"] is None and shown["bad"] == 0
-    found = row["overall"]
+    shown = viewed.omega()["lift"]
+    assert shown["bad"] == 0
+    found = shown["overall"]
     assert (found["pairs"], found["lift"]) == (wanted.overall.pairs, wanted.overall.difference)
     assert (found["low"], found["high"]) == (wanted.overall.low, wanted.overall.high)
     assert found["with"] - found["without"] == pytest.approx(found["lift"])
-    assert [each["step"] for each in row["steps"]] == list(wanted.at) == [0, 6]
-    assert row["steps"][-1]["lift"] == wanted.at[6].difference
+    assert [each["step"] for each in shown["steps"]] == list(wanted.at) == [0, 6]
+    assert shown["steps"][-1]["lift"] == wanted.at[6].difference
 
 
 def test_lifts_follow_the_log_of_the_withdrawals(run):
     viewed = Viewed(find_runs([str(run)], Path())[0])
-    before, signature = viewed.omega()["lifts"], viewed.listed()["signature"]
+    before, signature = viewed.omega()["lift"], viewed.listed()["signature"]
     path = run / "seal_log/withdrawal/6.jsonl"
     path.write_text("{\n" + path.read_text())
-    after = viewed.omega()["lifts"]
+    after = viewed.omega()["lift"]
     assert after == before | {"bad": 1} and viewed.listed()["signature"] != signature
     path.unlink()
-    assert [each["step"] for each in viewed.omega()["lifts"]["rows"][0]["steps"]] == [0]
+    assert [each["step"] for each in viewed.omega()["lift"]["steps"]] == [0]
     shutil.rmtree(path.parent)
-    assert viewed.omega()["lifts"] is None
+    assert viewed.omega()["lift"] is None
 
 
 def test_what_cannot_be_asked_for_is_refused_in_a_sentence(played):
