@@ -22,7 +22,6 @@ from bfcl_perturbations import reference_calls, texts
 
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.protocol import PROTOCOL
 from seal.interface.cues import Omega
 from tests.support.extension import installed
 
@@ -421,7 +420,7 @@ def test_the_protocol_is_documented_and_its_version_named(service: int) -> None:
     schema = document["components"]["schemas"][body["$ref"].rsplit("/", 1)[1]]
     assert {"instance_id", "messages", "step_id", "truncated"} <= set(schema["properties"])
     version = json.loads(urllib.request.urlopen(f"{base}/version", timeout=10).read())
-    assert (version["bfcl_eval"], version["protocol"], len(version["data_hash"])) == ("2026.3.23", PROTOCOL, 64)
+    assert (version["bfcl_eval"], version["protocol"], len(version["data_hash"])) == ("2026.3.23", 2, 64)
     assert urllib.request.urlopen(f"{base}/healthz", timeout=10).read() == b"OK"
 
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console
 
-from env_service.protocol import PROTOCOL
 from seal.launch.recipe import read_recipe
 from seal.launch.run import own_address
 from seal.launch.service import FIX, probe, require_tasks
@@ -66,7 +65,7 @@ def test_a_guarded_service_needs_its_token(monkeypatch):
         with pytest.raises(LaunchError, match="set BFCL_TOKEN"):
             probe(service.url)
         monkeypatch.setenv("BFCL_TOKEN", "secret")
-        assert probe(service.url)["protocol"] == PROTOCOL
+        assert probe(service.url)["protocol"] == 2
 
 
 def address(url: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from env_service.environments.registry import get_environment
 from seal.interface.cues import catalogue
 from seal.rollout.row import Row
 from seal.settings.interface import InterfaceSettings
@@ -135,6 +136,13 @@ def test_wrong_hints_are_those_of_another_task_and_what_passes_teaches_all_the_s
         if record.cues:
             hints, right_hints = (required_tools(each.messages[0]["content"]) for each in (record, own))
             assert hints and not hints & right_hints
+
+
+def test_wrong_hints_need_a_task_with_other_tools(monkeypatch):
+    bfcl = get_environment("bfcl")
+    monkeypatch.setattr(type(bfcl), "_known", lambda self: [self._task("multi_turn_base_0")])
+    with pytest.raises(ValueError, match="wrong_hints: the tasks of base have no other tools than multi_turn_base_0"):
+        bfcl.scene("multi_turn_base_0", {"wrong_hints": True})
 
 
 def required_tools(system: str) -> set[str]:
