@@ -20,6 +20,8 @@ _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_inpu
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _OBJECT = re.compile(r"\{\s*[\"'](?:" + "|".join((*_NAMES, *_ARGUMENTS, "tool_calls", "type")) + r")[\"']\s*:")
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]\w*)*)\(")
+_PART = re.compile(r"""(["'])(?:\\.?|(?!\1)[^\\])*(?:\1|\Z)|[()\[\]{}]""", re.DOTALL)
+"""A bracket, or a quotation, which an end of the text ends too: every character is read once."""
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 _BEFORE = re.compile(r"(?:^|\n)[ \t]*>?[ \t]*[`\[( ]*$|```\w*\s*\[?$|[\[(>]\s*$|\)\s*,\s*$")
 _AFTER = re.compile(r"[`\]); \t]*(?:\n|$|```|</)|\s*,\s*[A-Za-z_][\w.]*\(")
@@ -91,22 +93,12 @@ def _is_call(source: str) -> bool:
 def _balanced(text: str, start: int) -> str | None:
     """The text from an opening bracket to the one that closes it, quotes respected."""
     closing: list[str] = []
-    quote = ""
-    skip = False
-    for at in range(start, min(len(text), start + _CANDIDATE_CHARACTERS)):
-        character = text[at]
-        if skip:
-            skip = False
-        elif quote:
-            skip = character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in _CLOSING:
-            closing.append(_CLOSING[character])
-        elif character in ")]}":
-            if character != closing.pop():
+    for part in _PART.finditer(text, start, start + _CANDIDATE_CHARACTERS):
+        if part[0] in _CLOSING:
+            closing.append(_CLOSING[part[0]])
+        elif part[0] in ")]}":
+            if part[0] != closing.pop():
                 return None
             if not closing:
-                return text[start : at + 1]
+                return text[start : part.end()]
     return None

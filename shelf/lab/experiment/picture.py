@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from shelf.lab.experiment.design import Design
 from shelf.lab.experiment.effects import Curve, Effect
+from shelf.statistics.tables import p_value
 from shelf.view.plots import tidy
 
 ARM, AGAINST, AREA = "#0072B2", "#8A8A8A", "#D55E00"
@@ -78,7 +79,7 @@ def _forest(axes: Axes, design: Design, primary: Sequence[Effect], area: Sequenc
     right = axes.get_yaxis_transform()
     for effect in primary:
         row = design.contrasts.index(effect.contrast)
-        cells = f"{100 * effect.difference.value:+.1f}", f"{effect.p_holm:.3f}", str(len(effect.seeds))
+        cells = f"{100 * effect.difference.value:+.1f}", p_value(effect.p_holm), str(len(effect.seeds))
         for place, text in zip(BESIDE.values(), cells, strict=True):
             axes.text(place, row, text, transform=right, va="center", ha="right", fontsize=8.5, color="#333333")
     for name, place in BESIDE.items():
