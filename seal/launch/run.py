@@ -6,11 +6,10 @@ launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
 import psutil
 from omegaconf import DictConfig, OmegaConf
@@ -22,15 +21,12 @@ from seal.launch.follow import WARNING, Interrupt, tell, train
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
-from seal.launch.service import FIX, Service, probe, require_environments, require_service, require_tasks, service_urls
+from seal.launch.service import FIX, Service, own_address, require_service_for, service_urls
 from seal.system import exits
 from seal.system.errors import LaunchError
-from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
 from seal.system.paths import HOME
 from seal.system.processes import adopt_orphans, stop_descendants
 from seal.training.log import RunLog
-
-LEFT_ALONE = "it is left alone"
 
 
 class Request(NamedTuple):
@@ -112,12 +108,15 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
     warnings = preflight.check(recipe)
-    recipe, warning = preflight.with_attention(recipe)
-    for each in filter(None, (*warnings, warning)):
+    recipe, fallback = preflight.with_attention(recipe)
+    for each in filter(None, (*warnings, fallback)):
         tell(console, each, WARNING)
     urls, existed = service_urls(recipe.config, to_start=with_bfcl), recipe.run_dir.exists()
     if with_bfcl:
-        urls = (own_address(recipe, urls[0], console),)
+        url, moved = own_address(recipe, urls[0])
+        urls = (url,)
+        if moved:
+            tell(console, moved, WARNING)
     elif not existed:
         require_service_for(recipe, urls)
     with locked(recipe.run_dir) as lock:
@@ -129,42 +128,9 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
                 require_service_for(recipe, urls)
             recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
             RunLog(recipe.run_dir).keep_through(start.step)
-        moved = {"env_service": {"env_url": urls[0]}} if with_bfcl else {}
-        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings), **moved})
+        address = {"env_service": {"env_url": urls[0]}} if with_bfcl else {}
+        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings), **address})
         yield Fitted(recipe, source, trainer, start, urls, lock)
-
-
-def own_address(recipe: Recipe, url: str, console: Console) -> str:
-    """The address for --with-bfcl: `url`, or a free port if the service running there cannot serve the recipe."""
-    try:
-        answer = probe(url)
-        if answer is None and is_free(url):
-            return url
-        if not answer:
-            raise LaunchError(f"Something other than the environment service answers at {url}: {LEFT_ALONE}.")
-        require_service_for(recipe, (url,), LEFT_ALONE)
-    except LaunchError as error:
-        if not is_loopback(urlsplit(url).hostname or ""):
-            raise
-        free = f"http://{LOOPBACK}:{free_port()}"
-        tell(console, f"{error} The environment service starts at {free}.", WARNING)
-        return free
-    return url
-
-
-def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
-    """The version of the services; LaunchError if they differ or cannot play the recipe; otherwise: what to do."""
-    versions = {url: require_service(url) for url in urls}
-    version = versions[urls[0]]
-    for url, other in versions.items():
-        if other != version:
-            raise LaunchError(
-                f"The services at {urls[0]} and {url} differ ({version} and {other}): run the same version of both, or "
-                "remove one from env_service.env_url."
-            )
-    require_environments(urls, recipe.environments, otherwise)
-    require_tasks(urls, recipe.task_files, otherwise)
-    return version
 
 
 def started(run: Fitted, request: Request, console: Console, interrupt: Interrupt) -> None:

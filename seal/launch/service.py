@@ -14,16 +14,18 @@ from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.registry import get_environment
 from env_service.local_service import COMMAND, LocalService
 from env_service.protocol import PROTOCOL
+from seal.launch.recipe import Recipe
 from seal.rollout.services import addresses
 from seal.system import exits
 from seal.system.errors import LaunchError
-from seal.system.net import LOOPBACK, is_loopback
+from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
 from seal.system.paths import HOME
 
 PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
 FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
+LEFT_ALONE = "it is left alone"
 WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher start one with --with-bfcl"
 
 
@@ -106,6 +108,21 @@ def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WI
                 )
 
 
+def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
+    """The version of the services; LaunchError if they differ or cannot play the recipe; otherwise: what to do."""
+    versions = {url: require_service(url) for url in urls}
+    version = versions[urls[0]]
+    for url, other in versions.items():
+        if other != version:
+            raise LaunchError(
+                f"The services at {urls[0]} and {url} differ ({version} and {other}): run the same version of both, or "
+                "remove one from env_service.env_url."
+            )
+    require_environments(urls, recipe.environments, otherwise)
+    require_tasks(urls, recipe.task_files, otherwise)
+    return version
+
+
 def _asked(url: str, question: Callable[[ServiceClient], Any], failure: str, otherwise: str) -> Any:
     """A service's answer to a question that may make a worker import an environment; LaunchError without one."""
     try:
@@ -114,6 +131,23 @@ def _asked(url: str, question: Callable[[ServiceClient], Any], failure: str, oth
     except ServiceError as error:
         reason = str(error).rstrip(".")
         raise LaunchError(f"The environment service at {url} {failure} ({reason}): {otherwise}.") from error
+
+
+def own_address(recipe: Recipe, url: str) -> tuple[str, str | None]:
+    """The address for --with-bfcl: `url`, or a free port, with a warning, if no service there can serve the recipe."""
+    try:
+        answer = probe(url)
+        if answer is None and is_free(url):
+            return url, None
+        if not answer:
+            raise LaunchError(f"Something other than the environment service answers at {url}: {LEFT_ALONE}.")
+        require_service_for(recipe, (url,), LEFT_ALONE)
+    except LaunchError as error:
+        if not is_loopback(urlsplit(url).hostname or ""):
+            raise
+        free = f"http://{LOOPBACK}:{free_port()}"
+        return free, f"{error} The environment service starts at {free}."
+    return url, None
 
 
 class Service:

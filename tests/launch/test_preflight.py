@@ -20,8 +20,8 @@ from seal.cli.main import execute, load
 from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.run import Request, fitted, require_service_for
-from seal.launch.service import Service, require_service, require_tasks, service_urls
+from seal.launch.run import Request, fitted
+from seal.launch.service import Service, require_service, require_service_for, require_tasks, service_urls
 from seal.records.trajectory import EVERY_CUE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
