@@ -21,7 +21,7 @@ _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _OBJECT = re.compile(r"\{\s*[\"'](?:" + "|".join((*_NAMES, *_ARGUMENTS, "tool_calls", "type")) + r")[\"']\s*:")
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]\w*)*)\(")
 _PART = re.compile(r"""(["'])(?:\\.?|(?!\1)[^\\])*(?:\1|\Z)|[()\[\]{}]""", re.DOTALL)
-"""A bracket, or a quotation, which an end of the text ends too: every character is read once."""
+"""A bracket, or a quotation up to its closing quote or the end of the text, so that no search starts inside one."""
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 _BEFORE = re.compile(r"(?:^|\n)[ \t]*>?[ \t]*[`\[( ]*$|```\w*\s*\[?$|[\[(>]\s*$|\)\s*,\s*$")
 _AFTER = re.compile(r"[`\]); \t]*(?:\n|$|```|</)|\s*,\s*[A-Za-z_][\w.]*\(")
