@@ -268,7 +268,7 @@ install_flash_attn() {
 }
 if [ "$target" = cuda ]; then
   stage "installing flash-attn" install_flash_attn ||
-    say "flash-attn is not installed, so training uses torch's own attention (sdpa): correct, but slower on long packed batches. docs/operate.md#flash-attn says what else to try."
+    say "flash-attn is not installed, so training uses torch's own attention (packed_sdpa). docs/operate.md#flash-attn says what else to try."
 fi
 stage "making the data files" run "${python[@]}" -m seal.cli data prepare || fail "could not make the data files: $(reason)"
 # The doctor runs the self-check. If it finds a fault, the self-check says whether the installation or the machine has it.

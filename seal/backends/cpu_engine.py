@@ -12,7 +12,6 @@ from verl.workers import engine_workers
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
-from seal.backends import packed_attention  # noqa: F401
 from seal.backends.shared_prompts import SHARE_PROMPTS, micro_batches, rows_of, shared
 from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
 

@@ -1,4 +1,4 @@
-"""Attention over packed dialogues on a CPU: `attn_implementation: packed_sdpa`.
+"""Attention over packed dialogues without flash-attn: `attn_implementation: packed_sdpa`.
 
 verl packs dialogues of different lengths into one row; their positions start again at 0. With `sdpa`
 transformers builds a mask for the whole row and torch computes all pairs of its tokens. Here each dialogue
@@ -13,6 +13,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 NAME = "packed_sdpa"
+UNKNOWN = "sliding_window", "softcap", "s_aux"
+"""What some models ask of attention, and `packed_sdpa` does not compute."""
 
 
 def packed_attention(
@@ -25,16 +27,19 @@ def packed_attention(
     dropout: float = 0.0,
     *,
     position_ids: torch.Tensor,
-    **_: object,
+    **others: object,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention of each dialogue of a packed row to itself, and of each continuation to what it continues.
 
     query: (1, H, n, d); key, value: (1, H_kv, n, d), where H_kv divides H; position_ids: (1, n), 0 at each dialogue's
     first token, s at that of a continuation. Returns (1, n, H, d), and None for the attention weights. ValueError for
-    a padded batch.
+    a padded batch, and for a model with UNKNOWN attention.
     """
     if query.shape[0] != 1 or attention_mask is not None:
         raise ValueError(f"{NAME} takes packed rows: set actor_rollout_ref.model.use_remove_padding=true.")
+    if asked := [name for name in UNKNOWN if others.get(name) is not None]:
+        key = "actor_rollout_ref.model.override_config.attn_implementation"
+        raise ValueError(f"{NAME} has no {asked[0]}: set {key}=sdpa.")
     positions = position_ids[0]
     begins = positions.diff(prepend=positions[:1]) != 1
     starts = torch.nonzero(begins).flatten().tolist()

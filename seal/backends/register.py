@@ -1,8 +1,8 @@
-"""Named by `actor_rollout_ref.model.external_lib`: sends weights over the run's socket; on a CPU, adds its engine."""
+"""Named by `actor_rollout_ref.model.external_lib`: attention, the run's socket for weights; on a CPU, its engine."""
 
 from verl.utils.device import get_device_name
 
-from seal.backends import weight_socket
+from seal.backends import packed_attention, weight_socket  # noqa: F401
 
 weight_socket.register()
 if get_device_name() == "cpu":

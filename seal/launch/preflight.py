@@ -26,7 +26,7 @@ from seal.system.paths import HOME
 from seal.teacher import whole_part
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
-FLASH, FALLBACK = "flash_attention_2", "sdpa"
+FLASH, FALLBACK = "flash_attention_2", "packed_sdpa"
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
     "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
@@ -63,9 +63,10 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     """The recipe with the attention that works here, and a warning if that is not what it asks for.
 
     flash-attn is compiled for one torch, CUDA and Python, so it is often missing. verl 0.9.1 needs it only for speed:
-    `sdpa` separates the dialogues of a packed micro-batch by their positions, in time and memory that grow with the
-    square of its length. verl would also take log-probs one token at a time and keep 20 GB of them; its fused kernels
-    in plain torch give the same in chunks. LaunchError for sequence parallelism, which needs flash-attn's kernels.
+    torch's own kernels attend within each dialogue of a packed micro-batch (`seal.backends.packed_attention`; with
+    `sdpa` an update took 3.4 times as long, benchmarks/gpu.md). verl would also take log-probs one token at a time and
+    keep 20 GB of them; its fused kernels in plain torch give the same in chunks. LaunchError for sequence parallelism,
+    which needs flash-attn's kernels.
     """
     config = recipe.config
     wanted = config.trainer.device == "cuda" and OmegaConf.select(config, ATTENTION, default=FLASH) == FLASH
@@ -83,8 +84,8 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     fallen_back.actor_rollout_ref.model.use_fused_kernels = True
     fallen_back.actor_rollout_ref.model.fused_kernel_options.impl_backend = "torch"
     return replace(recipe, config=fallen_back), (
-        f"{problem} Training falls back to {FALLBACK}, about 1.5 times as long per update; install flash-attn "
-        f"(docs/operate.md#flash-attn), or set {ATTENTION}={FALLBACK} to choose that yourself."
+        f"{problem} Training falls back to {FALLBACK}; install flash-attn (docs/operate.md#flash-attn), or set "
+        f"{ATTENTION}={FALLBACK} to choose that yourself."
     )
 
 

@@ -47,3 +47,9 @@ def test_a_padded_batch_is_refused_with_the_key_to_set():
     rows = torch.zeros(2, 1, 4, 8)
     with pytest.raises(ValueError, match="use_remove_padding=true"):
         packed_attention(torch.nn.Identity(), rows, rows, rows, None, position_ids=torch.arange(4)[None])
+
+
+def test_a_model_whose_attention_it_does_not_compute_is_refused():
+    rows = torch.zeros(1, 1, 4, 8)
+    with pytest.raises(ValueError, match=r"no sliding_window.*attn_implementation=sdpa"):
+        packed_attention(torch.nn.Identity(), *[rows] * 3, None, position_ids=torch.arange(4)[None], sliding_window=2)

@@ -21,7 +21,7 @@ from seal.backends.shared_prompts import SHARE_PROMPTS, shared
 from seal.backends.weight_check import METHOD, WATCHED, Digest
 from shelf.operate.fit import GIB, GPUS, ModelSizes, fit, gpu_named
 from shelf.operate.step import step_plan
-from tests.support.device import ATTENTION, CUDA, DEVICE, WITHOUT_FLASH
+from tests.support.device import ATTENTION, CUDA, DEVICE, FUSED, WITHOUT_FLASH
 from tests.support.engine_here import EngineHere, Sampled, beside, engine_of, sampled
 from tests.support.packing import gradients, packed, rows_of
 from tests.support.training import batch_of, scored, stepped, worker_of
@@ -39,9 +39,9 @@ PROMPTS, SAMPLES, TOKENS = (16, 8, 128) if CUDA else (4, 3, 48)
 
 ATTENTIONS = {
     "flash_attention_2": (f"{ATTENTION}=flash_attention_2", f"{MODEL}.use_fused_kernels=false"),
-    "sdpa": (f"{ATTENTION}=sdpa", f"{MODEL}.use_fused_kernels=false"),
+    "sdpa_fused": (f"{ATTENTION}=sdpa", *FUSED),
     PACKED: (f"{ATTENTION}={PACKED}", f"{MODEL}.use_fused_kernels=false"),
-    "sdpa_fused": WITHOUT_FLASH,
+    f"{PACKED}_fused": WITHOUT_FLASH,
 }
 
 

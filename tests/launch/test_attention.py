@@ -1,4 +1,4 @@
-"""Without flash-attn training is only slower: CUDA recipes fall back to sdpa, and say so."""
+"""Without flash-attn training is only slower: CUDA recipes fall back to torch's own, and say so."""
 
 import pytest
 from omegaconf import OmegaConf

@@ -2,6 +2,7 @@
 
 import torch
 
+from seal.launch.preflight import FALLBACK
 from seal.system.paths import HOME
 
 CUDA = torch.cuda.is_available()
@@ -12,5 +13,5 @@ FUSED = (
     "actor_rollout_ref.model.use_fused_kernels=true",
     "actor_rollout_ref.model.fused_kernel_options.impl_backend=torch",
 )
-WITHOUT_FLASH = (f"{ATTENTION}=sdpa", *FUSED)
+WITHOUT_FLASH = (f"{ATTENTION}={FALLBACK}", *FUSED)
 """What the launcher sets where flash-attn is missing (`preflight.with_attention`)."""

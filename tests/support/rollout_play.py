@@ -59,7 +59,8 @@ class ServiceProcess:
 
     def start(self) -> None:
         own = {"BFCL_HOST": "127.0.0.1", "BFCL_PORT": str(self.port), "BFCL_WORKERS": "1"}
-        environment = {**os.environ, "PYTHONPATH": str(HOME), **own, **self._variables}
+        path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path, **own, **self._variables}
         with tempfile.TemporaryFile("w+") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "env_service"], cwd=HOME, env=environment, stdout=log, stderr=log
