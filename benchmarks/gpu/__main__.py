@@ -3,7 +3,8 @@
 A stage of stages.yaml is one run of the launcher, with the committed policy grown to 100M parameters
 (`shelf.testbed.policy.grow`). By default it is `run`: six steps, and a seventh after a resume. Each launch has
 DEADLINE_S. Each part of a stage ends with a line that can be pasted: its figures, or why it failed or was not reached;
-the line also takes its place in benchmarks/gpu.md. On the CPU path (--backend cpu) stages run exp/quickstart.yaml.
+the line also takes its place in benchmarks/gpu.md, and does so while the run goes on: a rented machine can be lost. On
+the CPU path (--backend cpu) stages run exp/quickstart.yaml.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +37,7 @@ from shelf.testbed.policy.grow import grow
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 PAGE = HOME / "benchmarks" / "gpu.md"
-DEADLINE_S = 480
+DEADLINE_S, LOOK_S = 480, 5
 STOP_GRACE_S = 20
 SAID = re.compile(r"error: .*")
 
@@ -128,22 +129,29 @@ def _values(name: str, logged: Sequence[StepRecord]) -> str:
     return f"{name} {', '.join(found.values())} in steps {', '.join(found) or 'none'}"
 
 
-def play(stage: Stage, backend: str, overrides: Sequence[str]) -> Played:
-    """Play the launches of a stage until one fails."""
+def play(stage: Stage, backend: str, overrides: Sequence[str], keep: Callable[[str, str], None]) -> Played:
+    """Play the launches of a stage until one fails; `keep` gets the lines of the parts that have worked so far."""
     name, recipe = f"gpu_smoke-{stage.name}-{time.strftime('%H%M%S')}", stage.recipe or RECIPES[backend]
     chosen = [*overrides, *stage.overrides, f"trainer.experiment_name={name}", f"seal.stop_grace_s={STOP_GRACE_S}"]
     peaks, planned, failed = [], "", None
+    folder = RunFolder(HOME / "experiments" / name)
+
+    def look() -> None:
+        for part, line in Played(stage, folder, peaks, "", None).lines():
+            if line.startswith("ok"):
+                keep(part, line)
+
     for last in stage.steps:
         given = [*chosen, *(stage.resumed if peaks else ()), f"trainer.total_training_steps={last}"]
         port = f"env_service.env_url=http://127.0.0.1:{free_port()}"
         try:
-            peaks.append(_launch(["--conf", recipe, "--with-bfcl", "--", *given, port], backend))
+            peaks.append(_launch(["--conf", recipe, "--with-bfcl", "--", *given, port], backend, look))
         except Failed as error:
             failed = str(error)
             break
     if backend == "cuda" and not failed:
         planned = f" (planned {_planned(read_recipe(HOME / recipe, given)) / GIB:.1f} GiB)"
-    return Played(stage, RunFolder(HOME / "experiments" / name), peaks, planned, failed)
+    return Played(stage, folder, peaks, planned, failed)
 
 
 def _planned(recipe: Recipe) -> float:
@@ -152,20 +160,29 @@ def _planned(recipe: Recipe) -> float:
     return max(sum(found.rollout.values()), sum(found.update.values()))
 
 
-def _launch(arguments: Sequence[str], backend: str) -> Peak:
+def _launch(arguments: Sequence[str], backend: str, look: Callable[[], None]) -> Peak:
     command = [sys.executable, "launcher.py", *arguments]
     process = subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         with PeakMemory(process.pid, backend) as watch:
-            output, _ = process.communicate(timeout=DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not done within {DEADLINE_S} s") from None
+            output = followed(process, look)
     finally:
         stop_tree(process, STOP_GRACE_S + 40)
     if process.returncode:
         said = SAID.findall(output) or output.strip().splitlines()[-1:] or [""]
         raise Failed(f"code {process.returncode}: {said[-1]}")
     return watch.peak
+
+
+def followed(process: subprocess.Popen, look: Callable[[], None]) -> str:
+    """The output of a launch, once it has ended; until then `look` is called now and then. Failed after DEADLINE_S."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            return process.communicate(timeout=LOOK_S)[0]
+        except subprocess.TimeoutExpired:
+            look()
+    raise Failed(f"not done within {DEADLINE_S} s")
 
 
 def note(part: str, line: str, page: str) -> str:
@@ -195,13 +212,17 @@ def main() -> int:
     overrides = ["trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=-1", *options.overrides]
     if backend == "cuda":
         grow(HOME / "data" / "quickstart_policy", HOME / "experiments" / "gpu_smoke_policy")
+
+    def keep(part: str, line: str) -> None:
+        if backend == "cuda":
+            PAGE.write_text(note(part, f"{line} ({where})", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
     well = True
     for stage in chosen:
-        for part, line in play(stage, backend, overrides).lines():
+        for part, line in play(stage, backend, overrides, keep).lines():
             well &= line.startswith("ok")
             console.print(f"gpu-smoke {part}: {line} [{where}]", markup=False)
-            if backend == "cuda":
-                PAGE.write_text(note(part, f"{line} ({where})", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            keep(part, line)
     return 0 if well else 1
 
 

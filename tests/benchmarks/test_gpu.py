@@ -10,6 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchmarks import memory
+from benchmarks.gpu import __main__ as smoke
 from benchmarks.gpu.__main__ import PAGE, RECIPES, Played, note, stages
 from seal.launch.recipe import read_recipe
 from seal.records.folder import READY, START, RunFolder
@@ -112,6 +113,34 @@ def test_a_run_that_never_began_says_where_it_stopped(run):
     assert (
         found["start"].startswith("FAILED, no rollouts began") and found["step"] == "FAILED, the log has the steps []"
     )
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """A program in the place of a launch."""
+    monkeypatch.setattr(smoke, "LOOK_S", 0.1)
+    started = []
+
+    def start(script: str) -> subprocess.Popen:
+        started.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_launch_is_looked_at_while_it_runs(launched):
+    looks = []
+    assert smoke.followed(launched("import time; time.sleep(1); print('ended')"), lambda: looks.append(1)) == "ended\n"
+    assert looks
+
+
+def test_a_launch_ends_at_its_deadline(launched, monkeypatch):
+    monkeypatch.setattr(smoke, "DEADLINE_S", 0.5)
+    with pytest.raises(smoke.Failed, match="not done within"):
+        smoke.followed(launched("import time; time.sleep(60)"), lambda: None)
 
 
 def test_a_second_launch_that_began_again_is_no_resume(run):
