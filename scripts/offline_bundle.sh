@@ -97,7 +97,7 @@ if [ "$target" = cuda ]; then
   if collect "${flash_attn[@]}"; then
     echo "flash-attn: $(cd "$work/wheels" && echo flash_attn-*)"
   else
-    echo "flash-attn: left out, so that the other machine trains with torch's own attention (sdpa)"
+    echo "flash-attn: left out, so that the other machine trains with torch's own attention (packed_sdpa)"
   fi
 fi
 

@@ -26,6 +26,7 @@ from seal.launch.follow import JsonlTail
 from seal.launch.recipe import Recipe, read_recipe
 from seal.records.folder import READY, RunFolder
 from seal.records.step import StepRecord, read_steps
+from seal.system.files import write_text
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from seal.system.processes import stop_tree
@@ -123,7 +124,7 @@ def _values(name: str, logged: Sequence[StepRecord]) -> str:
     for step in logged:
         more = {"logp_diff_mean": step.logp_diff_mean, "tokens_per_s": step.tokens.get("out", 0) / step.seconds["gen"]}
         if (value := {**step.seconds, **more}.get(name)) is not None:
-            found[str(step.step)] = f"{value:.3g}"
+            found[str(step.step)] = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
     if not found and name != "logp_diff_mean":
         raise Failed(f"no step has {name}")
     return f"{name} {', '.join(found.values())} in steps {', '.join(found) or 'none'}"
@@ -215,10 +216,12 @@ def main() -> int:
 
     def keep(part: str, line: str) -> None:
         if backend == "cuda":
-            PAGE.write_text(note(part, f"{line} ({where})", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            write_text(note(part, line and f"{line} ({where})", PAGE.read_text(encoding="utf-8")), PAGE)
 
     well = True
     for stage in chosen:
+        for part in stage.parts:
+            keep(part, "")  # what another machine left
         for part, line in play(stage, backend, overrides, keep).lines():
             well &= line.startswith("ok")
             console.print(f"gpu-smoke {part}: {line} [{where}]", markup=False)

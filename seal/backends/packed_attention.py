@@ -11,10 +11,12 @@ from functools import partial
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 NAME = "packed_sdpa"
-UNKNOWN = "sliding_window", "softcap", "s_aux"
+UNKNOWN = "softcap", "s_aux"
 """What some models ask of attention, and `packed_sdpa` does not compute."""
+ADVICE = "set actor_rollout_ref.model.override_config.attn_implementation=sdpa"
 
 
 def packed_attention(
@@ -26,21 +28,26 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     *,
-    position_ids: torch.Tensor,
+    position_ids: torch.Tensor | None = None,
+    sliding_window: int | None = None,
     **others: object,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention of each dialogue of a packed row to itself, and of each continuation to what it continues.
 
     query: (1, H, n, d); key, value: (1, H_kv, n, d), where H_kv divides H; position_ids: (1, n), 0 at each dialogue's
     first token, s at that of a continuation. Returns (1, n, H, d), and None for the attention weights. ValueError for
-    a padded batch, and for a model with UNKNOWN attention.
+    a padded batch, a dialogue longer than `sliding_window`, and UNKNOWN attention. Without a cause, as over an image,
+    all attends to all.
     """
-    if query.shape[0] != 1 or attention_mask is not None:
+    if others.get("is_causal") is False:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **others)
+    if query.shape[0] != 1 or attention_mask is not None or position_ids is None:
         raise ValueError(f"{NAME} takes packed rows: set actor_rollout_ref.model.use_remove_padding=true.")
     if asked := [name for name in UNKNOWN if others.get(name) is not None]:
-        key = "actor_rollout_ref.model.override_config.attn_implementation"
-        raise ValueError(f"{NAME} has no {asked[0]}: set {key}=sdpa.")
+        raise ValueError(f"{NAME} has no {asked[0]}: {ADVICE}.")
     positions = position_ids[0]
+    if sliding_window is not None and (longest := int(positions.max()) + 1) > sliding_window:
+        raise ValueError(f"{NAME} has no window of {sliding_window} in a dialogue of {longest} tokens: {ADVICE}.")
     begins = positions.diff(prepend=positions[:1]) != 1
     starts = torch.nonzero(begins).flatten().tolist()
     lengths = [end - start for start, end in zip(starts, [*starts[1:], query.shape[2]], strict=True)]

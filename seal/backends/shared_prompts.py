@@ -3,7 +3,7 @@
 The rollouts of a group follow the same prompt, which often has most of their tokens. The packed row of a micro-batch
 then holds it once, and the responses one after the other. Position ids alone say so: a dialogue begins at 0, and a
 segment that begins at s > 0 goes on after the first s tokens of that dialogue. A device brings attention that reads
-them so (`packed_attention` on a CPU); losses and gradients are those of whole rows.
+them so (`packed_attention`); losses and gradients are those of whole rows.
 """
 
 from collections.abc import Sequence

@@ -63,8 +63,8 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     """The recipe with the attention that works here, and a warning if that is not what it asks for.
 
     flash-attn is compiled for one torch, CUDA and Python, so it is often missing. verl 0.9.1 needs it only for speed:
-    torch's own kernels attend within each dialogue of a packed micro-batch (`seal.backends.packed_attention`; with
-    `sdpa` an update took 3.4 times as long, benchmarks/gpu.md). verl would also take log-probs one token at a time and
+    torch's own kernels attend within each dialogue of a packed micro-batch (`seal.backends.packed_attention`,
+    against `sdpa` in benchmarks/gpu.md). verl would also take log-probs one token at a time and
     keep 20 GB of them; its fused kernels in plain torch give the same in chunks. LaunchError for sequence parallelism,
     which needs flash-attn's kernels.
     """
@@ -84,8 +84,8 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     fallen_back.actor_rollout_ref.model.use_fused_kernels = True
     fallen_back.actor_rollout_ref.model.fused_kernel_options.impl_backend = "torch"
     return replace(recipe, config=fallen_back), (
-        f"{problem} Training falls back to {FALLBACK}; install flash-attn (docs/operate.md#flash-attn), or set "
-        f"{ATTENTION}={FALLBACK} to choose that yourself."
+        f"{problem} Training falls back to {FALLBACK}, which is slower; docs/operate.md#flash-attn says how to install "
+        "it."
     )
 
 

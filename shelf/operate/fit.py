@@ -1,7 +1,7 @@
 """Does a recipe fit a GPU, and how long does it take? By arithmetic: bytes per GPU, room for dialogues, seconds.
 
 Memory follows from sizes (an update of 106M parameters took 2.1 GiB on an H200, planned 2.5), times from EFFICIENCY and
-the constants below, which were not measured: that policy was too small for a GPU (benchmarks/gpu.md).
+the constants below, which were not measured: that policy does not fill a GPU (benchmarks/gpu.md).
 """
 
 import random

@@ -12,6 +12,7 @@ from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from tests.backends.test_cpu_engine import Case, rows
 from tests.support import training
+from tests.support.device import WITHOUT_FLASH
 from tests.support.training import PROCESS, scored, weights
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,7 @@ def worker_of(config):
     from torch.distributed.fsdp import CPUOffloadPolicy
     from verl.workers.engine.fsdp import transformer_impl
 
+    from seal.backends import packed_attention  # noqa: F401
     from seal.backends.cpu_engine import CPUFSDP2EngineWithLMHead
 
     # verl's own methods; memory cannot be pinned without an accelerator.
@@ -110,13 +112,12 @@ def test_adapters_alone_are_trained_and_resume(played):
     assert 0 < changed < len(lora.weights) and lora.grad_norm > 0
 
 
-def test_without_flash_attn_log_probs_in_chunks_are_the_same(played):
+def test_without_flash_attn_log_probs_are_the_same(played):
     """The launcher's settings where flash-attn is missing (`preflight.with_attention`)."""
     plain = played("SEAL")
-    chunks = ("actor_rollout_ref.model.use_fused_kernels=true",
-              "actor_rollout_ref.model.fused_kernel_options.impl_backend=torch")  # fmt: skip
-    fused = played("SEAL", *chunks)
+    fused = played("SEAL", *WITHOUT_FLASH)
     np.testing.assert_allclose(fused.log_probs, plain.log_probs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(fused.entropy, plain.entropy, rtol=1e-4, atol=1e-4)
     assert fused.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
-    same(fused.weights, plain.weights, rtol=1e-3, atol=1e-5)
+    # Adam turns the rounding of a gradient near zero into a share of the learning rate, 1e-3.
+    same(fused.weights, plain.weights, rtol=1e-3, atol=1e-4)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from seal.backends.packed_attention import NAME, packed_attention
@@ -49,7 +50,16 @@ def test_a_padded_batch_is_refused_with_the_key_to_set():
         packed_attention(torch.nn.Identity(), rows, rows, rows, None, position_ids=torch.arange(4)[None])
 
 
-def test_a_model_whose_attention_it_does_not_compute_is_refused():
-    rows = torch.zeros(1, 1, 4, 8)
-    with pytest.raises(ValueError, match=r"no sliding_window.*attn_implementation=sdpa"):
-        packed_attention(torch.nn.Identity(), *[rows] * 3, None, position_ids=torch.arange(4)[None], sliding_window=2)
+def test_attention_that_it_does_not_compute_is_refused():
+    rows, positions = torch.zeros(1, 1, 4, 8), torch.arange(4)[None]
+    with pytest.raises(ValueError, match=r"window of 3 in a dialogue of 4 tokens.*attn_implementation=sdpa"):
+        packed_attention(torch.nn.Identity(), *[rows] * 3, None, position_ids=positions, sliding_window=3)
+    with pytest.raises(ValueError, match=r"no softcap.*attn_implementation=sdpa"):
+        packed_attention(torch.nn.Identity(), *[rows] * 3, None, position_ids=positions, softcap=50.0)
+    packed_attention(torch.nn.Identity(), *[rows] * 3, None, position_ids=positions, sliding_window=4)
+
+
+def test_all_of_an_image_attends_to_all():
+    query, key, value = torch.randn(3, 1, 2, 6, 8, generator=torch.Generator().manual_seed(0))
+    found, _ = packed_attention(torch.nn.Identity(), query, key, value, None, is_causal=False)
+    torch.testing.assert_close(found, scaled_dot_product_attention(query, key, value).transpose(1, 2))

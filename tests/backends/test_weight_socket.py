@@ -27,12 +27,14 @@ def ends(_):
     os.environ |= PROCESS
     weight_socket.claim()
     import ray
+    from verl.utils.import_utils import import_external_libs
     from verl.workers.rollout.base import get_rollout_class
     from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
     from seal.backends.vllm_plugin import register
 
     config = read_recipe(HOME / "exp" / "quickstart.yaml", []).config.actor_rollout_ref
+    import_external_libs(config.model.external_lib)
     ray.init("local", num_cpus=1, include_dashboard=False)
     job = ray.get_runtime_context().get_job_id()
     sender = get_rollout_class("vllm")(config=config.rollout, model_config=None, device_mesh=None, replica_rank=0)

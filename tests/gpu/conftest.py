@@ -55,7 +55,7 @@ def process(recipe, tmp_path_factory):
                 patch.setenv(name, value)
         if CUDA:
             torch.cuda.set_device(0)
-        from seal.backends import packed_attention, register  # noqa: F401
+        from seal.backends import register  # noqa: F401
 
         meeting = tmp_path_factory.mktemp("rank") / "meeting"
         backend = "cpu:gloo,cuda:nccl" if CUDA else "gloo"
