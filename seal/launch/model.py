@@ -13,9 +13,9 @@ from huggingface_hub import constants, hf_hub_download
 from huggingface_hub import logging as hub_logging
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 from huggingface_hub.utils import disable_progress_bars
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from seal.launch.plan import budgets
+from seal.launch.plan import budgets, count
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -97,7 +97,7 @@ def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
             "actor_rollout_ref.model.path: lower it, with data.max_prompt_length and data.max_response_length."
         )
     for key in ("rollout.tensor_model_parallel_size", "actor.ulysses_sequence_parallel_size"):
-        parts = OmegaConf.select(config.actor_rollout_ref, key)
+        parts = count(config, f"actor_rollout_ref.{key}")
         if heads and heads % parts:
             raise LaunchError(
                 f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "

@@ -80,6 +80,8 @@ def said(base: Recipe, key: str, value: float) -> str:
     ("key", "value", "sentence"),
     [
         (f"{ROLLOUT}.n", 0, "error: actor_rollout_ref.rollout.n=0 must be a whole number of at least 1."),
+        (f"{ROLLOUT}.tensor_model_parallel_size", 0, "size=0 must be a whole number of at least 1."),
+        (f"{ROLLOUT}.agent.num_workers", 0, "num_workers is 0; it must be a whole number of at least 1"),
         (f"{ROLLOUT}.n", 1, "a group of one has no baseline"),
         (f"{ROLLOUT}.temperature", -1, "error: actor_rollout_ref.rollout.temperature is -1; it must be above 0"),
         (f"{ROLLOUT}.temperature", 0, "error: actor_rollout_ref.rollout.temperature is 0; it must be above 0"),
