@@ -22,7 +22,7 @@ from seal.system.errors import LaunchError
 from seal.system.net import free_port
 
 HOME = Path(__file__).resolve().parents[2]
-START_DEADLINE_S = 600
+START_DEADLINE_S, SEEN_S = 600, 5
 
 
 def free_url() -> str:
@@ -188,9 +188,11 @@ class Run:
             time.sleep(pause_s)
 
     def process(self, launcher: subprocess.Popen, title: str) -> psutil.Process:
-        """The process of a running launch whose title or command line holds `title`."""
-        found = self.processes(launcher, title)
-        assert found, f"no process {title}"
+        """The process of a running launch whose title or command line holds `title`, which may show it late."""
+        deadline = time.monotonic() + SEEN_S
+        while not (found := self.processes(launcher, title)):
+            assert time.monotonic() < deadline, f"no process {title}"
+            time.sleep(0.05)
         return found[0]
 
     def processes(self, launcher: subprocess.Popen, title: str) -> list[psutil.Process]:

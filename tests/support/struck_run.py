@@ -28,9 +28,14 @@ def strike(run, when, title, what, *, pause_s=0.05, after=1):
     """Start the run, wait for stage `when` of a step after the saved one, and kill -9 a process."""
     step, began = run.saved + after, time.time()
     launcher = run.start()
-    run.wait_for(launcher, lambda: run.reached(when, step, began), f"stage {when} ({what})", pause_s)
-    run.process(launcher, title).kill()
-    output, _ = launcher.communicate(timeout=NOTICED_S)
+    try:
+        run.wait_for(launcher, lambda: run.reached(when, step, began), f"stage {when} ({what})", pause_s)
+        run.process(launcher, title).kill()
+        output, _ = launcher.communicate(timeout=NOTICED_S)
+    finally:
+        if launcher.poll() is None:  # or the next test would find the folder in use
+            launcher.terminate()
+            launcher.communicate(timeout=NOTICED_S)
     return launcher.returncode, error_of(output)
 
 
