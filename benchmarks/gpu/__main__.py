@@ -188,7 +188,7 @@ def followed(process: subprocess.Popen, look: Callable[[], None]) -> str:
 
 def note(part: str, line: str, page: str) -> str:
     """The page with a part's line in its row."""
-    return re.sub(rf"(?m)^(\| {part} \| [^|]* \|).*$", lambda row: f"{row[1]} {line} |", page)
+    return re.sub(rf"(?m)^(\| {part} \| [^|]* \|).*$", lambda row: " ".join(filter(None, (row[1], line, "|"))), page)
 
 
 def main() -> int:

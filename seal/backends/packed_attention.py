@@ -36,8 +36,8 @@ def packed_attention(
 
     query: (1, H, n, d); key, value: (1, H_kv, n, d), where H_kv divides H; position_ids: (1, n), 0 at each dialogue's
     first token, s at that of a continuation. Returns (1, n, H, d), and None for the attention weights. ValueError for
-    a padded batch, a dialogue longer than `sliding_window`, and UNKNOWN attention. Without a cause, as over an image,
-    all attends to all.
+    a padded batch, a dialogue longer than `sliding_window`, and UNKNOWN attention. With `is_causal=False`, as over
+    an image, every token attends to all.
     """
     if others.get("is_causal") is False:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **others)

@@ -84,8 +84,7 @@ def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     fallen_back.actor_rollout_ref.model.use_fused_kernels = True
     fallen_back.actor_rollout_ref.model.fused_kernel_options.impl_backend = "torch"
     return replace(recipe, config=fallen_back), (
-        f"{problem} Training falls back to {FALLBACK}, which is slower; docs/operate.md#flash-attn says how to install "
-        "it."
+        f"{problem} Training falls back to {FALLBACK}; docs/operate.md#flash-attn says how to install flash-attn."
     )
 
 
