@@ -71,11 +71,11 @@ class Liveness:
         for name in [name for name, ping in self._pings.items() if ping in answered]:
             try:
                 if ray.get(self._pings.pop(name)):
-                    return _death("engine", name)
+                    return death(name, "engine")
             except OutOfMemoryError:
-                return _death("process", name, " because the machine ran low on memory")
+                return death(name, why=" because the machine ran low on memory")
             except RayActorError:
-                return _death("process", name)
+                return death(name)
             except RayTaskError as error:
                 logger.debug("%s cannot be pinged: %s", name, error)
         return None
@@ -100,6 +100,7 @@ def _named_actors() -> dict[str, Any]:
     return found
 
 
-def _death(what: str, name: str, why: str = "") -> str:
+def death(name: str, what: str = "process", why: str = "") -> str:
+    """The sentence on a named actor that has died."""
     kind = next((text for part, text in KINDS.items() if part in name), "the training worker")
-    return f"The {what} of {kind} {name} has died{why}; the trainer would wait for it forever, so the run is ended."
+    return f"The {what} of {kind} {name} has died{why}."

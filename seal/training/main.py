@@ -7,6 +7,7 @@ exit code (seal.system.exits) says what kind of ending that was.
 
 import logging
 import os
+import re
 import sys
 from importlib.metadata import entry_points
 
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 ENDED = "training ended: "
 """Marks the log line that holds the reason."""
 AGAIN = "Start again to resume from the last checkpoint."
+
+NAMED = re.compile(r"\bname: (\S+)")
+"""The name of a dead actor in Ray's error, which the trainer can meet before the watch does."""
 
 PLUGINS = {"verl.plugins": "seal.backends.cpu_platform", "vllm.general_plugins": "seal.backends.vllm_plugin"}
 """The module that a library imports for SEAL, by its group of entry points; verl is silent about one that fails."""
@@ -73,10 +77,11 @@ def main() -> int:
 
 def ending(error: BaseException) -> tuple[int, str]:
     """The exit code and the launcher's sentence for what a worker raised, below the layers that Ray adds."""
-    from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
     from vllm.v1.engine.exceptions import EngineDeadError
 
     from seal.training.checkpoints import CheckpointError
+    from seal.training.liveness import death
     from seal.training.stop import InfrastructureFailure, StopRequested
 
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
@@ -86,6 +91,8 @@ def ending(error: BaseException) -> tuple[int, str]:
         said = f"The engine of a rollout server has died. {AGAIN}"
     if isinstance(error, OutOfMemoryError):
         said = f"A process of the run has died because the machine ran low on memory. {AGAIN}"
+    if isinstance(error, RayActorError) and (named := NAMED.search(str(error))):
+        said = f"{death(named[1])} {AGAIN}"
     codes = {
         StopRequested: exits.STOPPED,
         CheckpointError: exits.CHECKPOINT,

@@ -106,6 +106,16 @@ def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, said):
     assert code == exits.INFRASTRUCTURE and sentence.startswith(said)
 
 
+def test_a_dead_worker_that_the_trainer_meets_is_named(start):
+    worker, trainer = start(Process, "agent_loop_worker_0_cd"), Process.remote()
+    os.kill(ray.get(worker.pid.remote()), signal.SIGKILL)
+    with pytest.raises(RayTaskError) as raised:
+        ray.get(trainer.ask.remote(worker, "builtins:ValueError"), timeout=NOTICED_S)
+    code, said = ending(raised.value)
+    assert code == exits.INFRASTRUCTURE
+    assert said.startswith("The process of the agent-loop worker agent_loop_worker_0_cd has died. Start again")
+
+
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
     waits, end, reasons = trainer
     worker = start(Process, "agent_loop_worker_0_ab")

@@ -56,8 +56,7 @@ def test_the_engine_dies_in_the_rollouts(battered):
 
 @pytest.mark.fault(
     event="kill -9 of the vLLM engine between rollouts",
-    user_sees="The engine of the rollout server NAME has died; the trainer would wait for it forever, so the run is "
-    "ended",
+    user_sees="The engine of the rollout server NAME has died",
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
 def test_the_engine_dies_outside_the_rollouts(battered):
@@ -68,8 +67,7 @@ def test_the_engine_dies_outside_the_rollouts(battered):
 
 @pytest.mark.fault(
     event="kill -9 of an agent-loop worker",
-    user_sees="The process of the agent-loop worker NAME has died; the trainer would wait for it forever, so the run "
-    "is ended",
+    user_sees="The process of the agent-loop worker NAME has died",
     outcome="the run ends within two minutes with code 4, and the next launch resumes",
 )
 def test_an_agent_loop_worker_dies(battered):
