@@ -1,7 +1,7 @@
 """Does a recipe fit a GPU, and how long does it take? By arithmetic: bytes per GPU, room for dialogues, seconds.
 
-Memory follows from sizes (an update of 106M parameters took 2.1 GiB on an H200, planned 2.5), times from EFFICIENCY and
-the constants below, which were not measured: that policy does not fill a GPU (benchmarks/gpu.md).
+Memory follows from sizes: four runs on an H200 peaked 0.3 to 0.4 GiB below it. Times follow from the constants below,
+which two small policies on that GPU have set (benchmarks/gpu.md); they were not measured with models above 0.5B.
 """
 
 import random
@@ -18,15 +18,17 @@ from shelf.operate.lengths import Length
 from shelf.operate.step import StepPlan
 
 GB, GIB = 10**9, 1 << 30
-EFFICIENCY = 0.4
-"""The share of a GPU's peak that training reaches; of its memory's bandwidth, half as much again."""
+EFFICIENCY, PER_PARAMETER = 0.4, 0.3e-9
+"""The share of a GPU's peak that training reaches, and of a small model by its parameters (0.15 to 0.17 with 0.5B, 0.02
+with 0.1B, both with packed_sdpa); of its memory's bandwidth, EFFICIENCY and half as much again."""
 PINNED = 1.9
 """Pinned host memory per byte: its allocator rounds up to powers of two."""
 CONTEXTS, ASLEEP, GRAPHS = 2 * GB, 2 * GB, GB
 """CUDA contexts of trainer and engine; what a sleeping engine keeps; its captured graphs."""
-MESSAGE_TOKENS = 120
-"""Of a sampled message. The slowest rollout of a step says seal.rollout.max_steps of them."""
-HOST_ADAM_S, SYNC_S, DISK = 3.4e-9, 15, GB
+MESSAGE_TOKENS, TOKEN_S = 120, 0.008
+"""Of a sampled message; the slowest rollout of a step says seal.rollout.max_steps of them. Seconds of a token at least,
+tools included (measured: 0.004 to 0.012)."""
+HOST_ADAM_S, SYNC_S, DISK = 3.4e-9, 1, GB
 """Seconds of fused AdamW on a CPU per parameter; of queue, advantages and the start of a sync; bytes/s of a disk."""
 DRAWS = 20
 
@@ -203,11 +205,12 @@ def _micro_batches(rows: list[int], packed: int) -> int:
 
 def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, step: Work) -> dict[str, float]:
     """Seconds of a step's stages."""
-    speed = EFFICIENCY * gpu.flops * plan.devices
-    token_pass = 2 * model.parameters * step.step / speed * 1.11  # attention is a tenth on top
+    speed = min(EFFICIENCY, PER_PARAMETER * model.parameters) * gpu.flops * plan.devices
+    attention = model.layers * model.hidden * step.row  # causal: half of a row's tokens on average
+    token_pass = 2 * (model.parameters + attention) * step.step / speed
     at_once = min(plan.engine_slots, -(-plan.in_flight // plan.engines))
     read = 2 * model.parameters + at_once * step.row * model.kv_bytes
-    token_s = read / (1.5 * EFFICIENCY * gpu.bandwidth * plan.devices / plan.engines)
+    token_s = max(TOKEN_S, read / (1.5 * EFFICIENCY * gpu.bandwidth * plan.devices / plan.engines))
     prefill = 2 * model.parameters * plan.prompts * step.prompt / (EFFICIENCY * gpu.flops * plan.devices / plan.engines)
     found = {
         "rollouts": prefill + config.seal.rollout.max_steps * MESSAGE_TOKENS * token_s,

@@ -82,7 +82,7 @@ class RunPlan:
         hours = sum(count * each_s for count, each_s in zip((steps, validations, saves), each, strict=True)) / 3600
         bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
         largest = 4 * model.largest
-        alone = "" if largest <= bucket else ", so it is sent by itself (untested)"
+        alone = "" if largest <= bucket else ", so it is sent by itself"
         cost = f", {hours * step.devices * price:,.0f} at {price:g} per GPU hour" if price else ""
         return [
             ("parameters", f"{model.parameters / 1e9:.2f} billion"),
