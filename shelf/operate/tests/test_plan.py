@@ -10,8 +10,9 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.operate.cli.plan import app
-from shelf.operate.fit import GB, GPUS, ModelSizes, gpu_named, require_fit, seconds
+from shelf.operate.fit import GB, GPUS, ModelSizes, gpu_named, require_fit, seconds, work
 from shelf.operate.plan import RunPlan, model_of
+from shelf.operate.step import step_plan
 
 EXP = HOME / "exp"
 
@@ -40,6 +41,15 @@ def test_the_main_run_is_the_one_that_was_computed_by_hand():
     assert plan.work.prompt == pytest.approx(6_026, rel=0.02)
     stages = seconds(plan.recipe.config, plan.step, model, GPUS["H100"], plan.work)
     assert stages["update"] == pytest.approx(88, rel=0.15) and 165 < sum(stages.values()) < 200
+
+
+def test_a_step_of_a_small_model_takes_about_what_it_took_on_an_h200():
+    """benchmarks/gpu.md, stage policy."""
+    sizes = ("trainer.n_gpus_per_node=1", "data.train_batch_size=8", "actor_rollout_ref.rollout.n=4")
+    recipe = read_recipe(EXP / "SEAL.yaml", [*sizes, "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct"])
+    step = step_plan(recipe.config)
+    stages = seconds(recipe.config, step, model_of(recipe), GPUS["H200"], work(step, planned("SEAL").tasks))
+    assert sum(stages.values()) == pytest.approx(41.5, rel=0.3)
 
 
 def test_one_gpu_keeps_gradients_and_leaves_the_rest_in_host_memory():
