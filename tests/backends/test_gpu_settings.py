@@ -114,10 +114,10 @@ def test_adapters_alone_are_trained_and_resume(played):
 
 def test_without_flash_attn_log_probs_are_the_same(played):
     """The launcher's settings where flash-attn is missing (`preflight.with_attention`)."""
-    plain = played("SEAL")
-    fused = played("SEAL", *WITHOUT_FLASH)
+    # With the usual 1e-8 Adam turns the rounding of a gradient near zero into a share of the learning rate.
+    epsilon = "actor_rollout_ref.actor.optim.override_optimizer_config={eps: 1e-4}"
+    plain, fused = played("SEAL", epsilon), played("SEAL", epsilon, *WITHOUT_FLASH)
     np.testing.assert_allclose(fused.log_probs, plain.log_probs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(fused.entropy, plain.entropy, rtol=1e-4, atol=1e-4)
     assert fused.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
-    # Adam turns the rounding of a gradient near zero into a share of the learning rate, 1e-3.
-    same(fused.weights, plain.weights, rtol=1e-3, atol=1e-4)
+    same(fused.weights, plain.weights, rtol=1e-3, atol=1e-5)
