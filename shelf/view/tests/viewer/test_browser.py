@@ -39,7 +39,7 @@ PAGES = {
     "trajectory": ("#/trajectory?key=train:4:5", "State after this turn"),
     "lost trajectory": ("#/trajectory?key=train:2:1", "Infrastructure failed this rollout"),
     "validation": ("#/trajectory?key=validation:0:1", "choose nothing from it"),
-    "cues": ("#/cues", "the whole interface"),
+    "cues": ("#/cues", "paired by task and validation"),
 }
 
 
