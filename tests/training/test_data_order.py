@@ -48,3 +48,10 @@ def test_the_order_after_a_resume_is_the_uninterrupted_one():
             resumed.loader.load_state_dict(written_and_read(state))
             resumed.loader.state_dict()
             assert [resumed.next() for _ in range(STEPS - step)] == batches[step:]
+
+
+def test_asking_for_the_state_changes_no_order():
+    asked, unasked = Loader(), Loader()
+    for _ in range(STEPS):
+        asked.loader.state_dict()
+        assert asked.next() == unasked.next()
