@@ -9,8 +9,8 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from seal.diagnosis.evidence import TurnCounts, TurnEvidence
-from seal.diagnosis.rules import Diagnosis
+from seal.method.diagnosis.evidence import TurnCounts, TurnEvidence
+from seal.method.diagnosis.rules import Diagnosis
 
 COMPLETED = "[CONVERSATION_COMPLETED]"
 """The content of the message that ends an episode."""

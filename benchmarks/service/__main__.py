@@ -36,8 +36,8 @@ from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.host import EpisodeGuard, Host
-from seal import labels
-from seal.diagnosis.rules import diagnose
+from seal.method import labels
+from seal.method.diagnosis.rules import diagnose
 from seal.system.paths import HOME
 from shelf.testbed.synthesis.verify import passes
 

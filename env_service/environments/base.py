@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from env_service.answers import Evaluation, Opening, Step
-from seal.interface.secrets import Secrets
+from seal.method.interface.secrets import Secrets
 
 Result = TypeVar("Result")
 Json = dict[str, Any]

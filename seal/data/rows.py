@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from env_service.environments.bfcl.splits import Side
-from seal.diagnosis.categories import environment_of, parse_task_id
+from seal.method.diagnosis.categories import environment_of, parse_task_id
 from seal.records.source import WHOLE, data_source
 from seal.system.files import replacing
 
@@ -35,7 +35,7 @@ _PRECISION = 10**6
 class TaskRow:
     """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
 
-    category: qualified by the environment (`seal.diagnosis.categories`). scenario: shared by tasks of which
+    category: qualified by the environment (`seal.method.diagnosis.categories`). scenario: shared by tasks of which
     none may be on the other side. withdrawn: in a withdrawal, what it goes without (TrajectoryRecord).
     """
 

@@ -19,11 +19,11 @@ from seal.launch.numbers import require_sense, unusual
 from seal.launch.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
+from seal.method.teacher import whole_part
 from seal.records.folder import RunFolder
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
-from seal.teacher import whole_part
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "packed_sdpa"

@@ -24,8 +24,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.data.selection import RunRows
-from seal.diagnosis.rules import taxonomy_of
-from seal.reweighting import initial_rho
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest, shown

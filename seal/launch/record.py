@@ -18,8 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
 from seal.data.rows import TaskRow
-from seal.diagnosis.rules import extension_file
 from seal.launch.recipe import Recipe
+from seal.method.diagnosis.rules import extension_file
 from seal.system.files import file_sha256, json_hash, write_json
 from seal.system.paths import HOME
 
@@ -28,19 +28,13 @@ logger = logging.getLogger(__name__)
 METHOD = (
     "env_service",
     "seal/data",
-    "seal/diagnosis",
-    "seal/interface",
-    "seal/labels.py",
+    "seal/method",
     "seal/records",
-    "seal/reweighting.py",
     "seal/rollout",
     "seal/settings",
-    "seal/teacher.py",
-    "seal/training/closed_loop.py",
-    "seal/training/group.py",
-    "seal/training/round.py",
+    "seal/training",
 )
-"""The files and folders that decide what a run computes."""
+"""The folders that decide what a run computes."""
 
 WHOLE_HASH = 1 << 30
 HEAD = 1 << 20

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from zlib import crc32
 
-from seal.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of, parse_task_id
+from seal.method.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of, parse_task_id
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 """The categories of the benchmark and of synthesised tasks, in the order of every table."""

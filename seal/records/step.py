@@ -11,8 +11,8 @@ from typing import Any, Self
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as validated
 
-from seal.interface.cues import Omega
-from seal.interface.evolve import Event
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import Event
 from seal.records.format import FORMAT, require_format
 from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
 from seal.system.jsonl import BadLine, read_records
@@ -131,7 +131,7 @@ class StepRecord:
     lift: Lift | None = None
     """The lift of Omega (`seal.interface.share` below 1); None if all rollouts saw Omega or none did."""
     teaching: dict[str, dict[str, float]] = field(default_factory=dict)
-    """With a teacher, by "environment/cue": the figures of `seal.teacher.figures`."""
+    """With a teacher, by "environment/cue": the figures of `seal.method.teacher.figures`."""
     infra: dict[str, int] = field(default_factory=dict)
     """Trajectories by the failure of infrastructure that ended them."""
 

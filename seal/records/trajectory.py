@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, ConfigDict, Strict
 from pydantic.dataclasses import dataclass
 
-from seal.diagnosis.categories import environment_of
-from seal.labels import EXCLUDED
+from seal.method.diagnosis.categories import environment_of
+from seal.method.labels import EXCLUDED
 from seal.records.format import FORMAT
 from seal.records.source import parse_data_source, scenario_of
 
@@ -51,7 +51,7 @@ class TrajectoryRecord:
     data_source: str
     """The category, with ``@k`` for a prefix of k turns."""
     category: str
-    """The category of the task, qualified by its environment (`seal.diagnosis.categories`)."""
+    """The category of the task, qualified by its environment (`seal.method.diagnosis.categories`)."""
     split: str
     """The side of the task: train or eval."""
     sample: int

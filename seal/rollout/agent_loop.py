@@ -8,7 +8,8 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from seal.diagnosis.sources import named_failures
+from seal.method.controls import named_failures
+from seal.method.teacher import has_gradient, is_control, sees_omega, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
@@ -19,7 +20,6 @@ from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
-from seal.teacher import has_gradient, is_control, sees_omega, whole_part
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -56,7 +56,7 @@ class SEALAgentLoop(AgentLoopBase):
         return await self._teach(sampling_params, row, prompt)
 
     async def _teach(self, sampling_params: dict[str, Any], row: Row, prompt: str) -> AgentLoopOutput:
-        """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.teacher`)."""
+        """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
         settings, rollouts, record = self.settings, self.rollout_config.n, None
         share = settings.interface.share
         pupil = not sees_omega(row.sample, share)

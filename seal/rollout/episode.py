@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from env_service.answers import Message
 from env_service.client import SICK, AsyncServiceClient, ServiceError
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.rollout.services import Services
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from env_service.client import ServiceError
-from seal.diagnosis.rules import taxonomy_of
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.dialogue import ENVIRONMENT, Dialogue
 from seal.rollout.episode import Episode

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from seal.diagnosis.categories import environment_of
-from seal.interface.cues import Omega
-from seal.teacher import answering, sees_omega
+from seal.method.diagnosis.categories import environment_of
+from seal.method.interface.cues import Omega
+from seal.method.teacher import answering, sees_omega
 
 LEAK_GUARD_SHARE = 0.05
 """The share of the training trajectories with an Omega that the leak guard watches."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seal.diagnosis.profile import Profile, Trajectory
-from seal.diagnosis.sources import counted_labels, relabelled
-from seal.interface.cues import Omega
-from seal.interface.evolve import Event, evolve, initial_omega
+from seal.method.controls import counted_labels, relabelled
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import Event, evolve, initial_omega
+from seal.method.profile import Profile, Trajectory
+from seal.method.reweighting import initial_rho, update_rho, weight
+from seal.method.teacher import Lessons, figures
 from seal.records.step import StepReport
 from seal.records.trajectory import TrajectoryRecord
-from seal.reweighting import initial_rho, update_rho, weight
 from seal.settings import SealSettings
-from seal.teacher import Lessons, figures
 from seal.training.group import Group
 from seal.training.round import Round, compared, step_record
 
@@ -52,7 +52,7 @@ class ClosedLoop:
 
         advantages: A_j of each trajectory. One that does not count (see `mark_groups`)
         has weight 0 and stays out of C_t. With a teacher C_t counts what saw no cues, as an evaluation sees none;
-        transfers: of what was taught (`seal.teacher.Rollout`), by its number.
+        transfers: of what was taught (`seal.method.teacher.Rollout`), by its number.
         """
         settings = self._settings
         # The controls draw in this order, which must not depend on which rollout ended first.
@@ -72,7 +72,7 @@ class ClosedLoop:
         """Algorithm 1 from the labels of a step's rollouts to Omega_{t+1}: C_t, rho_t from C_t, w from rho_t, Omega.
 
         rows: the trajectories that count. labels: Psi of their turns, which the environment service diagnosed while
-        it verified them (`seal.diagnosis`). `PromptSender` sends Omega_{t+1} with the next prompts.
+        it verified them (`seal.method.diagnosis`). `PromptSender` sends Omega_{t+1} with the next prompts.
         """
         method, taxonomy, shown = self._settings, self._settings.diagnosis.taxonomy, self._omega
         self._profile = self._counted(self._profile, step, rows, labels)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import Event
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.evolve import Event
+from seal.method.teacher import Rollout, sees_omega
 from seal.records.step import Lift, Range, StepRecord
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.settings.interface import InterfaceSettings
-from seal.teacher import Rollout, sees_omega
 from seal.training.group import Group, by_prompt
 
 

@@ -12,8 +12,8 @@ import orjson
 
 from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
-from seal.interface.cues import Omega, catalogue
-from seal.interface.secrets import normal
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.secrets import normal
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
 

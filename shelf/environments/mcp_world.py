@@ -17,7 +17,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
 
 from env_service.environments.base import Document
 from env_service.environments.kit.tasks import Check, Outcome
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 
 START_S = 120.0
 """Within which a server must start."""

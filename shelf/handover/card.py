@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_from_cache
 
 from seal import __version__
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.records.source import WHOLE
 from seal.system.paths import HOME
 from shelf.handover.source import Source

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seal import __version__
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.system.files import write_json, write_text
 from shelf.handover.card import base_name, model_card, stated_licence
 from shelf.handover.source import Source

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow
-from seal.diagnosis.categories import BENCHMARK
-from seal.interface.cues import Omega, catalogue
 from seal.launch.recipe import Recipe
+from seal.method.diagnosis.categories import BENCHMARK
+from seal.method.interface.cues import Omega, catalogue
 
 PIECE = re.compile(r" ?[^\W\d_]+|\d| ?[^\s\w]+|_|\s+")
 MESSAGE = 5

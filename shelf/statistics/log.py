@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from seal.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
-from seal.labels import CORRECT_ABSTENTION, PASS
+from seal.method.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
+from seal.method.labels import CORRECT_ABSTENTION, PASS
 from seal.records.folder import RunFolder
 from seal.records.format import require_format
 from seal.records.source import parse_data_source

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from seal.labels import EXCLUDED
+from seal.method.labels import EXCLUDED
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from seal.interface.cues import EVERYWHERE, Cue, Omega, catalogue
+from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord

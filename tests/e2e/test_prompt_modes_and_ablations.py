@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.bfcl.formats import format_names
-from seal.interface.evolve import permanent_cues
+from seal.method.interface.evolve import permanent_cues
 from seal.settings.interface import EvolveSettings
 from seal.system.paths import HOME
 

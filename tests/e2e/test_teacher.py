@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from seal.method.teacher import sees_omega
 from seal.system import exits
-from seal.teacher import sees_omega
 from tests.support.struck_run import assert_same
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from env_service.client import AsyncServiceClient, ServiceError
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.system.net import free_port
 from tests.support.loopback import Loopback
 

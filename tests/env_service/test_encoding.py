@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from env_service.encoding import encode
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(st.characters()), st.binary(), st.complex_numbers()

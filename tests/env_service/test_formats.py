@@ -15,7 +15,7 @@ from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 
 
 def official_calls(handler: BaseHandler, text: str) -> list[str]:

@@ -22,7 +22,7 @@ from bfcl_perturbations import reference_calls, texts
 
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from tests.support.extension import installed
 
 ROOT = Path(__file__).resolve().parents[2]

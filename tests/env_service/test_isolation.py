@@ -20,7 +20,7 @@ from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.host import Host
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 
 DAY = {"day": "2026-11-25"}
 """Answers tell the day, and midnight may come between two of them."""

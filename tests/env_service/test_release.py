@@ -5,7 +5,7 @@ import pytest
 from env_service.environments.bfcl.formats import format_names
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.kit.settings import read_settings
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 
 
 def omega_of_release(params: dict) -> Omega | None:

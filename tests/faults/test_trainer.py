@@ -15,8 +15,8 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
-from seal.interface.cues import Omega
 from seal.launch.recipe import read_recipe
+from seal.method.interface.cues import Omega
 from seal.system.paths import HOME
 from seal.training.checkpoints import CheckpointError, last_step, load_state, verify
 from seal.training.closed_loop import ClosedLoop

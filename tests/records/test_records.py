@@ -5,9 +5,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seal.diagnosis.categories import CATEGORIES
-from seal.interface.cues import Omega, catalogue
-from seal.interface.evolve import Event
+from seal.method.diagnosis.categories import CATEGORIES
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.evolve import Event
 from seal.records.source import ALL_CATEGORIES, averaged
 from seal.records.step import Range, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord

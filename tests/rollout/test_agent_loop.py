@@ -3,7 +3,7 @@
 import pytest
 from ray.exceptions import RayActorError
 
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.records.trajectory import CUTS
 from seal.training.group import by_prompt, mark_groups
 from tests.support.rollout_play import (

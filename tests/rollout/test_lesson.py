@@ -3,7 +3,7 @@
 import pytest
 
 from env_service.environments.registry import get_environment
-from seal.interface.cues import catalogue
+from seal.method.interface.cues import catalogue
 from seal.rollout.row import Row
 from seal.settings.interface import InterfaceSettings
 from seal.settings.sentences import SettingsError

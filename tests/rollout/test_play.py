@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from env_service.client import AsyncServiceClient
-from seal.diagnosis import rules
+from seal.method.diagnosis import rules
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services

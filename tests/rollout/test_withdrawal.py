@@ -3,7 +3,7 @@
 import pytest
 
 from seal.data.rows import TaskRow
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.records.trajectory import EVERY_CUE
 from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
 

@@ -3,10 +3,10 @@
 import tomllib
 from pathlib import Path
 
-from seal.diagnosis.rules import EXTENSIONS
+from seal.method.diagnosis.rules import EXTENSIONS
 from seal.system.paths import HOME
 
-FOLDER = HOME / "tests" / "diagnosis" / "repeated_call"
+FOLDER = HOME / "tests" / "method" / "repeated_call"
 
 
 def installed(folder: Path) -> tuple[str, str]:

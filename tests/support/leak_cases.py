@@ -16,13 +16,13 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.tools import Toolbox, argument_violations, parse_reference
 from env_service.environments.bfcl.verifier import reference
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence
-from seal.interface.cues import Omega, catalogue
-from seal.interface.feedback import observe_feedback
-from seal.interface.guard import LeakGuard
-from seal.interface.observation import observe_reveal, observe_start
-from seal.interface.secrets import normal, numbers
-from seal.interface.wording import PromptWording
+from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.feedback import observe_feedback
+from seal.method.interface.guard import LeakGuard
+from seal.method.interface.observation import observe_reveal, observe_start
+from seal.method.interface.secrets import normal, numbers
+from seal.method.interface.wording import PromptWording
 
 FULL = Omega.of(list(catalogue()))
 CARRIERS = ("For example, use {}.", "The right value here is {}.", "Try {} next.", "Expected: {}")

@@ -26,10 +26,11 @@ from env_service.environments.bfcl.tools import parse_reference
 from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
-from seal.diagnosis.sources import named_failures
-from seal.interface.cues import Omega
 from seal.launch.recipe import read_recipe
 from seal.launch.record import method_digest, without_secrets
+from seal.method.controls import named_failures
+from seal.method.interface.cues import Omega
+from seal.method.teacher import answering, has_gradient, is_control, sees_omega
 from seal.records.folder import RunFolder
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
@@ -37,7 +38,6 @@ from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
-from seal.teacher import answering, has_gradient, is_control, sees_omega
 from seal.training.closed_loop import ClosedLoop, weighed
 from seal.training.group import mark_groups
 from seal.training.log import RunLog

@@ -1,7 +1,7 @@
 """References as dialogues."""
 
 from env_service.environments.bfcl.catalog import Task
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from shelf.testbed.policy.dialogue import reference_dialogue
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.diagnosis.profile import Profile
+from seal.method.profile import Profile
 from seal.training.async_trainer import continued
 from seal.training.batch import StepBatch
 from seal.training.closed_loop import ClosedLoop

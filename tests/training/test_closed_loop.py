@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from seal.diagnosis.profile import Profile
-from seal.diagnosis.sources import exchanged_names
-from seal.interface.cues import catalogue
 from seal.launch.recipe import read_recipe
+from seal.method.controls import exchanged_names
+from seal.method.interface.cues import catalogue
+from seal.method.profile import Profile
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings

@@ -16,7 +16,7 @@ from env_service.environments.bfcl.python_calls import looks_like_calls, read_ca
 from env_service.environments.kit import formats
 from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blocks
 from env_service.environments.kit.stray import stray_call
-from seal.interface.wording import PromptWording
+from seal.method.interface.wording import PromptWording
 
 
 class BfclFormat(formats.Format):

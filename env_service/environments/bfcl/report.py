@@ -1,8 +1,8 @@
 """The keys that the public release's answer to /evaluate has beside ours, counted by its taxonomy."""
 
 from env_service.answers import Evaluation
-from seal import labels
-from seal.diagnosis.rules import diagnose
+from seal.method import labels
+from seal.method.diagnosis.rules import diagnose
 
 
 def with_release_figures(task_id: str, evaluation: Evaluation) -> Evaluation:

@@ -19,7 +19,7 @@ from env_service.environments.bfcl.verifier import compare, reference, shared_ve
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import History, Scene
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource
-from seal.diagnosis.evidence import Stop, TurnEvidence, Violation
+from seal.method.diagnosis.evidence import Stop, TurnEvidence, Violation
 
 
 class BfclScene(Scene):

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ConfigDict
 
 from env_service.environments.kit.settings import EpisodeParams, ParseErrors
-from seal.interface.cues import Omega, catalogue
-from seal.labels import SYNONYMS
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.labels import SYNONYMS
 
 _OBSERVATION = ("schema_required", "schema_types", "schema_values", "schema_format")
 _FEEDBACK = ("feedback_error", "feedback_tools", "feedback_answer")

@@ -27,8 +27,8 @@ from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPIN
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, tool_documents
 from env_service.environments.kit.tasks import Outcome
-from seal.diagnosis.evidence import CallError, Violation
-from seal.diagnosis.schema import violations
+from seal.method.diagnosis.evidence import CallError, Violation
+from seal.method.diagnosis.schema import violations
 
 _CALLED_NAME = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _MAX_BRACKETS = 199

@@ -20,7 +20,7 @@ from env_service.environments.bfcl import clock
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.environments.kit.tasks import Check
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from env_service.environments.kit.scene import History, Scene
 from env_service.environments.kit.tasks import World
-from seal.diagnosis.evidence import Blame, CallEvidence
+from seal.method.diagnosis.evidence import Blame, CallEvidence
 
 REPLAY_SECONDS = 2.0
 """Processor time after which no further call is played."""

@@ -16,11 +16,11 @@ from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.tasks import Check, Outcome
-from seal.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
-from seal.diagnosis.rules import taxonomy_of
-from seal.interface.feedback import observe_feedback
-from seal.interface.guard import InterfaceLeak, LeakGuard
-from seal.interface.observation import observe_reveal, observe_start
+from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.feedback import observe_feedback
+from seal.method.interface.guard import InterfaceLeak, LeakGuard
+from seal.method.interface.observation import observe_reveal, observe_start
 
 
 @dataclass

@@ -10,7 +10,7 @@ from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.settings import EVALUATION_SPLITS, EpisodeParams, read_settings
 from env_service.environments.kit.tasks import TaskSource, ToolTask
-from seal.interface.secrets import Secrets
+from seal.method.interface.secrets import Secrets
 
 
 class ToolEnvironment(TaskSource):

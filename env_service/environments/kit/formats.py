@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from env_service.environments.base import Document
 from env_service.environments.kit.calls import Parsed, read_blocks
-from seal.interface.wording import PromptWording
+from seal.method.interface.wording import PromptWording
 from seal.system.text import clipped
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 
 from env_service.answers import Evaluation
-from seal import labels
-from seal.diagnosis.evidence import TurnEvidence
-from seal.diagnosis.rules import diagnose
+from seal.method import labels
+from seal.method.diagnosis.evidence import TurnEvidence
+from seal.method.diagnosis.rules import diagnose
 
 
 def assessment(

@@ -14,10 +14,10 @@ from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World
-from seal.diagnosis.categories import qualified
-from seal.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
-from seal.diagnosis.schema import violations
-from seal.interface.secrets import Secrets
+from seal.method.diagnosis.categories import qualified
+from seal.method.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
+from seal.method.diagnosis.schema import violations
+from seal.method.interface.secrets import Secrets
 
 History = Sequence[Sequence[CallEvidence]]
 """The calls of an episode by user turn."""
@@ -26,7 +26,7 @@ History = Sequence[Sequence[CallEvidence]]
 class Scene:
     """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue.
 
-    category: as profiles, cues and logs name it (`seal.diagnosis.categories.qualified`). turns: user
+    category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualified`). turns: user
     turns. writes, max_steps, error_limit, stop_tool: as in `TaskSource`.
     """
 

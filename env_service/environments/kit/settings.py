@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from seal.diagnosis.rules import taxonomy_of
-from seal.interface.cues import Omega, catalogue
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.cues import Omega, catalogue
 
 EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol, Self
 
 from env_service.environments.base import Call, Document, Side, Split, TaskFacts
 from env_service.environments.kit.formats import FORMATS, Format, get_format
-from seal.diagnosis.evidence import CallError, CallEvidence
-from seal.interface.secrets import Secrets, reference_secrets
+from seal.method.diagnosis.evidence import CallError, CallEvidence
+from seal.method.interface.secrets import Secrets, reference_secrets
 
 
 class Turns:

@@ -2,7 +2,7 @@
 
 The expected label comes from what was injected, from the paper's definitions
 (Table 5) and from the package's own checker; it never asks the rules of
-`seal.diagnosis` nor what our episode recorded. So the two can disagree.
+`seal.method.diagnosis` nor what our episode recorded. So the two can disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.bfcl.python_calls import write_call
 from env_service.environments.bfcl.tools import Toolbox
-from seal import labels
+from seal.method import labels
 from shelf.authoring.tests import bfcl_official as official
 
 Turns = list[list[Call]]

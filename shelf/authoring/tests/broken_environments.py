@@ -15,7 +15,7 @@ from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask
 from env_service.environments.kit.worlds import MethodWorld
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 
 WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 WORDS = ("amber", "birch", "cedar", "daisy", "elder", "fern")

@@ -12,11 +12,11 @@ import pytest
 from env_service.environments.kit.formats import get_format
 from seal.data.rows import TaskRow, write_rows
 from seal.data.selection import selected_rows
-from seal.diagnosis.profile import Profile, Trajectory
-from seal.interface.cues import Omega
-from seal.interface.evolve import cues_in_use, evolve
 from seal.launch import preflight
 from seal.launch.recipe import Recipe
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import cues_in_use, evolve
+from seal.method.profile import Profile, Trajectory
 from seal.records.source import averaged, parse_data_source
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord

@@ -9,9 +9,9 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.kit.blame import blame
-from seal import labels
-from seal.diagnosis.evidence import CallEvidence
-from seal.diagnosis.rules import diagnose, taxonomy_of
+from seal.method import labels
+from seal.method.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.rules import diagnose, taxonomy_of
 from shelf.authoring.tests.bfcl_faults import SILENT, WANTED, InjectedFault, faults, writers
 from shelf.authoring.tests.confusion import Confusion, Judged
 from shelf.authoring.tests.validation import play, validate

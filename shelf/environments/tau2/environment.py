@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from env_service.environments.base import Document, Split
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import ToolTask
-from seal import labels
+from seal.method import labels
 from shelf.environments.tau2 import VERSION, package
 from shelf.environments.tau2.faults import RULE, group_of, issue_of, side_of
 from shelf.environments.tau2.world import TelecomWorld

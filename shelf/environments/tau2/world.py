@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 from shelf.environments.tau2.package import State, Telecom, pristine, signatures, unmatched
 
 

@@ -10,7 +10,7 @@ from mcp import StdioServerParameters
 from env_service.environments.base import Document
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 from shelf.environments.mcp_world import McpWorld
 
 

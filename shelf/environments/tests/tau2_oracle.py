@@ -21,7 +21,7 @@ from tau2.evaluator.evaluator_env import EnvironmentEvaluator
 
 from env_service.environments.base import Call, Guard
 from env_service.environments.registry import get_environment
-from seal import labels
+from seal.method import labels
 from shelf.authoring.tests.confusion import Judged
 
 NAME = "tau2_telecom"

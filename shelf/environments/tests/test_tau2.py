@@ -16,7 +16,7 @@ import tau2_oracle as oracle
 
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment
-from seal import labels
+from seal.method import labels
 from shelf.authoring.conformance import conformance
 from shelf.environments.tau2.faults import FAMILIES, HELD_OUT, faults_of
 

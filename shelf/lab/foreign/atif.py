@@ -12,7 +12,7 @@ from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal import __version__
-from seal.diagnosis.schema import TYPES
+from seal.method.diagnosis.schema import TYPES
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json

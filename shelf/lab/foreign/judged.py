@@ -13,12 +13,12 @@ from env_service.environments.bfcl.catalog import load_tasks, tool_documents
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.kit.calls import read_blocks
 from env_service.environments.kit.report import assessment
-from seal import labels
-from seal.diagnosis.categories import parse_task_id
-from seal.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
-from seal.diagnosis.results import reports_failure
-from seal.diagnosis.rules import Diagnosis, diagnose, taxonomy_of
-from seal.diagnosis.schema import violations
+from seal.method import labels
+from seal.method.diagnosis.categories import parse_task_id
+from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
+from seal.method.diagnosis.results import reports_failure
+from seal.method.diagnosis.rules import Diagnosis, diagnose, taxonomy_of
+from seal.method.diagnosis.schema import violations
 from seal.records.source import WHOLE, data_source
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Document, Rollout, Turn

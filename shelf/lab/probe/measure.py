@@ -12,14 +12,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from seal.data.rows import TaskRow
-from seal.interface.cues import Omega
-from seal.interface.evolve import cues_in_use
-from seal.labels import SYNONYMS
 from seal.launch.recipe import Recipe
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import cues_in_use
+from seal.method.labels import SYNONYMS
+from seal.method.teacher import answering
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.services import addresses
 from seal.settings import SealSettings
-from seal.teacher import answering
 from seal.training.closed_loop import ClosedLoop
 from seal.training.group import mark_groups
 from shelf.lab.advantages import group_advantages

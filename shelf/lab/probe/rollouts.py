@@ -12,8 +12,8 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from seal.data.rows import TaskRow
-from seal.interface.cues import Omega
 from seal.launch.recipe import Recipe
+from seal.method.interface.cues import Omega
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.engine import EngineSpeaker

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.task_file import read_task_file
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.records.folder import RunFolder
 from seal.records.format import FORMAT
 from seal.records.trajectory import TrajectoryRecord

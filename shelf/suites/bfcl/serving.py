@@ -15,8 +15,8 @@ import httpx
 import psutil
 
 from env_service.environments.registry import get_environment
-from seal.diagnosis.categories import BENCHMARK
 from seal.launch.service import Service, require_environments, require_tasks
+from seal.method.diagnosis.categories import BENCHMARK
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_output

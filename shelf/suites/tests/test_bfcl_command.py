@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from seal.cli.main import execute, load
-from seal.diagnosis.categories import parse_task_id
 from seal.launch.service import Service
+from seal.method.diagnosis.categories import parse_task_id
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.statistics.log import read_log

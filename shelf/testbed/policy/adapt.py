@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from env_service.environments.base import Environment
-from seal.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
 from shelf.testbed.policy.chat import encode, plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE

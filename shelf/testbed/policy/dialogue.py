@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import BfclEnvironment, open_episode
-from seal.interface.cues import Omega
-from seal.interface.evolve import cues_in_use, permanent_cues
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import cues_in_use, permanent_cues
 from seal.settings.interface import EvolveSettings
 from shelf.authoring.runs import dialogue, played, said
 

@@ -10,7 +10,7 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import MadeTask, identity_problems
 from env_service.environments.bfcl.tools import parse_reference
-from seal.diagnosis.evidence import CallEvidence
+from seal.method.diagnosis.evidence import CallEvidence
 from seal.system.files import json_hash
 
 Calls = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from seal.labels import PASS
+from seal.method.labels import PASS
 from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
 from shelf.view.again import Again, played_again

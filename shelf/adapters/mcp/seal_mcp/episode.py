@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from env_service.answers import Message
 from env_service.client import ServiceClient
-from seal.diagnosis.schema import TYPES
+from seal.method.diagnosis.schema import TYPES
 
 ENDED = "The conversation has ended."
 _RESULT = ("<tool_response>\n", "\n</tool_response>")

@@ -4,7 +4,7 @@ from typing import Any
 
 from trl import GRPOTrainer
 
-from seal.reweighting import initial_rho, weight
+from seal.method.reweighting import initial_rho, weight
 from seal.settings.reweighting import ReweightSettings
 
 RHO = initial_rho(ReweightSettings())

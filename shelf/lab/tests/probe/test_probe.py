@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seal.data.rows import TaskRow
-from seal.interface.cues import Omega, catalogue
+from seal.method.interface.cues import Omega, catalogue
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.net import free_port

@@ -8,7 +8,7 @@ from verl.utils.tokenizer.continuous_token_wiring import (
 )
 
 from env_service.environments.bfcl.catalog import load_tasks
-from seal.interface.cues import Omega
+from seal.method.interface.cues import Omega
 from seal.system.paths import HOME
 from shelf.testbed.policy.chat import encode
 from tests.support.references import play_reference

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.task_file import write_task_file
 from env_service.environments.bfcl.tools import Toolbox
-from seal.interface.cues import catalogue
+from seal.method.interface.cues import catalogue
 from seal.records.folder import RunFolder
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise

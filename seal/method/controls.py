@@ -1,0 +1,106 @@
+"""The labels that training uses: those of the diagnosis, or of a control that could falsify the method.
+
+If a control helps as much as the diagnosis, the diagnosis is not what helps. A control
+replaces the labels of a step before they reach the profile, the interface and the
+weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one preserves.
+"""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from seal.method import labels as vocabulary
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.labels import EXCLUDED
+from seal.method.profile import Tally
+from seal.settings.diagnosis import Blame, DiagnosisSettings
+
+Batch = list[tuple[str, ...]]
+
+_DRAWS = 1000
+"""Permutations that are drawn until one changes every utility; the last one stands otherwise."""
+
+
+def counted_labels(
+    labels: Sequence[str], diagnosis: Sequence[Mapping[str, Any]], blame: Blame = "observed"
+) -> tuple[str, ...]:
+    """Return the labels that C_t, the cues and w count.
+
+    labels and diagnosis (`Diagnosis` as JSON) are those of the turns of one trajectory. observed: the labels as they
+    are, as in the paper. own: a failure that the turn inherited becomes `inherited`, which is excluded.
+    """
+    if blame == "observed":
+        return tuple(labels)
+    inherited = {entry["turn"] for entry in diagnosis if entry.get("blame") == "inherited"}
+    return tuple(
+        vocabulary.INHERITED
+        if turn in inherited and label not in EXCLUDED and not vocabulary.get(label).success
+        else label
+        for turn, label in enumerate(labels)
+    )
+
+
+def relabelled(
+    batch: Sequence[Sequence[str]], settings: DiagnosisSettings, seed: int, step: int, recent: Tally
+) -> Batch:
+    """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
+
+    verifier: as diagnosed. random: each label drawn from the label distribution of the profile's window. permuted: the
+    names of the failure labels exchanged by :func:`exchanged_names`. Excluded labels stay where they are. recent: the
+    tally of *diagnosed* labels in the window, this step included. Drawing from one's own draws would let the
+    distribution drift. Seed and step fix the draw: give the batch in an order that does not depend on timing.
+    """
+    diagnosed = [tuple(labels) for labels in batch]
+    if settings.source == "permuted":
+        names = exchanged_names(settings.taxonomy, seed)
+        return _mapped(diagnosed, lambda label: names.get(label, label))
+    if settings.source == "random":
+        rng = random.Random(f"random:{seed}:{step}")
+        counts = {label: cell.count for label, cell in recent.labels().items()}
+        names, numbers = list(counts), list(counts.values())
+        return _mapped(diagnosed, lambda _: rng.choices(names, numbers)[0])
+    return diagnosed
+
+
+def taxonomy_labels(taxonomy: str) -> tuple[str, ...]:
+    """Labels that a taxonomy gives and that count, in its order; ValueError when it is unknown."""
+    return tuple(dict.fromkeys(rule.label for rule in taxonomy_of(taxonomy).rules if rule.label not in EXCLUDED))
+
+
+def exchanged_names(taxonomy: str, seed: int) -> Mapping[str, str]:
+    """The run's permutation of the failure labels of a taxonomy: who takes whose place.
+
+    A ring in an order that the seed draws, so that no label keeps its name or its cues; nor, among the built-in
+    labels, its utility.
+    """
+    failures, rng = sorted(failure_labels(taxonomy)), random.Random(f"permuted:{seed}")
+    for _ in range(_DRAWS):
+        ring = rng.sample(failures, len(failures))
+        names = dict(zip(ring, ring[1:] + ring[:1], strict=True))
+        if all(vocabulary.get(a).utility != vocabulary.get(b).utility for a, b in names.items()):
+            break
+    return names
+
+
+def failure_labels(taxonomy: str) -> frozenset[str]:
+    """The labels of a taxonomy that mark a failure and count."""
+    return frozenset(label for label in taxonomy_labels(taxonomy) if not vocabulary.get(label).success)
+
+
+def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
+    """The failures among the labels of one prompt's rollouts, as `settings.source` names them.
+
+    random: as many labels, drawn by `seed` and `draw` from all failures. The others as in :func:`relabelled`.
+    """
+    every = failure_labels(settings.taxonomy)
+    failures = every & set(labels)
+    if settings.source == "permuted":
+        names = exchanged_names(settings.taxonomy, seed)
+        return frozenset(names[label] for label in failures)
+    if settings.source == "random":
+        return frozenset(random.Random(f"random:{seed}:{draw}").sample(sorted(every), len(failures)))
+    return failures
+
+
+def _mapped(batch: Batch, name: Callable[[str], str]) -> Batch:
+    return [tuple(label if label in EXCLUDED else name(label) for label in labels) for labels in batch]

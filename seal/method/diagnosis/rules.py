@@ -1,0 +1,314 @@
+"""The diagnosis function Psi: deterministic rules from evidence to labels (paper, Table 5).
+
+A rule reads one turn and returns the reason why it fires, or None. A taxonomy is a tuple of rules in order of priority:
+the first that fires gives the dominant label, all that fire are the signals. ``docs/how-it-works.md`` records the
+decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from seal.method import labels
+from seal.method.diagnosis import recovery
+from seal.method.diagnosis.evidence import Blame, TurnEvidence
+
+EXTENSIONS = "seal.extensions"
+"""The entry points of packages that add a taxonomy: each is a `Taxonomy` under the name that recipes choose."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: ``test`` returns a one-line reason when the label's signal is present."""
+
+    name: str
+    label: str
+    test: Callable[[TurnEvidence], str | None]
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """The labels that turns can get, and what a run does with them; an extension adds one (docs/extend.md).
+
+    rules: in order of priority. cues: entries as in `cues.toml`, by name. weigh: a trajectory's
+    weight before it is clipped, from its counted labels and rho; None: the mean utility. reward:
+    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says.
+    """
+
+    rules: tuple[Rule, ...]
+    cues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    weigh: Callable[[Sequence[str], Mapping[str, float]], float] | None = None
+    reward: Callable[[Mapping[str, Any]], float] | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """z_i of one turn: the dominant label, all signals, the rule that decided, and whose fault it is."""
+
+    turn: int
+    label: str
+    signals: tuple[str, ...]
+    rule: str
+    reason: str
+    blame: Blame | None = None
+
+
+# --- what a turn was -----------------------------------------------------------------
+
+
+def took_place(turn: TurnEvidence) -> bool:
+    """Return whether the turn took place and is over, so is part of tau; one cut before the policy spoke did not."""
+    cut = turn.stop in ("length", "step_limit")
+    return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
+
+
+def _wanted(turn: TurnEvidence) -> bool:
+    return turn.expected_calls > 0
+
+
+def _met(turn: TurnEvidence) -> bool:
+    comparisons = (turn.state_match, turn.response_match)
+    return _wanted(turn) and True in comparisons and False not in (*comparisons, turn.instances_match)
+
+
+# --- rules of the paper's taxonomy ---------------------------------------------------
+
+
+def _reference_failed(turn: TurnEvidence) -> str | None:
+    return f"the reference failed: {turn.reference_error}" if turn.reference_error else None
+
+
+def _verifier_met(turn: TurnEvidence) -> str | None:
+    return "state and response meet the verifier" if _met(turn) else None
+
+
+def _invalid_call(turn: TurnEvidence) -> str | None:
+    for action in turn.actions:
+        if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
+            return f"the parser refused: {action.refusals[0]}"
+    for call in turn.calls:
+        if call.unavailable:
+            return f"{call.name} is not an available tool"
+    return None
+
+
+def _invalid_arguments(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn):  # no tool is the right one when nothing should be called
+        return None
+    for call in turn.calls:
+        if call.unavailable:
+            continue
+        if call.violations:
+            return f"{call.name}: {call.violations[0].message}"
+        if call.error == "signature":
+            return f"{call.name} refused its arguments"
+    return None
+
+
+def _budget_cut(turn: TurnEvidence) -> str | None:
+    if not turn.cut or _met(turn) or _not_recovered(turn):
+        return None
+    if not _wanted(turn) and (turn.calls or _invalid_call(turn)):
+        return None  # what was called cannot be taken back, however the turn would have gone on
+    return f"a budget cut the turn ({turn.stop})"
+
+
+def _other_state(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) or turn.state_match is not False:
+        return None
+    succeeded = [call for call in turn.calls if not call.failed]
+    if turn.needed_writes:  # reads cannot reach a state: without a write that worked, a needed call is missing
+        succeeded = [call for call in succeeded if call.writes]
+    return "calls executed, the state differs from the expected one" if succeeded else None
+
+
+def _not_recovered(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn):
+        return None
+    errors = (recovery.ANY,) if turn.feedback_before else ()
+    answered = False  # the policy acted after it had seen an error, and the error stayed open
+    for action in turn.actions:
+        if action.truncated and not action.calls:
+            continue  # a budget cut the answer
+        errors = recovery.still_open(errors, action)
+        answered = bool(errors)
+        errors += recovery.opened(action)
+    return "error feedback was shown and the policy did not recover from it" if answered else None
+
+
+def _missing_call(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) or _met(turn):
+        return None
+    if not turn.calls:
+        return "calls were needed and none was made"
+    skipped: Counter[str] = Counter()
+    if turn.response_match is False:
+        skipped |= Counter(turn.absent) & (Counter(turn.needed) - Counter(call.name for call in turn.calls))
+    if turn.state_match is False:
+        skipped |= Counter(turn.needed_writes) - Counter(call.name for call in turn.calls if not call.failed)
+    return f"needed and not called: {', '.join(sorted(skipped))}" if skipped else None
+
+
+def _other_response(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.calls and turn.response_match is False:
+        return "the required result is not among the results obtained"
+    return None
+
+
+def _spurious_call(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) and turn.calls:
+        return f"nothing should be called, {turn.calls[0].name} was"
+    return None
+
+
+def _abstained(turn: TurnEvidence) -> str | None:
+    if not _wanted(turn) and not turn.calls and not any(a.refusals or a.truncated for a in turn.actions):
+        return "nothing should be called and nothing was"
+    return None
+
+
+# --- rules that only the release's taxonomy has --------------------------------------
+
+
+def _other_instances(turn: TurnEvidence) -> str | None:
+    if _wanted(turn) and turn.calls and turn.instances_match is False:
+        return "another set of simulator instances than the reference"
+    return None
+
+
+def _released_abstention(turn: TurnEvidence) -> str | None:
+    return "no call was made where none was needed" if not _wanted(turn) and not turn.calls else None
+
+
+def _released_empty(turn: TurnEvidence) -> str | None:
+    return "no call was made where calls were needed" if _wanted(turn) and not turn.calls else None
+
+
+def _released_state(turn: TurnEvidence) -> str | None:
+    return "the state differs from the expected one" if _wanted(turn) and turn.state_match is False else None
+
+
+_GT = Rule("reference_failed", labels.GT_ERROR, _reference_failed)
+_PASS = Rule("verifier_met", labels.PASS, _verifier_met)
+_RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
+_SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
+
+_BUILT_IN = {
+    "paper": Taxonomy(
+        (
+            _GT,
+            _PASS,
+            Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
+            Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
+            Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
+            Rule("other_state", labels.STATE_MISMATCH, _other_state),
+            Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
+            Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
+            _RESPONSE,
+            _SPURIOUS,
+            Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
+        )
+    ),
+    "release": Taxonomy(
+        (
+            _GT,
+            _SPURIOUS,
+            Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
+            Rule("released_empty", labels.EMPTY_TURN, _released_empty),
+            Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
+            Rule("released_state", labels.STATE_MISMATCH, _released_state),
+            _RESPONSE,
+            _PASS,
+        )
+    ),
+}
+
+
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=EXTENSIONS) if point.name not in _BUILT_IN}
+
+
+@cache
+def taxonomy_of(name: str) -> Taxonomy:
+    """The taxonomy of that name; ValueError when it is unknown or its package cannot be loaded."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    if name not in _installed():
+        known = ", ".join(sorted({*_BUILT_IN, *_installed()}))
+        raise ValueError(f"unknown diagnosis taxonomy {name!r}; choose one of: {known}")
+    try:
+        found = _installed()[name].load()
+    except (ImportError, AttributeError, ValueError) as error:
+        moved = isinstance(error, ImportError) and str(error.name).partition(".")[0] == "seal"
+        fix = ". The method is seal.method now: import seal.method.labels, seal.method.diagnosis.rules" if moved else ""
+        raise ValueError(
+            f"the extension {name!r} ({_installed()[name].value}) cannot be loaded: {error}{fix}"
+        ) from error
+    if not isinstance(found, Taxonomy):
+        raise ValueError(
+            f"the extension {name!r} ({_installed()[name].value}) is no seal.method.diagnosis.rules.Taxonomy"
+        )
+    return found
+
+
+def extensions() -> Mapping[str, Taxonomy]:
+    """The taxonomies of installed packages; one that cannot be loaded is refused where a recipe names it."""
+    loaded = {}
+    for name in _installed():
+        with suppress(ValueError):
+            loaded[name] = taxonomy_of(name)
+    return loaded
+
+
+def extension_file(name: str) -> Path | None:
+    """The module of an installed package that has the taxonomy; None for one of ours."""
+    return None if name in _BUILT_IN else Path(str(import_module(_installed()[name].module).__file__))
+
+
+def with_rule(rule: Rule, before: str | None = None, taxonomy: str = "paper") -> tuple[Rule, ...]:
+    """The rules of a taxonomy and another one, ahead of the first of the label ``before`` (default: last).
+
+    The rule's label must be declared (:func:`seal.method.labels.declare`).
+    Raises ValueError for an unknown label or taxonomy and for a name that is taken.
+    """
+    labels.get(rule.label)
+    current = taxonomy_of(taxonomy).rules
+    if any(other.name == rule.name for other in current):
+        raise ValueError(f"taxonomy {taxonomy!r} already has a rule named {rule.name!r}")
+    order = [other.label for other in current]
+    if before is not None and before not in order:
+        raise ValueError(f"taxonomy {taxonomy!r} has no rule for {before!r} to put {rule.name!r} before")
+    at = order.index(before) if before is not None else len(order)
+    return (*current[:at], rule, *current[at:])
+
+
+def _diagnose(turn: TurnEvidence, order: tuple[Rule, ...]) -> Diagnosis:
+    fired = [(rule, reason) for rule in order if (reason := rule.test(turn)) is not None]
+    if not fired:
+        reason = "the verifier compared nothing in this turn"
+        return Diagnosis(turn.turn, labels.CHECKER_ERROR, (), "unjudged", reason, turn.blame)
+    rule, reason = fired[0]
+    signals = tuple(dict.fromkeys(other.label for other, _ in fired))
+    return Diagnosis(turn.turn, rule.label, signals, rule.name, reason, turn.blame)
+
+
+def diagnose(
+    turns: Sequence[TurnEvidence], taxonomy: str = "paper", off: Collection[str] = ()
+) -> tuple[Diagnosis, ...]:
+    """Apply Psi to an episode: Z(tau), in the order of its turns.
+
+    The paper's taxonomy labels only turns that took place: a turn that the policy was never shown, or has not finished,
+    is not part of tau, so the result may be shorter than ``turns`` (always at its end). The release's taxonomy labels
+    every turn, as the release did. off: labels that the environment cannot ground; their rules do not fire. Raises
+    ValueError for an unknown taxonomy.
+    """
+    order = tuple(rule for rule in taxonomy_of(taxonomy).rules if rule.label not in off)
+    every = taxonomy == "release"
+    return tuple(_diagnose(turn, order) for turn in turns if every or took_place(turn))

@@ -1,0 +1,119 @@
+"""Omega, the learning interface as a value: which cues are on, for every task or for one category."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from functools import cache, cached_property
+from typing import Any, Self
+
+from pydantic import NonNegativeInt
+
+from seal.method.diagnosis.categories import environment_of
+from seal.method.diagnosis.rules import extensions
+from seal.method.interface.wording import wording, wording_digest
+from seal.settings.base import Settings
+
+EVERYWHERE = "*"
+"""The scope for tasks of every category that has no scope of its own."""
+
+
+@dataclass(frozen=True)
+class Cue:
+    """One cue: where it speaks (schema, feedback, guideline), its label and wording.
+
+    taxonomy is the only one that has the label; None for labels of every taxonomy.
+    """
+
+    name: str
+    kind: str
+    label: str
+    text: str
+    compact: str
+    taxonomy: str | None = None
+
+    def wording(self, compact: bool) -> str:
+        """The text in the size that the prompt mode has room for; "" when it has none."""
+        return self.compact if compact else self.text
+
+
+@cache
+def catalogue() -> Mapping[str, Cue]:
+    """All cues by name, in the order of the data file; then those of installed extensions."""
+    tables = [(None, wording()["cues"]), *((name, each.cues) for name, each in extensions().items())]
+    cues: dict[str, Cue] = {}
+    for own, table in tables:
+        for name, d in table.items():
+            if name in cues:
+                raise ValueError(f"the extension {own!r} has a cue {name!r}, which exists: choose another name")
+            cues[name] = Cue(name, d["kind"], d["label"], d["text"], d.get("compact", ""), own or d.get("taxonomy"))
+    return cues
+
+
+class _OmegaJson(Settings):
+    """Omega as JSON values."""
+
+    version: NonNegativeInt
+    cues: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Omega:
+    """Omega_t: the cues that are on, by scope. Hashable, immutable.
+
+    A scope is a category, whose own entry then decides for its tasks, an environment for its categories without one, or
+    "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with :meth:`of`. ``version`` counts the
+    changes of a run. An Omega without cues does nothing; it still marks its episode as one of training.
+    """
+
+    version: int = 0
+    active: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
+        """An Omega from cue names (for all categories) or {scope: cue names}; ValueError for an unknown cue."""
+        by_scope = cues if isinstance(cues, Mapping) else {EVERYWHERE: cues}
+        order = list(catalogue())
+        active = []
+        for scope in sorted(by_scope):
+            names = set(by_scope[scope])
+            if unknown := sorted(names - set(order)):
+                raise ValueError(f"omega: unknown cue {unknown[0]!r} for {scope!r}; known cues: {', '.join(order)}")
+            if names or scope != EVERYWHERE:
+                active.append((scope, tuple(sorted(names, key=order.index))))
+        return cls(version, tuple(active))
+
+    def for_category(self, category: str) -> tuple[str, ...]:
+        """Cues that hold for a task of this category, in the order of the catalogue."""
+        scopes = dict(self.active)
+        scope = next((each for each in (category, environment_of(category)) if each in scopes), EVERYWHERE)
+        return scopes.get(scope, ())
+
+    def of_kind(self, kind: str, category: str) -> tuple[Cue, ...]:
+        """The cues of one kind that hold for a task of this category."""
+        return tuple(cue for cue in map(catalogue().get, self.for_category(category)) if cue.kind == kind)
+
+    @property
+    def cues(self) -> tuple[str, ...]:
+        """Active cues for logs: "name", or "category/name" when they hold in one category only."""
+        return tuple(
+            name if scope == EVERYWHERE else f"{scope}/{name}" for scope, names in self.active for name in names
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits over the active cues and their wording; the version is left out."""
+        active = {name for _, names in self.active for name in names} - wording()["cues"].keys()
+        added = [astuple(catalogue()[name]) for name in sorted(active)]
+        content = json.dumps([self.active, wording_digest(), *added], separators=(",", ":"))
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; the inverse of :meth:`from_json`."""
+        return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild an Omega; ValueError names the key that is missing, unknown or wrong."""
+        read = _OmegaJson.read(data, "omega")
+        return cls.of(read.cues, read.version)

@@ -1,0 +1,42 @@
+"""Which class of error a failed tool result is, from its public text.
+
+The simulators report errors as an ``error`` field, as a ``status`` or flag of a well-formed result, or as the text of
+an exception. The class decides which recovery advice phi_err gives; the patterns that mark each class are in
+``cues.toml`` beside the advice.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from seal.method.interface.secrets import scalars
+from seal.method.interface.wording import wording
+
+
+@cache
+def _classes() -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
+    """Name, pattern and tools (none: every tool) of each class."""
+    return tuple(
+        (name, re.compile("|".join(entry["patterns"])), frozenset(entry.get("tools", ())))
+        for name, entry in wording()["errors"].items()
+        if "patterns" in entry
+    )
+
+
+def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
+    """The class of an execution error ("execution" when no known message marks it).
+
+    ``arguments`` are those of the call: their values are removed first, because messages
+    repeat them and a file may be called "not found".
+    """
+    text = bare = result.lower()
+    for value in reversed([value for value in scalars(arguments) if isinstance(value, str) and value]):
+        bare = re.sub(rf"(?<!\w){re.escape(value.lower())}(?!\w)", "", bare, count=1)
+    found = (_match(tool, bare), _match(tool, text))  # a value may be a word of the message proper
+    return next((name for name in found if name), "execution")
+
+
+def _match(tool: str, text: str) -> str | None:
+    fitting = (name for name, pattern, tools in _classes() if (not tools or tool in tools) and pattern.search(text))
+    return next(fitting, None)

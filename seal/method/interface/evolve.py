@@ -1,0 +1,159 @@
+"""Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
+
+A label is a weakness while its recent prevalence is high and its recent mean reward low; the cues of the worst
+weaknesses are on. Both are figures of the profile's window: prevalence is the label's share of the labelled turns, the
+mean reward is the mean terminal reward of the trajectories over the turns that carry the label. Thresholds to leave are
+laxer than those to enter, and a newcomer must be clearly worse than a weakness whose place it takes, so that cues do
+not flicker.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from seal.method.diagnosis.categories import environment_of
+from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
+from seal.method.labels import SYNONYMS
+from seal.method.profile import Cell, Profile, Tally
+from seal.settings.interface import EvolveSettings
+
+_LEAVE_PREVALENCE = 0.7
+"""A weakness ends below this part of the prevalence at which a label becomes one."""
+_LEAVE_REWARD = 0.05
+"""A weakness ends at this mean reward above the one below which a label becomes one."""
+_STICKINESS = 1.25
+"""The factor by which a newcomer's score must exceed that of the weakness whose place it takes."""
+_MARGIN = 2.0
+"""Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
+
+
+def cues_in_use(settings: EvolveSettings, taxonomy: str = "paper") -> tuple[Cue, ...]:
+    """Every cue of the kinds in use whose label the taxonomy has."""
+    fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, taxonomy))
+    return tuple(cue for cue in fitting if cue.kind in settings.kinds)
+
+
+def permanent_cues(settings: EvolveSettings, taxonomy: str = "paper") -> frozenset[str]:
+    """Cues that are always on: every cue in use of a kind that is not adaptive."""
+    return frozenset(cue.name for cue in cues_in_use(settings, taxonomy) if cue.kind not in settings.adaptive)
+
+
+def initial_omega(settings: EvolveSettings, taxonomy: str = "paper") -> Omega:
+    """Omega_0: the permanent cues, for every category."""
+    return Omega.of(permanent_cues(settings, taxonomy))
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
+
+    category is "*", or the environment by whose figures the cue is judged. figures: prevalence, mean_reward, count,
+    score (prevalence x (1 - mean reward)) of the cue's label and the number of turns in the window.
+    """
+
+    step: int
+    cue: str
+    on: bool
+    category: str
+    figures: Mapping[str, float]
+
+
+def evolve(
+    omega: Omega,
+    profile: Profile,
+    settings: EvolveSettings,
+    step: int,
+    taxonomy: str = "paper",
+    retired: Collection[str] = (),
+) -> tuple[Omega, tuple[Event, ...]]:
+    """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
+
+    Each environment of a run with several is judged by its own figures and has its own cues.
+    One with fewer than ``min_count`` labelled turns in the window keeps its cues. retired: cues that are
+    shown no more, whatever the figures, as "environment/cue".
+    """
+    tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
+    adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
+    active = dict(omega.active)
+    events: list[Event] = []
+    for scope, categories in _scopes(tally).items():
+        figures = _figures(tally, categories)
+        before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of BFCL
+        after = before
+        if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
+            on = {catalogue()[name].label for name in before - permanent}
+            chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
+            after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
+        environment = environment_of(next(iter(tally.categories()), "")) if scope == EVERYWHERE else scope
+        after = frozenset(name for name in after if f"{environment}/{name}" not in retired)
+        if after != before:
+            active[scope] = tuple(after)
+        for name, cue in catalogue().items():
+            if (name in before) != (name in after):
+                events.append(Event(step, name, name in after, scope, figures[cue.label]))
+    if not events:
+        return omega, ()
+    return Omega.of(active, omega.version + 1), tuple(events)
+
+
+def _scopes(tally: Tally) -> dict[str, tuple[str | None, ...]]:
+    """The categories of each of several environments, or (None,), which means all of them, for everything together."""
+    scopes: dict[str, tuple[str | None, ...]] = {}
+    for category in tally.categories():
+        scopes[environment_of(category)] = (*scopes.get(environment_of(category), ()), category)
+    return scopes if len(scopes) > 1 else {EVERYWHERE: (None,)}
+
+
+def _figures(tally: Tally, categories: Sequence[str | None]) -> dict[str, dict[str, float]]:
+    """Return the figures that decide in a scope, for each label that has a cue."""
+    turns, seen, figures = sum(map(tally.turns, categories)), {}, {}
+    for label, cell in (each for category in categories for each in tally.labels(category).items()):
+        cued = SYNONYMS.get(label, label)
+        seen[cued] = seen.get(cued, Cell()) + cell
+    for label in {cue.label for cue in catalogue().values()}:
+        cell = seen.get(label, Cell())
+        share = cell.count / turns if turns else 0.0
+        figures[label] = {
+            "prevalence": share,
+            "mean_reward": cell.mean,
+            "count": cell.count,
+            "score": share * (1 - cell.mean),
+            "turns": turns,
+        }
+    return figures
+
+
+def _weaknesses(
+    on: Collection[str], labels: Collection[str], figures: Mapping[str, Mapping[str, float]], settings: EvolveSettings
+) -> list[str]:
+    """The labels whose cues are on next, of those that have adaptive cues; on: those whose cues are on now."""
+
+    def worst_first(label: str) -> tuple[float, str]:
+        return -figures[label]["score"], label
+
+    weak = sorted((label for label in labels if _weak(figures[label], label in on, settings)), key=worst_first)
+    chosen = [label for label in weak if label in on][: settings.max_labels]
+    for label in (label for label in weak if label not in on):
+        if len(chosen) < settings.max_labels:
+            chosen.append(label)
+        elif chosen and _clearly_worse(figures[label], figures[chosen[-1]]):
+            chosen[-1] = label
+        chosen.sort(key=worst_first)
+    return chosen
+
+
+def _clearly_worse(new: Mapping[str, float], old: Mapping[str, float]) -> bool:
+    """Return whether the new label's score exceeds the old one's by more than chance explains, given the counts."""
+    error = math.sqrt(1 / new["count"] + 1 / old["count"])
+    return new["score"] > old["score"] * _STICKINESS * math.exp(_MARGIN * error)
+
+
+def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> bool:
+    if on:
+        frequent = figures["prevalence"] >= settings.prevalence * _LEAVE_PREVALENCE
+        return frequent and figures["mean_reward"] < settings.mean_reward + _LEAVE_REWARD
+    return (
+        figures["prevalence"] >= settings.prevalence
+        and figures["mean_reward"] < settings.mean_reward
+        and figures["count"] >= settings.min_count
+    )

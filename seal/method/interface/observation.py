@@ -1,0 +1,41 @@
+"""phi_schema(F) and phi_cap(C_t): what Omega adds to the system text and to revealed tools.
+
+The paper's section 3.3: ``o~ = o + phi_schema(F) + phi_err(o, H) + phi_cap(C)``. Nothing here
+or in ``feedback.py`` sees the reference of a task: the functions read the observation,
+the public documents of the tools and the policy's own actions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seal.method.interface.cues import Cue, Omega
+from seal.method.interface.schema_cue import compact_schema, full_schema
+from seal.method.interface.wording import PromptWording, fill
+
+Tools = Sequence[Mapping[str, Any]]
+"""Documents of the tools that the policy can see now."""
+
+SCHEMA_TITLE, ADVICE_TITLE = "# Notes on the tools", "# Advice"
+
+
+def observe_start(content: str, tools: Tools, omega: Omega, category: str, mode: PromptWording) -> str:
+    """The system text with phi_schema(F) and phi_cap(C) added at its end; unchanged without an active cue."""
+    schema, guidelines = omega.of_kind("schema", category), omega.of_kind("guideline", category)
+    names = {cue.name for cue in schema}
+    notes, advice = _texts(schema, mode), _texts(guidelines, mode)
+    if mode.compact:
+        return "\n".join((content, *filter(None, (compact_schema(tools, names), *notes, *advice))))
+    parts = ["\n".join((SCHEMA_TITLE, *notes, *full_schema(tools, names)))] if schema else []
+    parts += ["\n".join((ADVICE_TITLE, *(f"- {text}" for text in advice)))] if guidelines else []
+    return "\n\n".join((content, *parts))
+
+
+def _texts(cues: Sequence[Cue], mode: PromptWording) -> list[str]:
+    return [fill(text, mode.values()) for cue in cues if (text := cue.wording(mode.compact))]
+
+
+def observe_reveal(content: str, tools: Tools, omega: Omega, category: str, mode: PromptWording) -> str:
+    """The message that announces new tools with phi_schema of these ``tools`` added at its end."""
+    names = {cue.name for cue in omega.of_kind("schema", category)}
+    lines = [compact_schema(tools, names)] if mode.compact else full_schema(tools, names)
+    return "\n".join((content, *filter(None, lines)))

@@ -1,0 +1,85 @@
+"""Diagnosis-guided advantage reweighting (paper, section 3.4).
+
+    p_j(z) = (1/T_j) sum_i 1[z_i = z]
+    w_j    = clip(sum_z p_j(z) rho(z), w_min, w_max)
+    A~_j   = w_j A_j
+
+Pure: labels and settings in, weights out; the trainer multiplies. Weights are
+positive, so no advantage changes its sign, and the reward is never touched.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from seal.method import labels as vocabulary
+from seal.method.controls import taxonomy_labels
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.labels import EXCLUDED, PASS
+from seal.method.profile import Cell, Profile
+from seal.settings.reweighting import ReweightSettings
+
+CONFIDENCE = 32
+"""The sightings of a label in the window at which its figures count in full."""
+
+
+def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
+    """rho_0: the utility of every label of the taxonomy, the recipe's own where it gives one.
+
+    ValueError when the recipe gives a utility to a label of another taxonomy.
+    """
+    rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
+    for label, utility in settings.rho.items():
+        if label not in rho:
+            raise ValueError(f"the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}")
+        rho[label] = float(utility)
+    return rho
+
+
+def update_rho(
+    rho: Mapping[str, float], profile: Profile, settings: ReweightSettings, taxonomy: str = "paper"
+) -> dict[str, float]:
+    """rho_t from rho_{t-1} and C_t.
+
+        target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / 32)), w_min, w_max)
+        rho_t(z) = (1 - beta) rho_{t-1}(z) + beta target_z
+
+    n, s, m: count, share and mean reward of the label in the profile's window. `pass`
+    keeps its utility. Unchanged when not dynamic.
+    """
+    if not settings.dynamic or not settings.enabled:
+        return dict(rho)
+    base = initial_rho(settings, taxonomy)
+    tally = profile.recent()
+    seen, shares = tally.labels(), tally.shares()
+    updated = dict(base)
+    for label in base:
+        if label == PASS:
+            continue
+        cell = seen.get(label, Cell())
+        pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / CONFIDENCE)
+        target = _clip(base[label] * (1 + settings.alpha * pressure), settings)
+        updated[label] = (1 - settings.beta) * rho.get(label, base[label]) + settings.beta * target
+    return updated
+
+
+def weight(
+    labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, taxonomy: str = "paper"
+) -> float:
+    """w_j of one trajectory, from its labels by turn; 1 if none counts. ValueError for a label without a utility."""
+    counted = [label for label in labels if label not in EXCLUDED]
+    if not settings.enabled or not counted:
+        return 1.0
+    for label in counted:
+        if label not in rho:
+            raise ValueError(
+                f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
+            )
+    weigh = taxonomy_of(taxonomy).weigh or _mean_utility
+    return _clip(weigh(counted, rho), settings)
+
+
+def _mean_utility(labels: Sequence[str], rho: Mapping[str, float]) -> float:
+    return sum(rho[label] for label in labels) / len(labels)
+
+
+def _clip(value: float, settings: ReweightSettings) -> float:
+    return min(max(value, settings.w_min), settings.w_max)

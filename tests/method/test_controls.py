@@ -1,0 +1,106 @@
+"""The controls: what each one preserves, what it destroys, and that a seed fixes it."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from seal.method import controls
+from seal.method import labels as vocabulary
+from seal.method.controls import exchanged_names, named_failures, taxonomy_labels
+from seal.method.profile import Profile, Tally, Trajectory
+from seal.settings.diagnosis import DiagnosisSettings
+
+BATCH = [
+    ("pass", "state_mismatch"),
+    ("missing_tool_call",),
+    ("pass", "pass", "spurious_tool_call"),
+    ("checker_error", "pass"),
+    (),
+]
+MANY = [
+    tuple(random.Random(f"{row}").choices(("pass", "state_mismatch", "missing_tool_call"), (5, 3, 2), k=1 + row % 4))
+    for row in range(200)
+]
+
+
+def tally(batch):
+    return Tally.of(Trajectory("base", labels, 0.0) for labels in batch)
+
+
+def relabelled(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
+    settings = DiagnosisSettings(source=source, taxonomy=taxonomy)
+    return controls.relabelled(batch, settings, seed, step, recent or tally(batch))
+
+
+def pooled(batch):
+    return Counter(z for labels in batch for z in labels)
+
+
+def test_the_verifier_changes_nothing():
+    assert relabelled(BATCH, "verifier") == BATCH
+
+
+@pytest.mark.parametrize("source", ["verifier", "random", "permuted"])
+def test_every_control_keeps_lengths_and_excluded_labels_and_repeats_itself(source):
+    found = relabelled(BATCH, source, seed=3)
+    assert found == relabelled(BATCH, source, seed=3)
+    assert [len(labels) for labels in found] == [len(labels) for labels in BATCH]
+    assert found[3][0] == "checker_error" and pooled(found)["checker_error"] == 1
+
+
+def test_random_keeps_the_distribution_of_the_window_and_not_the_labels():
+    window = tally([("pass", "pass", "pass", "missing_tool_call")] * 5)
+    every_turn = [("state_mismatch",) * 4] * 500
+    drawn = pooled(relabelled(every_turn, "random", recent=window))
+    assert set(drawn) == {"pass", "missing_tool_call"}
+    assert drawn["pass"] / 2000 == pytest.approx(0.75, abs=0.05)
+    assert relabelled(MANY, "random") != relabelled(MANY, "random", step=2)
+
+
+@pytest.mark.parametrize("taxonomy", ["paper", "release"])
+def test_permuted_gives_every_failure_another_name_utility_and_no_success(taxonomy):
+    names = exchanged_names(taxonomy, 5)
+    failures = {z for z in taxonomy_labels(taxonomy) if not vocabulary.get(z).success}
+    assert set(names) == set(names.values()) == failures
+    for label, other in names.items():
+        assert vocabulary.get(label).utility != vocabulary.get(other).utility
+    batch = [tuple(taxonomy_labels(taxonomy))]
+    found = [
+        relabelled(batch, "permuted", step, seed=seed, taxonomy=taxonomy) for step, seed in ((1, 5), (9, 5), (9, 6))
+    ]
+    assert found[0] == found[1] != found[2], "a run has one permutation, and another seed another one"
+
+
+def test_permuted_keeps_which_turns_failed_alike():
+    found = relabelled(MANY, "permuted")
+    assert [[z == "pass" for z in labels] for labels in found] == [[z == "pass" for z in labels] for labels in MANY]
+    assert sorted(pooled(found).values()) == sorted(pooled(MANY).values())
+    for before, after in zip(MANY, found, strict=True):
+        assert all(z == "pass" or z != other for z, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("source", ["verifier", "random", "permuted"])
+def test_the_failures_of_a_prompt_go_by_the_names_of_the_source(source):
+    settings = DiagnosisSettings(source=source)
+    seen = {"pass", "state_mismatch", "missing_tool_call", "budget_cut", "correct_abstention"}
+    failures = frozenset({"state_mismatch", "missing_tool_call"})
+    found = named_failures(seen, settings, 0, "1/7")
+    assert found == named_failures(seen, settings, 0, "1/7") and len(found) == 2
+    assert (
+        found
+        == {
+            "verifier": failures,
+            "permuted": {exchanged_names("paper", 0)[label] for label in failures},
+            "random": named_failures({"recovery_failure", "response_mismatch"}, settings, 0, "1/7"),
+        }[source]
+    )
+    assert named_failures({"pass"}, settings, 0, "1/7") == frozenset()
+
+
+def test_random_draws_from_the_window_and_not_from_the_run():
+    profile = Profile(window=1)
+    profile = profile.updated(1, [Trajectory("base", ("pass",), 1.0)] * 50)
+    profile = profile.updated(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
+    drawn = relabelled([("pass",)] * 40, "random", step=2, recent=profile.recent())
+    assert set(pooled(drawn)) == {"state_mismatch"}

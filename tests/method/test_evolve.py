@@ -1,0 +1,193 @@
+"""Evolve: thresholds, ranking, hysteresis, categories, events, and determinism."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
+from seal.method.profile import Profile, Trajectory
+from seal.settings.interface import EvolveSettings
+
+ALL_ADAPT = {"adaptive": ("schema", "feedback", "guideline")}
+DEFAULT = EvolveSettings(**ALL_ADAPT)
+FAILURES = sorted({cue.label for cue in catalogue().values()})
+
+
+def seen(counts, passes=0, reward=0.0, category="base", step=1):
+    """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
+    batch = [Trajectory(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
+    batch += [Trajectory(category, ("pass",), 1.0)] * passes
+    return Profile(1).updated(step, batch)
+
+
+def guidelines(omega):
+    return {name for name in omega.cues if catalogue()[name.split("/")[-1]].kind == "guideline"}
+
+
+def step(omega, profile, settings=DEFAULT):
+    return evolve(omega, profile, settings, 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "passes", "reward", "on"),
+    [
+        (10, 90, 0.0, True),
+        (9, 91, 0.0, False),
+        (8, 40, 0.0, True),
+        (7, 40, 0.0, False),
+        (50, 50, 0.59, True),
+        (50, 50, 0.6, False),
+    ],
+)
+def test_thresholds_to_turn_on(count, passes, reward, on):
+    omega, events = step(Omega(), seen({"missing_tool_call": count}, passes, reward))
+    assert omega.cues == (("use_tools",) if on else ())
+    assert len(events) == on and omega.version == on
+
+
+@pytest.mark.parametrize(
+    ("count", "passes", "reward", "on"),
+    [(7, 93, 0.0, True), (6, 94, 0.0, False), (50, 50, 0.64, True), (50, 50, 0.65, False), (0, 100, 0.0, False)],
+)
+def test_thresholds_to_turn_off_are_laxer(count, passes, reward, on):
+    omega, events = step(Omega.of(["use_tools"]), seen({"missing_tool_call": count}, passes, reward))
+    assert omega.cues == (("use_tools",) if on else ())
+    assert [event.on for event in events] == ([] if on else [False])
+
+
+def test_the_worst_three_weaknesses_have_their_cues():
+    counts = {"missing_tool_call": 40, "state_mismatch": 30, "spurious_tool_call": 20, "response_mismatch": 15}
+    omega, _ = step(Omega(), seen(counts))
+    assert guidelines(omega) == {"use_tools", "reread_state", "caution"}
+
+
+def test_a_newcomer_must_be_clearly_worse_to_take_a_place():
+    settings = EvolveSettings(max_labels=1, **ALL_ADAPT)
+    on = Omega.of(["use_tools"])
+    slightly, _ = step(on, seen({"missing_tool_call": 40, "state_mismatch": 45}), settings)
+    clearly, events = step(on, seen({"missing_tool_call": 40, "state_mismatch": 85}), settings)
+    assert (slightly.cues, clearly.cues) == (("use_tools",), ("reread_state",))
+    assert [(event.cue, event.on) for event in events] == [("use_tools", False), ("reread_state", True)]
+
+
+def test_the_margin_shrinks_with_the_evidence():
+    settings, on = EvolveSettings(max_labels=1), Omega.of(["use_tools"])
+    for many, replaced in ((1, False), (20, True)):
+        counts = {"missing_tool_call": 20 * many, "state_mismatch": 32 * many}
+        assert ("reread_state" in evolve(on, seen(counts), settings, 1)[0].cues) == replaced
+
+
+def test_a_thin_window_changes_nothing():
+    omega = Omega.of(["caution"], version=3)
+    assert step(omega, seen({}, passes=7)) == (omega, ())
+    assert step(omega, Profile()) == (omega, ())
+
+
+def test_success_labels_and_excluded_labels_never_turn_a_cue_on():
+    profile = seen({"correct_abstention": 50, "pass": 50, "checker_error": 50})
+    assert step(Omega(), profile)[0].cues == ()
+
+
+def test_the_empty_turn_of_the_releases_taxonomy_has_the_cue_of_a_missing_call():
+    omega, (event,) = step(Omega(), seen({"empty_turn_model_response": 20}, passes=60))
+    assert omega.cues == ("use_tools",) and event.figures["count"] == 20
+
+
+def test_by_default_only_guidelines_wait_for_the_profile():
+    settings = EvolveSettings()
+    start = initial_omega(settings)
+    assert set(start.cues) == {name for name, cue in catalogue().items() if cue.kind != "guideline"}
+    worse, events = evolve(start, seen({"argument_mismatch": 50}), settings, 1)
+    assert [(event.cue, event.on) for event in events] == [("check_arguments", True)]
+    better, events = evolve(worse, seen({}, passes=50), settings, 2)
+    assert better.cues == start.cues and [event.cue for event in events] == ["check_arguments"]
+
+
+def test_all_cues_of_a_label_come_together_if_their_kind_is_in_use():
+    profile = seen({"argument_mismatch": 50})
+    assert set(step(Omega(), profile)[0].cues) == {
+        "schema_required",
+        "schema_types",
+        "schema_values",
+        "check_arguments",
+    }
+    settings = EvolveSettings(kinds=("schema",), adaptive=("schema",))
+    assert step(Omega(), profile, settings)[0].cues == ("schema_required", "schema_types", "schema_values")
+    settings = EvolveSettings(kinds=("feedback", "guideline"))
+    omega, _ = evolve(initial_omega(settings), seen({"pass": 50}), settings, 1)
+    assert {catalogue()[name].kind for name in omega.cues} == {"feedback"}
+
+
+def test_a_cue_belongs_to_the_taxonomy_that_has_its_label():
+    settings = EvolveSettings()
+    paper, release = ({cue.name for cue in cues_in_use(settings, taxonomy)} for taxonomy in ("paper", "release"))
+    assert release - paper == {"right_service"} and not paper - release
+    profile = seen({"instance_mismatch": 50})
+    assert "right_service" in evolve(Omega(), profile, settings, 1, "release")[0].cues
+    assert "right_service" not in evolve(Omega(), profile, settings, 1, "paper")[0].cues
+
+
+def test_a_frozen_interface_keeps_its_start():
+    settings = EvolveSettings(kinds=("schema",), adaptive=())
+    start = initial_omega(settings)
+    assert start.cues and step(start, seen({"missing_tool_call": 50}), settings) == (start, ())
+
+
+def test_each_of_several_environments_is_judged_by_its_own_figures():
+    batch = [Trajectory("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
+    batch += [Trajectory("base", ("pass",), 1.0)] * 300
+    omega, events = step(Omega(), Profile(1).updated(1, batch))
+    assert omega.cues == ("tau2_telecom/caution",) and [event.category for event in events] == ["tau2_telecom"]
+    assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
+    calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
+    assert step(omega, Profile(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
+
+
+def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():
+    failed = [Trajectory("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
+    failed += [Trajectory("base", ("recovery_failure",), 0.0)] * 20
+    profile, guidelines_alone = Profile(1).updated(1, failed), EvolveSettings(kinds=("guideline",))
+    for elsewhere in ({"bfcl": ["recover"]}, {"bfcl": ["recover"], "*": ["caution"]}):
+        omega, events = step(Omega.of(elsewhere), profile, guidelines_alone)
+        assert omega.for_category("base") == omega.for_category("tau2_telecom/mms_issue") == ("recover",)
+        turned = {(event.category, event.cue, event.on) for event in events}
+        assert turned == {("tau2_telecom", "recover", True)} | (
+            {("tau2_telecom", "caution", False)} if "*" in elsewhere else set()
+        )
+
+
+def test_events_tell_the_figures_that_caused_them():
+    _, (event,) = step(Omega(), seen({"missing_tool_call": 20}, passes=60))
+    assert asdict(event) == {
+        "step": 1,
+        "cue": "use_tools",
+        "on": True,
+        "category": "*",
+        "figures": {"prevalence": 0.25, "mean_reward": 0.0, "count": 20, "score": 0.25, "turns": 80},
+    }
+    json.dumps(asdict(event))
+
+
+tallies = st.dictionaries(st.sampled_from([*FAILURES, "pass", "correct_abstention"]), st.integers(0, 60))
+
+
+@given(tallies, st.floats(0, 1), st.sets(st.sampled_from(sorted(catalogue()))))
+def test_evolve_is_deterministic_bounded_and_versioned(counts, reward, cues):
+    settings = EvolveSettings(**ALL_ADAPT)
+    before, profile = Omega.of(cues, version=4), seen(counts, reward=reward)
+    after, events = evolve(before, profile, settings, 9)
+    assert evolve(Omega.from_json(before.to_json()), Profile.from_json(profile.to_json()), settings, 9) == (
+        after,
+        events,
+    )
+    assert after.version == 4 + bool(events)
+    on, off = set(before.for_category("base")), set(after.for_category("base"))
+    assert {event.cue for event in events} == on ^ off
+    if events:
+        assert len({catalogue()[name].label for name in off}) <= 3
+    again, more = evolve(after, profile, settings, 10)
+    assert (again, more) == (after, ())
