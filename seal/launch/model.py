@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from httpx import InvalidURL
 from huggingface_hub import constants, hf_hub_download
 from huggingface_hub import logging as hub_logging
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
@@ -77,6 +78,11 @@ def _hub_configuration(model: str) -> dict[str, Any]:
         if constants.HF_HUB_OFFLINE:
             reason = f"HF_HUB_OFFLINE is set: unset it, or {folder}"
         raise LaunchError(f"{MODEL}={model} is not in the cache and {reason}.") from error
+    except (ImportError, ValueError, InvalidURL) as error:
+        raise LaunchError(
+            f"{MODEL}={model} is sought on the hub through the proxy that the environment names, which cannot be used "
+            f"({error}): correct ALL_PROXY, HTTPS_PROXY or NO_PROXY, or {folder}."
+        ) from error
     except (HfHubHTTPError, EntryNotFoundError) as error:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else "without one"
         raise LaunchError(

@@ -1,7 +1,7 @@
 """The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-Those of this module read the recipe and its tasks, those of `devices` and `folder` this machine or its Ray cluster,
-those of `model` the model's folder or the hub. None writes a file.
+Those of this module read the recipe and its tasks, those of `devices`, `folder` and `places` this machine or its Ray
+cluster, those of `model` the model's folder or the hub. None writes a file.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from seal.launch.devices import check_devices, flash_attn_problem
 from seal.launch.folder import check_disk
 from seal.launch.model import check_model, is_local
 from seal.launch.numbers import require_sense, unusual
+from seal.launch.places import check_places
 from seal.launch.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
@@ -166,6 +167,7 @@ def _loggers(recipe: Recipe) -> None:
 CHECKS: dict[str, Callable[[Recipe], object]] = {
     "devices": check_devices,
     "disk": check_disk,
+    "places": check_places,
     "numbers": require_sense,
     "step plan": lambda recipe: require_plan(recipe.config),
     "fixed keys": _fixed,

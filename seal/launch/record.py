@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
 from seal.data.rows import TaskRow
+from seal.launch.places import record_folder
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.rules import extension_file
 from seal.system.files import file_sha256, json_hash, write_json
@@ -63,7 +64,7 @@ def write_record(
     its host, are left out.
     """
     config, stamp = recipe.config, time.strftime("%Y%m%d-%H%M%S")
-    parent = HOME / "launcher_record" / recipe.name
+    parent = record_folder(recipe)
     folder, attempt = parent / stamp, 1
     while folder.exists():
         attempt += 1

@@ -3,7 +3,7 @@
 from json import JSONDecodeError
 from pathlib import Path
 
-from httpx import HTTPError
+from httpx import HTTPError, InvalidURL
 from huggingface_hub import HfApi, constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -38,7 +38,7 @@ def push(folder: Path, name: str, *, public: bool) -> str:
         raise ValueError(
             f"The hub refused {name} ({status}): check the name and that the token may write; {folder} is complete."
         ) from error
-    except (HTTPError, OSError, JSONDecodeError, LookupError, TypeError, AttributeError) as error:
+    except (HTTPError, InvalidURL, OSError, JSONDecodeError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{constants.ENDPOINT} does not answer as a hub does ({error!r}): upload {folder} later (`hf upload`)."
         ) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 from openai import NOT_GIVEN, APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletion
 
@@ -144,15 +144,19 @@ class Endpoint:
         EndpointRefused if nothing answers at the address, if a list of models lacks ours (unless not `listed`), or if
         it must list them and does not.
         """
-        how = {"timeout": CHECK_TIMEOUT_S, "trust_env": self.proxied, "follow_redirects": True}
         try:
-            answer = httpx.get(self._models, headers={"Authorization": f"Bearer {self.key}"}, **how)
+            client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise EndpointRefused(f"The proxy that the environment names cannot be used: {error}") from error
+        try:
+            with client:
+                answer = client.get(self._models, headers={"Authorization": f"Bearer {self.key}"})
             models = answer.json() if answer.is_success else {}  # an endpoint need not list its models
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx2.HTTPError, ValueError) as error:
             raise EndpointRefused(
                 f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
             ) from error
-        if self.lists_models and status(self._models) != httpx.codes.OK:
+        if self.lists_models and status(self._models) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
             )
@@ -165,7 +169,7 @@ class Endpoint:
     def answers_within(self, wait_s: float) -> bool:
         """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while status(self._models) >= httpx.codes.INTERNAL_SERVER_ERROR:
+        while status(self._models) >= httpx2.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
@@ -173,9 +177,13 @@ class Endpoint:
 
 
 def without_proxy(*urls: str) -> dict[str, str]:
-    """Variables that keep requests to this machine's own addresses away from the environment's proxies."""
+    """Variables that keep requests to this machine's own addresses away from the environment's proxies.
+
+    Brackets and IPv6 networks, which the tools' older client cannot read, are left out of NO_PROXY.
+    """
     hosts = {host for url in urls if is_loopback(host := urlsplit(url).hostname or "")}
-    known = {each for each in os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")).split(",") if each}
+    known = os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")).split(",")
+    known = {name for each in known if (name := each.strip(" []")) and not (":" in name and "/" in name)}
     value = ",".join(sorted(known | hosts))
     return {"NO_PROXY": value, "no_proxy": value} if hosts else {}
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import close_session
 from omegaconf import OmegaConf
 from rich.console import Console
 
@@ -204,6 +205,18 @@ def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch
     assert "does not answer" in refused(config, check)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in refused(config, check)
+
+
+@pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "socks://127.0.0.1:9"), ("NO_PROXY", "localhost,[::1]")])
+def test_a_proxy_that_the_hub_s_client_cannot_use_is_named(config, hub, monkeypatch, name, value):
+    config.seal.process_env.HF_HUB_OFFLINE = "0"
+    OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
+    close_session()
+    with monkeypatch.context() as shell:
+        shell.setenv(name, value)
+        shell.delenv(name.lower(), raising=False)
+        assert "correct ALL_PROXY, HTTPS_PROXY or NO_PROXY" in refused(config, preflight.CHECKS["model"])
+    close_session()
 
 
 @pytest.mark.parametrize(

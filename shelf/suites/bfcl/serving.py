@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 
 from env_service.environments.registry import get_environment
@@ -100,7 +100,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     process = start(command, log=log, cwd=Path.cwd(), env=CPU_ENVIRONMENT if on_cpu else GPU_ENVIRONMENT)
     try:
         deadline = time.monotonic() + MODEL_DEADLINE_S
-        while status(f"http://127.0.0.1:{port}/health") != httpx.codes.OK:
+        while status(f"http://127.0.0.1:{port}/health") != httpx2.codes.OK:
             if process.poll() is not None:
                 raise ValueError(f"vLLM ended with code {process.returncode}: {last_output(log)} (log: {log})")
             if time.monotonic() > deadline:
@@ -125,9 +125,9 @@ def _cpu_arguments(folder: Path) -> tuple[str, ...]:
 def status(url: str) -> int:
     """The status with which a GET is answered; 503 if it is not. Uses no proxy of the environment."""
     try:
-        return httpx.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False, follow_redirects=True).status_code
-    except httpx.HTTPError:
-        return httpx.codes.SERVICE_UNAVAILABLE
+        return httpx2.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False, follow_redirects=True).status_code
+    except httpx2.HTTPError:
+        return httpx2.codes.SERVICE_UNAVAILABLE
 
 
 def _require_model(folder: Path) -> None:

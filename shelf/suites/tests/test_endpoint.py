@@ -6,9 +6,18 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from threading import Thread
 
+import httpx
 import pytest
 
-from shelf.suites.endpoint import ChatClient, ContextExceeded, Endpoint, EndpointFault, EndpointRefused, Sampling
+from shelf.suites.endpoint import (
+    ChatClient,
+    ContextExceeded,
+    Endpoint,
+    EndpointFault,
+    EndpointRefused,
+    Sampling,
+    without_proxy,
+)
 from tests.support.loopback import Loopback
 
 
@@ -140,3 +149,36 @@ def test_a_password_in_the_address_is_in_no_message():
     with pytest.raises(EndpointFault) as gone:
         asyncio.run(ask(hidden, attempts=1))
     assert url in str(fault.value) and url in str(gone.value) and "hunter2" not in f"{fault.value}{gone.value}"
+
+
+def use_proxies(monkeypatch, **variables):
+    for name in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name.lower(), raising=False)
+        monkeypatch.setenv(name, variables.get(name, ""))
+
+
+ODD_PROXIES = [
+    {"ALL_PROXY": "socks5://127.0.0.1:9"},
+    {"ALL_PROXY": "socks://127.0.0.1:9"},
+    {"HTTP_PROXY": "http://[::1"},
+    {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost,[::1]"},
+    {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "fe80::/10,10.0.0.0/8"},
+]
+
+
+@pytest.mark.parametrize("variables", ODD_PROXIES, ids=str)
+def test_no_proxy_of_the_environment_is_a_traceback_and_none_is_asked_for_this_machine(variables, monkeypatch):
+    use_proxies(monkeypatch, **variables)
+    assert reply_to(answer(content="hello")).text == "hello"
+    with answering([(200, "{}")]) as (url, _):
+        assert Endpoint(url, "m").require() is False
+    with pytest.raises(EndpointRefused):
+        Endpoint("http://example.invalid/v1", "m").require()
+
+
+def test_a_tool_s_client_reads_what_it_is_told_of_proxies(monkeypatch):
+    use_proxies(monkeypatch, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="[::1],fe80::/10, 10.0.0.0/8,intern.example")
+    told = without_proxy("http://[::1]:8000/v1", "http://127.0.0.1:8000/v1", "http://example.invalid/v1")
+    assert told["NO_PROXY"] == told["no_proxy"] == "10.0.0.0/8,127.0.0.1,::1,intern.example"
+    use_proxies(monkeypatch, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY=told["NO_PROXY"])
+    httpx.Client().close()
