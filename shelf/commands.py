@@ -22,7 +22,7 @@ _LISTED = (
     ("statistics", "stats", RESULTS, "Tabulate and compare validation logs."),
     ("view", "view", RESULTS, "Look at runs in a browser: curves, failures, groups, trajectories, cues."),
 )
-_EXTRAS = {"probe": "train", "stats": "view"}
+_EXTRAS = {"experiment": "train", "probe": "train", "stats": "view"}
 """The extra that a command needs, where its package is not called after it."""
 _CHECKS = {"tasks": "shelf.testbed.nowhere"}
 

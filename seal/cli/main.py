@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec
+from traceback import walk_tb
 from typing import Annotated, NamedTuple
 
 import typer
@@ -46,10 +46,6 @@ CORE = {
     ),
     "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
 }
-MARKS = {"authoring": "fastapi", "lab": "pandas", "service": "fastapi", "suites": "openai", "view": "pandas"}
-"""A module of each extra, by which a missing extra is told from one missing package; omegaconf in those that train."""
-
-
 REINSTALL = "run `bash install.sh` again, or `pip install --no-deps -e .` in the environment of this checkout"
 
 
@@ -142,12 +138,11 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     except typer.Abort:
         return exits.REFUSED
     except ModuleNotFoundError as error:
+        *_, (frame, _) = walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].partition(".")[0] not in _OWN or (error.name or "").partition(".")[0] in _OWN:
+            raise
         name = next((word for word in (*program.split(), *arguments) if word in commands()), "train")  # launcher.py
-        package = f"'seal-rl[{commands()[name].extra}]'"
-        if find_spec(MARKS.get(commands()[name].extra, "omegaconf")):
-            if error.name != "bfcl_eval":
-                raise
-            package = f"--no-deps {BENCHMARK}"
+        package = f"--no-deps {BENCHMARK}" if error.name == "bfcl_eval" else f"'seal-rl[{commands()[name].extra}]'"
         _say(f"seal {name}: {error.name} is not installed: pip install {package}.")
         return exits.USAGE
     except OSError as error:
@@ -164,6 +159,9 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
             _say(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes).")
         return exits.USAGE
 
+
+_OWN = ("seal", "env_service", "shelf")
+"""Packages of this repository: what one of them cannot import is in an extra, which may not be installed."""
 
 _PLACES = {errno.ENOSPC, errno.ENAMETOOLONG, errno.EACCES, errno.EROFS}
 """Faults of a place that the user names."""

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -21,21 +21,11 @@ from seal.data.rows import TaskRow
 from seal.launch.places import record_folder
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.rules import extension_file
-from seal.system.files import file_sha256, json_hash, write_json
+from seal.records.method import method_digest
+from seal.system.files import file_sha256, write_json
 from seal.system.paths import HOME
 
 logger = logging.getLogger(__name__)
-
-METHOD = (
-    "env_service",
-    "seal/data",
-    "seal/method",
-    "seal/records",
-    "seal/rollout",
-    "seal/settings",
-    "seal/training",
-)
-"""The folders that decide what a run computes."""
 
 WHOLE_HASH = 1 << 30
 HEAD = 1 << 20
@@ -99,18 +89,6 @@ def write_record(
         "rows": {"training": _named(recipe.rows.train), "validation": _named(recipe.rows.val)},
         "config": without_secrets(OmegaConf.to_container(config)),
     }
-
-
-def method_digest() -> str:
-    """One hash over the names and the bytes of the method's files."""
-    return json_hash({path.relative_to(HOME).as_posix(): file_sha256(path) for path in _method_files()})
-
-
-def _method_files() -> Iterator[Path]:
-    for name in METHOD:
-        path = HOME / name
-        inside = path.rglob("*") if path.is_dir() else (path,)
-        yield from (file for file in inside if file.suffix in (".py", ".json", ".toml", ".yaml") and file.is_file())
 
 
 def _hashes(recipe: Recipe) -> dict[str, str]:

@@ -73,15 +73,6 @@ def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
     """Every finding, in the order of the table; ends early if the rest cannot be examined."""
     yield _interpreter()
-    absent = [name for name in ("hydra-core", "omegaconf", "psutil", "requests", "verl") if installed(name) is None]
-    if absent:
-        yield Finding(
-            "packages",
-            f"{', '.join(absent)} not installed",
-            "Run `bash install.sh` (or --cpu), activate the environment that it names, and try again.",
-        )
-        return
-    # Deferred: it needs the packages that were just looked for.
     from seal.launch.recipe import read_recipe
     from seal.rollout.services import addresses
     from seal.training.cluster import uses_existing_cluster

@@ -1,6 +1,7 @@
 """The wheel in an empty environment: the command, the service without engines, and the reading of a run."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from env_service import BENCHMARK
 from env_service.client import ServiceClient, ServiceError
+from seal.cli.main import commands
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.adapters.tests.script import script
@@ -20,6 +22,31 @@ from tests.support.installed import Environment
 pytestmark = pytest.mark.slow
 
 START_DEADLINE_S = 120
+RECIPE, NOTHING = HOME / "exp" / "quickstart.yaml", "http://127.0.0.1:9"
+LINES = {
+    "train": (RECIPE, "--dry-run"),
+    "doctor": (RECIPE,),
+    "plan": (RECIPE,),
+    "experiment": ("plan", HOME / "exp" / "experiments" / "confirmation.yaml"),
+    "probe": (HOME / "data" / "quickstart_policy", RECIPE, "--out", "probed"),
+    "verify": ("run", "--tasks", HOME / "data" / "test_bed" / "train.jsonl"),
+    "rescore": ("run",),
+    "diagnose": ("rollouts", "run", "--out", "labelled"),
+    "report": ("run",),
+    "stats": ("run",),
+    "view": ("run", "--export", "viewed.html"),
+    "export": ("run", "--out", "exported"),
+    "evaluate": ("bfcl", "--base-url", f"{NOTHING}/v1", "--model", "m", "--out", "evaluated"),
+    "settings": ("seal.seed",),
+    "data": ("check",),
+    "env": ("list",),
+    "model": ("fetch", "nothing", "--out", "fetched"),
+    "tasks": ("check", "none.jsonl"),
+    "policy": ("adapt", "none", "--out", "adapted"),
+    "serve": ("--port", "none"),
+}
+"""A line of each command that ends by itself and sends nothing off this machine."""
+OF_THE_LAB = {"verify", "rescore", "diagnose", "report", "stats", "view", "settings", "env", "tasks", "serve", "data"}
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +119,21 @@ def test_the_results_of_a_run_are_read_without_the_repository(
     assert (run / "report.png").is_file() and "w/o susp." in said[1]
     refused = refusal(installed, "diagnose", "rollouts", "x.json", "--out", str(tmp_path / "out"))
     assert refused == f"seal diagnose: bfcl_eval is not installed: pip install --no-deps {BENCHMARK}.\n"
+
+
+@pytest.mark.parametrize(("extra", "working"), [("", {"settings"}), ("service", {"serve"}), ("lab", OF_THE_LAB)])
+def test_every_command_of_a_partial_installation_works_or_names_its_extra(
+    environment: Callable[[str], Environment], tmp_path: Path, extra: str, working: set[str]
+):
+    assert commands().keys() == LINES.keys()
+    made, lacking = environment(extra), set()
+    made.install("--no-deps", BENCHMARK)
+    write_run(tmp_path / "run")
+    for name, operands in LINES.items():
+        command = [made.folder / "bin" / "seal", name, *operands]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr, (name, done.stderr)
+        if "is not installed" in done.stderr:
+            lacking.add(name)
+            assert re.fullmatch(rf"seal {name}: \w+ is not installed: pip install 'seal-rl\[\w+\]'\.\n", done.stderr)
+    assert not lacking & working and {"train", "plan", "doctor", "experiment", "probe"} <= lacking, lacking

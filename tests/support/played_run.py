@@ -27,11 +27,12 @@ from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.launch.recipe import read_recipe
-from seal.launch.record import method_digest, without_secrets
+from seal.launch.record import without_secrets
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
 from seal.method.teacher import answering, has_gradient, is_control, sees_omega
 from seal.records.folder import RunFolder
+from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import data_hash
-from seal.launch.record import method_digest
 from seal.records.folder import STEP_LOGS, RunFolder
+from seal.records.method import method_digest
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop
