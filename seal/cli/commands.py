@@ -1,5 +1,7 @@
 """Code that the commands share: options with their help, and refusals in one sentence."""
 
+import errno
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +11,7 @@ from rich.console import Console
 
 from seal.system import exits
 from seal.system.errors import LaunchError
+from seal.system.files import full_folder
 
 
 @contextmanager
@@ -17,7 +20,9 @@ def refusing(command: str, *more: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, LaunchError, *more) as error:
-        Console(stderr=True, soft_wrap=True).print(f"{command}: {error}", markup=False)
+        full = full_folder(sys.argv[1:]) if isinstance(error, OSError) and error.errno == errno.ENOSPC else None
+        said = f"{full} has no space left: make room there, or name another folder." if full else error
+        Console(stderr=True, soft_wrap=True).print(f"{command}: {said}", markup=False)
         raise typer.Exit(exits.USAGE) from None
 
 

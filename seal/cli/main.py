@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from env_service import BENCHMARK
 from seal import __version__
 from seal.system import exits
+from seal.system.files import full_folder
 from seal.system.paths import HOME
 
 
@@ -148,9 +149,11 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
     except OSError as error:
         if error.errno not in _PLACES:
             raise
+        full = None
         if error.errno == errno.ENOSPC:
+            full = full_folder(sys.argv[1:])
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
-        _say(f"{program}: {str(error.filename or 'the output')[:200]} cannot be used: {error.strerror}.")
+        _say(f"{program}: {str(error.filename or full or 'the output')[:200]} cannot be used: {error.strerror}.")
         return exits.REFUSED
     except typer.TyperException as error:
         # Without a message the help has been printed.

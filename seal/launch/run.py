@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import psutil
@@ -65,7 +66,7 @@ def launch(request: Request, console: Console) -> int:
                 tell(console, f"{run.recipe.name} is complete; {again}.")
             else:
                 started(run, request, console, interrupt)
-            tell(console, f"`seal report {folder}` shows what was learnt")
+            tell(console, f"`seal report {quote(str(folder))}` shows what was learnt")
     except KeyboardInterrupt:
         return interrupt.exit_code
     return exits.FINISHED

@@ -3,10 +3,22 @@
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+ROOM = 1 << 20
+"""Bytes: a disk with less is full."""
+
+
+def full_folder(words: Iterable[str]) -> Path | None:
+    """The folder of a command line, or of this process, whose disk is full: the system's error does not name it."""
+    named = [Path(word.rpartition("=")[2]).absolute() for word in (*words, tempfile.gettempdir(), "")]
+    there = (next(folder for folder in (place, *place.parents) if os.path.isdir(folder)) for place in named)
+    return next((folder for folder in there if shutil.disk_usage(folder).free < ROOM), None)
 
 
 @contextmanager

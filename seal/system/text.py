@@ -1,5 +1,6 @@
 """A part that stands for a longer text: the line that says what it is about, or its beginning."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -21,6 +22,12 @@ def last_output(log: Path) -> str:
 def clipped(text: str, characters: int) -> str:
     """The first `characters` of the text, marked as cut if it has more."""
     return text if len(text) <= characters else text[:characters] + "..."
+
+
+def enumeration(names: Sequence[object], most: int = 12) -> str:
+    """The names with commas between them; of more than `most` the last ones are only counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 def _lines(text: str) -> list[str]:

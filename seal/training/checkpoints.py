@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from seal.settings.run import CheckpointSettings
@@ -184,7 +185,7 @@ def verify(checkpoint: Path) -> None:
         return
     others = [step for step in whole_steps(checkpoint.parent) if checkpoint.name != f"global_step_{step}"]
     fix = (
-        f"resume from another one with --resume {checkpoint.parent / f'global_step_{others[-1]}'}"
+        f"resume from another one with --resume {quote(str(checkpoint.parent / f'global_step_{others[-1]}'))}"
         if others
         else "there is no other one here, so start over in another experiment folder (trainer.experiment_name)"
     )

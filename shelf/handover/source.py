@@ -8,6 +8,7 @@ from typing import Any
 from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
+from seal.system.text import enumeration
 from seal.training.checkpoints import CheckpointError, Checkpoints, load_state, step_of, verify, whole_steps
 from shelf.statistics.launches import Launch, launch_of_step, read_launches
 
@@ -64,7 +65,7 @@ def find_source(named: Path, step: int | None = None) -> Source:
     else:
         chosen, why = steps[-1], "the last saved step; no checkpoint is named the best"
     if chosen not in steps:
-        raise ValueError(f"{folder} holds no whole checkpoint of step {chosen}: it has {', '.join(map(str, steps))}.")
+        raise ValueError(f"{folder} holds no whole checkpoint of step {chosen}: it has {enumeration(steps)}.")
     checkpoint = folder / f"global_step_{chosen}"
     try:
         verify(checkpoint)

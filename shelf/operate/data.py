@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from env_service.environments.bfcl.catalog import data_hash
@@ -109,7 +110,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
     """The recorded manifest; ValueError that names the file if it is missing or broken."""
     path = Path(out) / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: run seal data prepare --out {out}.")
+        raise ValueError(f"{path} does not exist: run seal data prepare --out {quote(str(out))}.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         return {name: value[name] for name in ("package", "splits")}

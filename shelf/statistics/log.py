@@ -16,6 +16,7 @@ from seal.records.format import require_format
 from seal.records.source import parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, Line, read_jsonl, read_records, step_files
+from seal.system.text import enumeration
 
 MET = frozenset({PASS, CORRECT_ABSTENTION})
 """The labels of turns that met the verifier."""
@@ -43,7 +44,7 @@ class Log:
         """The lines of one step; ValueError naming the steps there are."""
         found = tuple(line for line in self.lines if line.step == step)
         if not found:
-            raise ValueError(f"There is no step {step}: the log has {', '.join(map(str, self.steps))}.")
+            raise ValueError(f"There is no step {step}: the log has {enumeration(self.steps)}.")
         return found
 
     @classmethod

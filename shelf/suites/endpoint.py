@@ -20,7 +20,9 @@ from openai import NOT_GIVEN, APIConnectionError, APIStatusError, APITimeoutErro
 from openai.types.chat import ChatCompletion
 
 from seal.rollout.speaker import SpeakerFault
+from seal.settings.sentences import nearest
 from seal.system.net import is_loopback
+from seal.system.text import enumeration
 from shelf.suites import FIXED
 from shelf.suites.bfcl.serving import served_checkpoint, status
 
@@ -163,7 +165,8 @@ class Endpoint:
         entries = models.get("data", []) if isinstance(models, dict) else []
         names = [entry.get("id") for entry in entries]
         if listed and names and self.model not in names:
-            raise EndpointRefused(f"The endpoint serves {', '.join(map(str, names))}, not {self.model}: fix --model.")
+            hint = nearest(self.model, map(str, names), ": fix --model.")
+            raise EndpointRefused(f"The endpoint serves {enumeration(names)}, not {self.model}{hint}")
         return any(entry.get("owned_by") in TAKES_FIXED for entry in entries)
 
     def answers_within(self, wait_s: float) -> bool:

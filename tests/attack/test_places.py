@@ -109,6 +109,18 @@ def test_a_command_that_cannot_write_anywhere_works_or_says_so(played, tmp_path,
     assert done.returncode == 0 or done.stderr.splitlines()[-1].startswith(f"seal {command[0]}: "), done.stderr
 
 
+@pytest.mark.parametrize("command", [["settings"], ["data", "prepare"], ["view", "{run}"]], ids=" ".join)
+def test_a_command_on_a_full_disk_names_the_folder(played, tmp_path, command):
+    given = [word.format(run=played) for word in command]
+    out = "--export" if command[0] == "view" else "--out"
+    line = [sys.executable, "-m", "seal.cli", *given, out, str(tmp_path / "made")]
+    mounted = ["unshare", "-rm", "sh", "-c", FULL.replace("400k", "4k"), str(tmp_path), *line]
+    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    done = subprocess.run(mounted, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert str(tmp_path) in done.stderr and "has no space left" in done.stderr
+
+
 if __name__ == "__main__":
     part, where, *more = sys.argv[1:]
     {"service": service_of, "viewer": viewer_of}[part](Path(where), *more)

@@ -1,5 +1,6 @@
 """`seal experiment`: plan, run and judge a matrix of runs."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,6 @@ def plan(
 
     Times and power are those of finished runs; before the first, times are those that the file gives under `cost`.
     """
-    import shlex
 
     from shelf.lab.experiment.arms import composed_arms, require_unchanged
     from shelf.lab.experiment.matrix import Experiment
@@ -94,7 +94,9 @@ def run(
         )
     if session.code == 0:
         which = "every run of these arms" if only else "every run"
-        out.print(f"{which} has finished: seal experiment report {file}", highlight=False, soft_wrap=True)
+        out.print(
+            f"{which} has finished: seal experiment report {shlex.quote(str(file))}", highlight=False, soft_wrap=True
+        )
     raise typer.Exit(session.code)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from seal.records.format import FORMAT
@@ -52,7 +53,7 @@ def analyse(experiment: Experiment) -> Analysis:
     design = experiment.design
     results = tuple(result for _cell, result in experiment.finished())
     if not results:
-        raise ValueError(f"no run of {design.name} has finished: seal experiment run {experiment.source}")
+        raise ValueError(f"no run of {design.name} has finished: seal experiment run {quote(str(experiment.source))}")
     runs = by_arm(design, results)
     primary, missing = family(design.contrasts, design.primaries, runs)
     secondary, more = family(design.contrasts, design.secondary, runs)

@@ -15,6 +15,7 @@ from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
 from seal.system.jsonl import read_records, step_files
 from seal.system.paths import HOME
+from seal.system.text import enumeration
 from seal.training.closed_loop import ClosedLoop
 from shelf.lab.replay.differences import difference, shown
 from shelf.statistics.launches import Launch, launch_of_step, read_launches
@@ -146,7 +147,7 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
             raise ValueError(f"{where} holds no <step>.jsonl: name a run or one log.")
     wanted = [(each, path) for each, path in files if step is None or each == step]
     if not wanted:
-        raise ValueError(f"{named} has no step {step}: it has {', '.join(str(each) for each, _ in files)}.")
+        raise ValueError(f"{named} has no step {step}: it has {enumeration([each for each, _ in files])}.")
     launches = read_launches(run)
     return tuple(_found(path, each, training, run, launches) for each, path in wanted)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -113,8 +114,8 @@ def export_bfcl(
         console.print(f"left out: {count} {what}")
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
     console.print(
-        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={out} bfcl evaluate "
-        f"--model {model} --test-category {categories} --partial-eval"
+        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={quote(str(out))} "
+        f"bfcl evaluate --model {quote(model)} --test-category {categories} --partial-eval"
     )
 
 

@@ -176,6 +176,25 @@ def test_no_proxy_of_the_environment_is_a_traceback_and_none_is_asked_for_this_m
         Endpoint("http://example.invalid/v1", "m").require()
 
 
+def test_of_an_endpoint_s_many_models_the_nearest_is_named():
+    models = json.dumps({"data": [{"id": f"vendor/model-{number}"} for number in range(420)]})
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(models.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with Loopback(Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(EndpointRefused, match=r"and 408 more, not vendor/modell-7; did you mean vendor/model-7\?$"):
+            Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "vendor/modell-7").require()
+        server.shutdown()
+
+
 def test_a_tool_s_client_reads_what_it_is_told_of_proxies(monkeypatch):
     use_proxies(monkeypatch, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="[::1],fe80::/10, 10.0.0.0/8,intern.example")
     told = without_proxy("http://[::1]:8000/v1", "http://127.0.0.1:8000/v1", "http://example.invalid/v1")

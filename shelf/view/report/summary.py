@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -193,13 +194,13 @@ def _lift_sentence(run: Run) -> str:
 
 def _output_files(run: Run) -> RenderableType:
     files = Table.grid(padding=(0, 2))
-    folder = run.folder
+    folder, named = run.folder, quote(os.path.relpath(run.folder.path))
     checkpoint = folder.checkpoints / f"global_step_{last_step(folder.checkpoints)}"
     for name, path in {"picture": folder.picture, "checkpoint": checkpoint}.items():
         shown = os.path.relpath(path) if path.exists() else "none yet"
         files.add_row(Text(name, style="dim"), Text(shown, overflow="fold"))
     for name, command in {"rollouts, cues": "view", "all rates": "stats"}.items():
-        files.add_row(Text(name, style="dim"), Text(f"seal {command} {os.path.relpath(folder.path)}", overflow="fold"))
+        files.add_row(Text(name, style="dim"), Text(f"seal {command} {named}", overflow="fold"))
     files.add_row(Text("words", style="dim"), Text("docs/glossary.md"))
     bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
     return Group(*([Text(bad, style="bold red")] if bad else []), Text("More", style="bold"), files)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import statistics
 
 import pytest
@@ -36,6 +37,13 @@ def test_a_run_is_summarised_in_tables_and_a_picture(tmp_path, monkeypatch):
     ):
         assert expected in text
     assert (folder / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_commands_that_a_summary_names_can_be_copied(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "my run")
+    monkeypatch.chdir(tmp_path)
+    named = [line[line.index("seal ") :] for line in text_of(summarise(folder)).splitlines() if " seal " in line]
+    assert [shlex.split(command) for command in named] == [["seal", "view", "my run"], ["seal", "stats", "my run"]]
 
 
 def test_quarters_hold_the_means_of_their_steps(tmp_path):
