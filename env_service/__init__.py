@@ -1,2 +1,8 @@
 BENCHMARK = "bfcl-eval==2026.3.23"
 """The package of the default environment; an extra cannot name it, because its own requirements pull in torch."""
+PREFIX = "BFCL_"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting of the service."""
+    return PREFIX + name.upper()

@@ -11,10 +11,10 @@ from typing import Any
 
 import uvicorn
 
-from env_service import BENCHMARK
+from env_service import BENCHMARK, variable
 from env_service.app import create_app
 from env_service.server import BoundedServer
-from env_service.settings import ServerSettings, read_settings, variable
+from env_service.settings import ServerSettings, read_settings
 from seal.system.net import http_url
 
 

@@ -51,7 +51,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
             answer = await pool.query("version", {"env_type": env_type})
         except protocol.RequestRefused as error:
             raise HTTPException(error.status, str(error)) from None
-        return protocol.VersionAnswer(service=SERVICE, protocol=protocol.PROTOCOL, **orjson.loads(answer))
+        own = {"service": SERVICE, "protocol": protocol.PROTOCOL, "owner": settings.owner}
+        return protocol.VersionAnswer(**own, **orjson.loads(answer))
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:

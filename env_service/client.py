@@ -19,7 +19,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError, field_validator
 
-from env_service import answers, protocol
+from env_service import answers, protocol, variable
+from seal.system.causes import Cause
 
 DEFAULT_URL = "http://127.0.0.1:8082"
 """Where `seal serve` listens by default."""
@@ -31,9 +32,21 @@ CLOSE_S = 5.0
 _THREAD = "seal-client"
 RETRY_PAUSE_S = 0.25
 MAX_CONNECTIONS = 256
-SICK = frozenset({"unreachable", "timeout", "server_error", "busy", "protocol"})
+SICK: frozenset[Cause] = frozenset(
+    {
+        "environment_unreachable",
+        "environment_timeout",
+        "environment_server_error",
+        "environment_busy",
+        "environment_protocol",
+    }
+)
 """Causes that concern the service, not the request: another attempt, or another service, may help."""
-CODES = {protocol.NO_EPISODE: "lost", protocol.EPISODE_BROKEN: "broken", protocol.ENVIRONMENT_FAILED: "failed"}
+CODES: dict[str, Cause] = {
+    protocol.NO_EPISODE: "environment_lost",
+    protocol.EPISODE_BROKEN: "environment_broken",
+    protocol.ENVIRONMENT_FAILED: "environment_failed",
+}
 """The cause for each code with which the service marks a refusal."""
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -42,15 +55,9 @@ T = TypeVar("T")
 
 
 class ServiceError(RuntimeError):
-    """The service did not do what it was asked; the message says why and what to change.
+    """The service did not do what it was asked; the message says why and what to change, cause is one of its causes."""
 
-    cause: unreachable (nothing answers); timeout; server_error (5xx); busy (429); protocol (an unreadable answer);
-    foreign (something else answers); version (another protocol); lost (the episode is not open, for example after a
-    restart); broken (the episode exceeds the service's limits); failed (the environment raised an exception, which the
-    message names); replay (a rebuilt episode got different answers); refused (the request is wrong).
-    """
-
-    def __init__(self, cause: str, message: str) -> None:
+    def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
         self.cause = cause
 
@@ -59,7 +66,7 @@ class AsyncServiceClient:
     """The verbs of one service for one event loop, over pooled connections.
 
     url: the service's address; by default SEAL_URL, else where `seal serve` listens.
-    env_type: the environment to play. token: by default BFCL_TOKEN. deadline_s: seconds
+    env_type: the environment to play. token: by default the variable of the service's token. deadline_s: seconds
     for one attempt. attempts: of a request whose fault is the service's (SICK).
     """
 
@@ -76,7 +83,7 @@ class AsyncServiceClient:
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"{self.url!r} is not the address of a service: write http://HOST:PORT.")
         self.env_type = env_type
-        token = token or os.environ.get("BFCL_TOKEN")
+        token = token or os.environ.get(variable("token"))
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._deadline_s = deadline_s
         self._attempts = attempts
@@ -88,7 +95,7 @@ class AsyncServiceClient:
         try:
             return await self._ask("GET", f"version{query}", None, protocol.VersionAnswer)
         except ServiceError as error:
-            raise _foreign(self.url) if error.cause == "protocol" else error from error
+            raise _foreign(self.url) if error.cause == "environment_protocol" else error from error
 
     async def healthy(self) -> bool:
         """Return whether the service reports within a few seconds that it is healthy."""
@@ -155,7 +162,7 @@ class AsyncServiceClient:
         try:
             body = request(**fields).model_dump_json(exclude_unset=True).encode()
         except ValidationError as error:
-            raise ServiceError("refused", f"the request is wrong: {_first(error)}") from error
+            raise ServiceError("environment_refused", f"the request is wrong: {_first(error)}") from error
         return await self._ask("POST", verb, body, answer or success)
 
     async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
@@ -175,13 +182,13 @@ class AsyncServiceClient:
                 content, status = await response.read(), response.status
         except aiohttp.ClientError as error:
             raise ServiceError(
-                "unreachable",
+                "environment_unreachable",
                 f"No environment service answers at {self.url}: start one with `seal serve`, or name its address in "
                 f"{URL_VARIABLE} or env_service.env_url ({error}).",
             ) from error
         except TimeoutError as error:
             raise ServiceError(
-                "timeout",
+                "environment_timeout",
                 f"The environment service at {self.url} did not answer within {self._deadline_s:g} s: see its log, or "
                 "raise the deadline (env_service.timeout_s in a recipe).",
             ) from error
@@ -192,7 +199,9 @@ class AsyncServiceClient:
             return answer.model_validate(json.loads(content))
         except (ValueError, RecursionError) as error:
             reason = _first(error) if isinstance(error, ValidationError) else error
-            raise ServiceError("protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}") from error
+            raise ServiceError(
+                "environment_protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}"
+            ) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -253,7 +262,7 @@ class ServiceClient:
             answer = await self.client.version()
             if answer.protocol != protocol.PROTOCOL:
                 raise ServiceError(
-                    "version",
+                    "environment_version",
                     f"The environment service at {self.url} speaks protocol {answer.protocol}, and this package speaks "
                     f"{protocol.PROTOCOL}: install the same version of seal-rl on both sides.",
                 )
@@ -292,17 +301,17 @@ def _refusal(url: str, status: int, content: bytes) -> ServiceError:
         problem = None
     detail = problem.detail if problem else "no reason given"
     if status >= 500:
-        return ServiceError("server_error", f"The environment service at {url} failed ({status}): {detail}")
+        return ServiceError("environment_server_error", f"The environment service at {url} failed ({status}): {detail}")
     if status == 429:
-        return ServiceError("busy", f"The environment service at {url} has no room: {detail}")
+        return ServiceError("environment_busy", f"The environment service at {url} has no room: {detail}")
     if problem is None or status == 404:
         return _foreign(url)
-    return ServiceError(CODES.get(problem.code, "refused"), detail)
+    return ServiceError(CODES.get(problem.code, "environment_refused"), detail)
 
 
 def _foreign(url: str) -> ServiceError:
     return ServiceError(
-        "foreign",
+        "environment_foreign",
         f"Something other than the environment service answers at {url}: name the service's address in "
         f"{URL_VARIABLE} or env_service.env_url.",
     )

@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from env_service import protocol
+from env_service import protocol, variable
 from env_service.encoding import encode
 from env_service.pool import WorkerPool
 from env_service.protocol import RequestRefused
-from env_service.settings import ServerSettings, variable
+from env_service.settings import ServerSettings
 from env_service.worker import EpisodeHistory
 from seal.system.files import replacing
 

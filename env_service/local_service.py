@@ -5,6 +5,7 @@ The launcher, evaluations, replays and adapters use the same starter.
 
 import atexit
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from env_service import variable
 from env_service.client import URL_VARIABLE, ServiceClient, ServiceError
 from seal.system.net import LOOPBACK, free_port, http_url
 from seal.system.text import last_output
@@ -43,7 +45,8 @@ class LocalService:
         self._log = log
         self._command = command
         self._cwd = cwd or Path.cwd()
-        self._variables = {"BFCL_HOST": host, "BFCL_PORT": self.url.rsplit(":", 1)[1], **variables}
+        own = {"host": host, "port": self.url.rsplit(":", 1)[1], "owner": this_process()}
+        self._variables = {**{variable(name): value for name, value in own.items()}, **variables}
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
 
@@ -54,16 +57,17 @@ class LocalService:
         with ServiceClient(self.url, deadline_s=POLL_S * 30, attempts=1) as client:
             while time.monotonic() < deadline:
                 if ended := self.ended():
-                    raise ServiceError("unreachable", f"{ended} It was not ready yet (log: {self._log}).")
+                    raise ServiceError("environment_unreachable", f"{ended} It was not ready yet (log: {self._log}).")
                 try:
-                    client.version()
+                    if client.version().owner in ("", this_process()):
+                        return
                 except ServiceError:
-                    time.sleep(POLL_S)
-                else:
-                    return
+                    pass
+                time.sleep(POLL_S)
         self.stop()
         raise ServiceError(
-            "unreachable", f"The environment service was not ready within {START_DEADLINE_S:g} s; see {self._log}."
+            "environment_unreachable",
+            f"The environment service was not ready within {START_DEADLINE_S:g} s; see {self._log}.",
         )
 
     def ended(self) -> str | None:
@@ -100,7 +104,12 @@ class LocalService:
 
         threading.Thread(target=keep, args=(self._stopped,), name="seal-service", daemon=True).start()
         if not ready.wait(START_DEADLINE_S) or self._process is None:
-            raise ServiceError("unreachable", "The environment service's process did not begin.")
+            raise ServiceError("environment_unreachable", "The environment service's process did not begin.")
+
+
+def this_process() -> str:
+    """This process, as a service that it starts names its owner."""
+    return f"process {os.getpid()} on {platform.node()}"
 
 
 @contextmanager
@@ -108,7 +117,7 @@ def local_service(**variables: str) -> Iterator[str]:
     """The address of a service that runs within the block; ServiceError if it cannot be started."""
     if find_spec("uvicorn") is None or find_spec("psutil") is None:
         raise ServiceError(
-            "unreachable",
+            "environment_unreachable",
             f"No environment service is named, and none is installed here: set {URL_VARIABLE} to one that runs, or "
             "pip install 'seal-rl[service]'.",
         )

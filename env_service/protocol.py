@@ -146,10 +146,14 @@ class RequestRefused(ValueError):
 
 
 class VersionAnswer(BaseModel):
-    """Answer to /version: what results depend on; the environment adds versions of its own."""
+    """Answer to /version: what results depend on; the environment adds versions of its own.
+
+    owner: the process with which the service ends, in words; empty if it stands by itself.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     service: str
     protocol: int
     data_hash: str
+    owner: str = ""

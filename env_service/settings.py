@@ -1,4 +1,4 @@
-"""The settings of the service: BFCL_* variables, which the options of `seal serve` override."""
+"""The settings of the service: environment variables, which the options of `seal serve` override."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,8 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from env_service import PREFIX, variable
 from seal.system.net import is_loopback
-
-_PREFIX = "BFCL_"
-
-
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return _PREFIX + name.upper()
 
 
 def _listed(text: str) -> list[str]:
@@ -44,7 +38,7 @@ class ServerSettings(BaseSettings):
     """The address and the limits of the service."""
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     host: str = "127.0.0.1"
@@ -73,6 +67,8 @@ class ServerSettings(BaseSettings):
     """Further environments: name=package.module:Class, separated by commas."""
     task_files: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_task_files)] = Field((), validate_default=False)
     """Files of synthesised tasks to serve beside the benchmark's, separated by commas."""
+    owner: str = ""
+    """The process with which this service ends, in words; other runs do not use it. Empty if it stands by itself."""
 
     @model_validator(mode="after")
     def _require_token(self) -> Self:

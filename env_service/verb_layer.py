@@ -16,9 +16,10 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from env_service import variable
 from env_service.episodes import Episodes
 from env_service.protocol import VERBS, RequestRefused
-from env_service.settings import ServerSettings, variable
+from env_service.settings import ServerSettings
 from seal.system.net import is_loopback
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from env_service.settings import ServerSettings, variable
+from env_service import variable
+from env_service.settings import ServerSettings
 
 app = typer.Typer(add_completion=False)
 

@@ -52,12 +52,15 @@ Conf = Annotated[
 def train(
     arguments: Arguments = None,
     conf: Conf = None,
-    with_bfcl: Annotated[bool, typer.Option("--with-bfcl", help="Start the environment service too.")] = False,
+    with_service: Annotated[
+        bool, typer.Option("--with-bfcl", "--with-service", help="Start the environment service too.")
+    ] = False,
     resume: Annotated[
         str,
         typer.Option(
             metavar="auto|never|PATH",
-            help="Continue from the last checkpoint (auto), start over (never), or from a global_step_N folder.",
+            help="Continue from the last checkpoint (auto), or from a global_step_N folder (PATH), or refuse a folder "
+            "that holds a run (never).",
         ),
     ] = "auto",
     print_config: Annotated[
@@ -75,11 +78,11 @@ def train(
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/quickstart.yaml")
-    from seal.launch.run import Request, launch, refused, rehearse, show
+    from seal.launch.run import Request, launch, refuse, rehearse, show
 
-    request = Request(recipe, overrides, with_bfcl, resume)
+    request = Request(recipe, overrides, with_service, resume)
     act = show if print_config else rehearse if dry_run else launch
     try:
         raise typer.Exit(act(request, console()))
     except LaunchError as error:
-        raise typer.Exit(refused(error, console())) from None
+        raise typer.Exit(refuse(error, console())) from None

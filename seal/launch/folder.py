@@ -1,6 +1,6 @@
 """An experiment folder: its room, which launcher works in it, and where a run in it starts.
 
-It is read here; only its lock and a damaged tracker of its checkpoints are written.
+It is read here; only its lock is written.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import CheckpointError, last_step, step_of, track, verify
+from seal.training.checkpoints import CheckpointError, last_step, step_of, verify
 
 GIB = 1 << 30
 
@@ -34,12 +34,13 @@ def check_disk(recipe: Recipe) -> None:
 
 
 @contextmanager
-def locked(run_dir: Path) -> Iterator[int]:
+def hold(run_dir: Path) -> Iterator[int]:
     """Hold the folder's lock; yields its descriptor, which the training process inherits and so holds too.
 
-    Raises LaunchError if another launcher, or the rest of its training process, works in the folder.
+    A folder that is made for the lock and gets nothing else goes with it. Raises LaunchError if another launcher, or
+    the rest of its training process, works in the folder.
     """
-    path = RunFolder(run_dir).lock
+    path, made = RunFolder(run_dir).lock, not run_dir.exists()
     with ExitStack() as stack:
         try:
             descriptor = stack.enter_context(lock(path))
@@ -51,7 +52,11 @@ def locked(run_dir: Path) -> Iterator[int]:
         except OSError as error:
             reason = f"{path} cannot be written ({error.strerror})"
             raise LaunchError(f"{reason}: set seal.run_dir to another folder.") from error
-        yield descriptor
+        try:
+            yield descriptor
+        finally:
+            if made and [*run_dir.iterdir()] == [path]:
+                shutil.rmtree(run_dir)
 
 
 def _in_use(run_dir: Path, holder: Holder | None) -> str:
@@ -72,13 +77,11 @@ def _in_use(run_dir: Path, holder: Holder | None) -> str:
 class Start:
     """The step after which a run continues, 0 for the beginning.
 
-    complete: nothing remains to be done. notice: what was repaired, for the user.
-    settings: values of `trainer.*` that make verl start there.
+    complete: nothing remains to be done. settings: values of `trainer.*` that make verl start there.
     """
 
     step: int
     complete: bool = False
-    notice: str = ""
     settings: Mapping[str, str | bool] = field(default_factory=dict, compare=False)
 
 
@@ -107,9 +110,7 @@ def find_start(recipe: Recipe, mode: str, last: int) -> Start:
             )
         return Start(0)
     _require_whole(checkpoints / f"global_step_{step}")
-    repaired = track(checkpoints, step)
-    notice = f"the tracker in {checkpoints} was damaged; it names step {step}, the newest whole one, again"
-    return _continued(recipe, step, last, notice if repaired else "", {})
+    return _continue(recipe, step, last, {})
 
 
 def _start_from(recipe: Recipe, folder: Path, mode: str, last: int) -> Start:
@@ -120,19 +121,19 @@ def _start_from(recipe: Recipe, folder: Path, mode: str, last: int) -> Start:
     settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
     if folder.parent != recipe.checkpoints.resolve():
         return Start(step, settings=settings)
-    return _continued(recipe, step, last, "", settings)
+    return _continue(recipe, step, last, settings)
 
 
-def _continued(recipe: Recipe, step: int, last: int, notice: str, settings: Mapping[str, str | bool]) -> Start:
+def _continue(recipe: Recipe, step: int, last: int, settings: Mapping[str, str | bool]) -> Start:
     """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
     trainer = recipe.config.trainer
     ended = step >= last
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
     lacking = due and not (RunFolder(recipe.run_dir).validations / f"{step}.jsonl").exists()
     if trainer.val_only:
-        return Start(step, notice=notice, settings=settings)
+        return Start(step, settings=settings)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    return Start(step, bool(ended and not lacking), notice, {**settings, **validation})
+    return Start(step, bool(ended and not lacking), {**settings, **validation})
 
 
 def _require_whole(checkpoint: Path) -> None:

@@ -4,7 +4,6 @@ It is started and ended here, and the run's logs are read; a request to stop is 
 """
 
 import json
-import re
 import signal
 import sys
 import time
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from seal.launch.devices import AUTHENTICATION, inspect_cluster
 from seal.launch.recipe import Recipe
 from seal.launch.service import Service
+from seal.records.ending import Ending
 from seal.records.folder import FIRST, READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
 from seal.system import exits
@@ -28,7 +28,6 @@ from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.training.cluster import uses_existing_cluster
-from seal.training.main import ENDED
 
 POLL_S = 0.5
 PLAIN_S = 30.0  # between two lines on how many prompts are played, where no line is live
@@ -41,7 +40,6 @@ STAGES = {
     "sync": "the weight sync: the training workers wait for the rollout engine to take the new weights",
 }
 """The activity of a run by stage, and who waits for whom."""
-EXCEPTION = re.compile(r"\b((?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Failure|Exception|TooLong)): (\S.*)")
 SHOWN_LABELS = 3
 WARNING = "[yellow]warning:[/yellow] "
 
@@ -157,6 +155,7 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
                     f"The run made no progress for {deadline_s:.0f} s (seal.step_deadline_s) in {shown.where}. It was "
                     f"stopped; its log is {log}. Start again to resume from the last checkpoint.",
                     exits.INFRASTRUCTURE,
+                    "stalled",
                 )
             time.sleep(POLL_S)
 
@@ -175,20 +174,6 @@ def step_line(step: StepRecord) -> str:
         f"step {step.step:>4}  reward {reward}  {step.groups_with_spread} groups with signal  {labels}  {weight}  "
         f"{cues}  {step.total_seconds:.0f} s ({stages}){lost}"
     )
-
-
-def failure_reason(log: Path) -> str:
-    """Why a training process ended: what it reported itself, else the last exception in its log."""
-    reason = ""
-    with log.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            _, reported, text = line.partition(ENDED)
-            if reported:
-                return text.strip()
-            match = EXCEPTION.search(line)
-            if match and not match.group(1).endswith("RayTaskError"):
-                reason = f"{match.group(1).rsplit('.', 1)[-1]}: {match.group(2).strip()}"
-    return reason or "the log names no exception"
 
 
 class Interrupt:
@@ -247,6 +232,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     log.unlink(missing_ok=True)
     before = _size(folder.stages)
     folder.stop.unlink(missing_ok=True)
+    folder.ending.unlink(missing_ok=True)
     settings, environment = recipe.settings, recipe.settings.process_env
     if uses_existing_cluster(recipe.config):
         cluster = inspect_cluster(recipe.config.ray_kwargs.ray_init.address)
@@ -264,23 +250,23 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     try:
         interrupt.deferred = True
         follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
+    # Told before the run's processes are ended, which would tell of each other's end.
+    except LaunchError as error:
+        Ending(error.code, error.cause, str(error)).write(folder.path)
+        raise
+    except KeyboardInterrupt:
+        Ending(interrupt.exit_code, "stopped", "Stopped at once; the last checkpoint stays.").write(folder.path)
+        raise
     finally:
         stop_tree(trainer, grace_s=20)
         folder.stop.unlink(missing_ok=True)
-    if trainer.returncode == exits.STOPPED:
-        tell(console, failure_reason(log))
+    ending = Ending.read(folder.path) or Ending.of_code(trainer.returncode)
+    if ending.cause == "stopped":  # the trainer knows no signal
+        folder.ending.unlink()
+        ending = ending._replace(code=interrupt.exit_code)
+    ending.write(folder.path)
+    if ending.cause == "stopped":
+        tell(console, ending.sentence)
         raise KeyboardInterrupt
-    if trainer.returncode != exits.FINISHED:
-        raise _ending(trainer.returncode, log)
-
-
-def _ending(code: int, log: Path) -> LaunchError:
-    """The error that a training process which ended with `code` means for the launcher."""
-    if code < 0:
-        return LaunchError(
-            f"The training process was killed by {signal.Signals(-code).name}, perhaps because memory ran out (log: "
-            f"{log}). Start again to resume from the last checkpoint.",
-            exits.INFRASTRUCTURE,
-        )
-    known = code in (exits.INFRASTRUCTURE, exits.CHECKPOINT)
-    return LaunchError(f"Training ended: {failure_reason(log)} (log: {log})", code if known else exits.FAILED)
+    if ending.cause != "finished":
+        raise LaunchError(f"Training ended: {ending.sentence} (log: {log})", ending.code, ending.cause)

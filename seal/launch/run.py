@@ -1,4 +1,4 @@
-"""A launch: the recipe fitted to this machine and its folder, then started and followed to its end.
+"""A launch: a recipe is prepared for this machine and its folder, then carried out to its end.
 
 `launcher.py` and `seal train` are this function. Results are written under `experiments/<name>/`, the record of the
 launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
@@ -6,23 +6,25 @@ launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from seal.launch import preflight
-from seal.launch.folder import Start, find_start, locked
+from seal.launch.folder import Start, find_start, hold
 from seal.launch.follow import WARNING, Interrupt, tell, train
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
-from seal.launch.service import FIX, Service, own_address, require_service_for, service_urls
+from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
+from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -35,23 +37,39 @@ class Request(NamedTuple):
 
     source: Path
     overrides: tuple[str, ...] = ()
-    with_bfcl: bool = False
+    with_service: bool = False
     resume: str = "auto"
 
 
-class Fitted(NamedTuple):
+class Prepared(NamedTuple):
     """A run that can start on this machine, in a folder that only this launcher works in.
 
-    recipe: as it is recorded. source: its file. trainer: its configuration with the keys of a resume. urls: of the
-    environment services. lock: the descriptor of the folder's lock.
+    recipe: as it is recorded. source: its file. lock: the descriptor of the folder's lock.
     """
 
     recipe: Recipe
     source: Path
-    trainer: DictConfig
     start: Start
-    urls: tuple[str, ...]
     lock: int
+
+    @property
+    def needs(self) -> Needs:
+        """What the run asks of its services."""
+        return Needs(self.recipe.environments, self.recipe.task_files)
+
+    @property
+    def tasks(self) -> str:
+        """How many tasks it trains and validates on."""
+        return f"{len(self.recipe.rows.train)} training tasks, {len(self.recipe.rows.val)} validation tasks"
+
+    @property
+    def plan(self) -> str:
+        """What there is to do, in a sentence for the user."""
+        name, start = self.recipe.name, self.start
+        if start.complete:
+            again = f"remove {self.recipe.run_dir} or set another trainer.experiment_name to run it again"
+            return f"{name} is complete; {again}."
+        return f"{name} continues after step {start.step}." if start.step else f"{name} can start: {self.tasks}."
 
 
 def launch(request: Request, console: Console) -> int:
@@ -59,16 +77,24 @@ def launch(request: Request, console: Console) -> int:
     interrupt = Interrupt()
     interrupt.install()
     try:
-        with fitted(request, console) as run:
-            folder = run.recipe.run_dir
-            if run.start.complete:
-                again = f"remove {folder} or set another trainer.experiment_name to run it again"
-                tell(console, f"{run.recipe.name} is complete; {again}.")
-            else:
-                started(run, request, console, interrupt)
-            tell(console, f"`seal report {quote(str(folder))}` shows what was learnt")
+        with prepare(request, console) as run:
+            tell(console, run.plan)
+            if not run.start.complete:
+                carry_out(run, find_services(run, request), request, console, interrupt)
+            tell(console, f"`seal report {quote(str(run.recipe.run_dir))}` shows what was learnt")
     except KeyboardInterrupt:
         return interrupt.exit_code
+    return exits.FINISHED
+
+
+def rehearse(request: Request, console: Console) -> int:
+    """Say what a launch would do; LaunchError if it cannot run. Nothing is started, and a service may be missing."""
+    with prepare(request, console) as run:
+        try:
+            find_services(run, request)
+        except LaunchError as error:
+            tell(console, str(error), WARNING)
+        tell(console, run.plan)
     return exits.FINISHED
 
 
@@ -79,18 +105,7 @@ def show(request: Request, console: Console) -> int:
     return exits.FINISHED
 
 
-def rehearse(request: Request, console: Console) -> int:
-    """Check everything that is checked before a run starts, and start nothing."""
-    recipe = read_recipe(request.source, request.overrides)
-    os.chdir(HOME)
-    for warning in preflight.check(recipe):
-        tell(console, warning, WARNING)
-    rows = recipe.rows
-    tell(console, f"{recipe.name} can start: {len(rows.train)} training tasks, {len(rows.val)} validation tasks.")
-    return exits.FINISHED
-
-
-def refused(error: LaunchError, console: Console) -> int:
+def refuse(error: LaunchError, console: Console) -> int:
     """Print an error, a sentence in each line; returns its exit code."""
     for sentence in str(error).splitlines():
         tell(console, sentence, "[red]error:[/red] ")
@@ -98,13 +113,12 @@ def refused(error: LaunchError, console: Console) -> int:
 
 
 @contextmanager
-def fitted(request: Request, console: Console) -> Iterator[Fitted]:
-    """The recipe, checked and fitted to this machine; the folder is locked while it is open.
+def prepare(request: Request, console: Console) -> Iterator[Prepared]:
+    """Check a recipe, fit it to this machine and hold its folder; nothing is written there, so a refusal leaves none.
 
-    Whatever cannot run raises LaunchError. Until the folder is locked nothing is
-    written, so that a refusal leaves neither a folder nor a record.
+    Raises LaunchError for whatever cannot run.
     """
-    recipe, with_bfcl = read_recipe(request.source, request.overrides), request.with_bfcl
+    recipe = read_recipe(request.source, request.overrides)
     source = request.source.resolve() if request.source.is_file() else HOME / request.source
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
@@ -112,51 +126,52 @@ def fitted(request: Request, console: Console) -> Iterator[Fitted]:
     recipe, fallback = preflight.with_attention(recipe)
     for each in filter(None, (*warnings, fallback)):
         tell(console, each, WARNING)
-    urls, existed = service_urls(recipe.config, to_start=with_bfcl), recipe.run_dir.exists()
-    if with_bfcl:
-        url, moved = own_address(recipe, urls[0])
-        urls = (url,)
-        if moved:
-            tell(console, moved, WARNING)
-    elif not existed:
-        require_service_for(recipe, urls)
-    with locked(recipe.run_dir) as lock:
-        start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
-        if start.notice:
-            tell(console, start.notice)
-        if not start.complete:
-            if existed and not with_bfcl:
-                require_service_for(recipe, urls)
-            recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
-            RunLog(recipe.run_dir).keep_through(start.step)
-        address = {"env_service": {"env_url": urls[0]}} if with_bfcl else {}
-        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(start.settings), **address})
-        yield Fitted(recipe, source, trainer, start, urls, lock)
-
-
-def started(run: Fitted, request: Request, console: Console, interrupt: Interrupt) -> None:
-    """Start the service, record the launch, start the trainer, follow both, and stop them."""
-    recipe = run.recipe
-    adopt_orphans()
-    log, service_log = RunLog(recipe.run_dir), recipe.run_dir / "service.log"
-    log.start("checks", at=psutil.Process().create_time())
-    service = Service(run.urls[0], service_log, recipe.task_files)
-    try:
-        log.start("service")
-        if request.with_bfcl:
-            how = "started" if service.start() else "found"
-            tell(console, f"environment service {how} at {service.url}")
-        version = require_service_for(recipe, run.urls, f"{service_log} says more" if request.with_bfcl else FIX)
-        command = [sys.executable, *sys.argv]
-        folder, facts = write_record(recipe, run.trainer, run.source, request.overrides, command, version)
-        log.launch(facts, step=run.start.step)
-        tell(
-            console,
-            f"{recipe.name}: {len(recipe.rows.train)} training tasks, {len(recipe.rows.val)} validation tasks; record "
-            f"in {folder}, log in {recipe.run_dir / 'train.log'}",
+    with hold(recipe.run_dir) as lock:
+        yield Prepared(
+            recipe, source, find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train))), lock
         )
-        log.start("ray")
+
+
+def find_services(run: Prepared, request: Request) -> Found:
+    """The services that run, or the place for one; each is asked once. LaunchError if they cannot play the recipe."""
+    find = find_or_place if request.with_service else find_running
+    return find(service_urls(run.recipe.config), run.needs)
+
+
+def carry_out(run: Prepared, found: Found, request: Request, console: Console, interrupt: Interrupt) -> None:
+    """Start the service, record the launch, train, and stop all that was started."""
+    adopt_orphans()
+    began, recipe = time.time(), run.recipe
+    service = Service(found, run.needs, recipe.run_dir / "service.log")
+    try:
+        version = service.start()
+        if request.with_service:
+            if service.notice:
+                tell(console, service.notice, WARNING)
+            tell(console, f"environment service {'started' if found.version is None else 'found'} at {service.url}")
+        address = {"env_service": {"env_url": service.url}} if request.with_service else {}
+        trainer = OmegaConf.merge(recipe.config, {"trainer": dict(run.start.settings), **address})
+        folder = record(run, trainer, request.overrides, version, began)
+        tell(console, f"{recipe.name}: {run.tasks}; record in {folder}, log in {RunFolder(recipe.run_dir).train_log}")
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:
         service.stop()
         stop_descendants()
+
+
+def record(
+    run: Prepared, trainer: DictConfig, overrides: Sequence[str], version: Mapping[str, Any], began: float
+) -> Path:
+    """Write what the training process reads and what the launch is: rows, logs up to its start, record; its folder.
+
+    began: when the launch turned to the service, in seconds since 1970.
+    """
+    recipe, start, log = run.recipe, run.start, RunLog(run.recipe.run_dir)
+    recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
+    log.keep_through(start.step)
+    log.start("checks", at=psutil.Process().create_time())
+    log.start("service", at=began)
+    folder, facts = write_record(recipe, trainer, run.source, overrides, [sys.executable, *sys.argv], version)
+    log.launch(facts, step=start.step)
+    log.start("ray")
+    return folder

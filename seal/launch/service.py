@@ -1,20 +1,24 @@
-"""The environment service of a launch: found, asked, started and stopped only here."""
+"""The environment service of a launch or an evaluation: found, asked, started and stopped only here.
+
+A service that another process started ends with it (`owner` of /version), so only one that stands by itself is used:
+`seal serve`, or the launch script.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from omegaconf import DictConfig
 
+from env_service import variable
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import read_task_file
-from env_service.environments.registry import get_environment
-from env_service.local_service import COMMAND, LocalService
+from env_service.environments.registry import DEFAULT, get_environment
+from env_service.local_service import COMMAND, LocalService, this_process
 from env_service.protocol import PROTOCOL
-from seal.launch.recipe import Recipe
 from seal.rollout.services import addresses
 from seal.system import exits
 from seal.system.errors import LaunchError
@@ -24,13 +28,31 @@ from seal.system.paths import HOME
 PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
-FIX = "stop it and let the launcher start one with --with-bfcl, or set env_service.env_url to another one"
+FIX = "let the launcher start one of its own with --with-service, or set env_service.env_url to another one"
+BY_HAND = "`bash env_service/launch_script/bfcl.sh`"
 LEFT_ALONE = "it is left alone"
-WITH_BFCL = "start it with their file in BFCL_TASK_FILES, or let the launcher start one with --with-bfcl"
 
 
-def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
-    """The addresses in env_service.env_url; LaunchError if one is not HTTP's, or for several that are `to_start`."""
+class Needs(NamedTuple):
+    """What a service must play: environments, and files of synthesised tasks."""
+
+    environments: tuple[str, ...]
+    task_files: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """Where a run's services are. version: what they told; None for one that is yet to be started at the only address.
+
+    notice: why it starts elsewhere than the recipe says, for the user.
+    """
+
+    urls: tuple[str, ...]
+    version: dict[str, Any] | None
+    notice: str = ""
+
+
+def service_urls(config: DictConfig) -> tuple[str, ...]:
+    """The addresses in env_service.env_url; LaunchError if one is not HTTP's."""
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
         parts = urlsplit(url)
@@ -38,18 +60,13 @@ def service_urls(config: DictConfig, to_start: bool = False) -> tuple[str, ...]:
             raise LaunchError(f"env_service.env_url={url} is not an address: write http://HOST:PORT.")
     if not urls or len(set(urls)) < len(urls):
         raise LaunchError("env_service.env_url must be one address, or a list of different ones.")
-    if to_start and len(urls) > 1:
-        raise LaunchError(
-            f"--with-bfcl starts one service, but env_service.env_url names {len(urls)}: start them with "
-            "`bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
-        )
     return urls
 
 
 def probe(url: str) -> dict[str, Any] | None:
     """The version answer of the service at `url`: {} if something else answers there, None if nothing does.
 
-    LaunchError if the service does not accept BFCL_TOKEN of this process.
+    LaunchError if the service does not accept the token of this process.
     """
     try:
         with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
@@ -57,129 +74,141 @@ def probe(url: str) -> dict[str, Any] | None:
     except ValueError:  # no address
         return {}
     except ServiceError as error:
-        if error.cause == "refused":
+        if error.cause == "environment_refused":
             raise LaunchError(
-                f"The environment service at {url} refuses this client ({str(error).rstrip('.')}): set BFCL_TOKEN "
-                "here, or in .env, to the one that it was started with."
+                f"The environment service at {url} refuses this client ({str(error).rstrip('.')}): set "
+                f"{variable('token')} here, or in .env, to the one that it was started with."
             ) from error
-        return None if error.cause == "unreachable" else {}
+        return None if error.cause == "environment_unreachable" else {}
 
 
-def require_service(url: str) -> dict:
-    """The version answer of a running service; LaunchError if nothing or something else answers."""
-    answer = probe(url)
-    if answer is None:
+def find_running(urls: Sequence[str], needs: Needs) -> Found:
+    """The services that run at `urls`; LaunchError if one is not there, another run's, different or cannot play."""
+    versions = {}
+    for url in urls:
+        if (answer := probe(url)) is None:
+            raise LaunchError(
+                f"No environment service answers at {url}: start it with {BY_HAND}, let the launcher start it with "
+                "--with-service, or set env_service.env_url."
+            )
+        versions[url] = _require(url, answer, needs, FIX)
+        if versions[url] != versions[urls[0]]:
+            raise LaunchError(
+                f"The services at {urls[0]} and {url} differ ({versions[urls[0]]} and {versions[url]}): run the same "
+                "version of both, or remove one from env_service.env_url."
+            )
+    return Found(tuple(urls), versions[urls[0]])
+
+
+def find_or_place(urls: Sequence[str], needs: Needs) -> Found:
+    """The service that runs at the only one of `urls`, or a place for one: there, or at a free port of this machine."""
+    url, *more = urls
+    if more:
         raise LaunchError(
-            f"No environment service answers at {url}: start it with `bash env_service/launch_script/bfcl.sh`, "
-            "let the launcher start it with --with-bfcl, or set env_service.env_url."
+            f"--with-service starts one service, but env_service.env_url names {len(urls)}: start them with {BY_HAND} "
+            "and omit --with-service."
         )
+    here = is_loopback(urlsplit(url).hostname or "")
+    try:
+        answer = probe(url)
+        if answer is not None or not is_free(url):
+            return Found((url,), _require(url, answer or {}, needs, LEFT_ALONE))
+    except LaunchError as error:
+        if not here:
+            raise
+        return _elsewhere(str(error))
+    if not here:
+        raise LaunchError(
+            f"--with-service starts a service on this machine's loopback, but env_service.env_url={url} is elsewhere: "
+            f"start that one with {BY_HAND} and omit --with-service."
+        )
+    return Found((url,), None)
+
+
+def _elsewhere(reason: str) -> Found:
+    free = f"http://{LOOPBACK}:{free_port()}"
+    return Found((free,), None, f"{reason} The environment service starts at {free}.")
+
+
+def _require(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> dict[str, Any]:
+    """The version that a service answered, without its owner; LaunchError if it cannot play, with what to do."""
     if not answer:
-        raise LaunchError(
-            f"Something other than the environment service answers at {url}: set env_service.env_url to the service's "
-            "address, or to a free port if you pass --with-bfcl."
-        )
+        raise LaunchError(f"Something other than the environment service answers at {url}: {fix}.")
+    if (owner := answer.pop("owner", "")) not in ("", this_process()):
+        raise LaunchError(f"The environment service at {url} ends with {owner}, which started it: {fix}.")
+    _require_playable(url, answer, needs, fix)
     return answer
 
 
-def require_environments(urls: Sequence[str], names: Sequence[str], otherwise: str = FIX) -> None:
-    """LaunchError if a service speaks another protocol or plays one of these with other data; otherwise: what to do."""
-    for name in names:
+def _require_playable(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> None:
+    """LaunchError if a service speaks another protocol, has other data of an environment, or lacks tasks."""
+    for name in needs.environments:
         own = {"protocol": PROTOCOL, **get_environment(name).version()}
-        for url in urls:
-            there = _asked(url, methodcaller("version", name), f"cannot play {name}", otherwise).model_dump()
-            for key, value in own.items():
-                if there.get(key) != value:
-                    raise LaunchError(
-                        f"The environment service at {url} plays {name} with {key} {str(there.get(key))[:12]}, and "
-                        f"here it is {str(value)[:12]}: {otherwise}."
-                    )
-
-
-def require_tasks(urls: Sequence[str], files: Sequence[str], otherwise: str = WITH_BFCL) -> None:
-    """LaunchError if one of the services does not serve every task of these files; otherwise: what else can be done."""
-    for file in files:
-        wanted = {task.id for task in read_task_file(file)}
-        for url in urls:
-            missing = wanted - set(_asked(url, methodcaller("tasks", "synth"), "does not list its tasks", otherwise))
-            if missing:
+        asked = methodcaller("version", name)
+        there = answer if name == DEFAULT else _ask(url, asked, f"cannot play {name}", fix).model_dump()
+        for key, value in own.items():
+            if there.get(key) != value:
                 raise LaunchError(
-                    f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
-                    f"is one): {otherwise}."
+                    f"The environment service at {url} plays {name} with {key} {str(there.get(key))[:12]}, and "
+                    f"here it is {str(value)[:12]}: {fix}."
                 )
-
-
-def require_service_for(recipe: Recipe, urls: Sequence[str], otherwise: str = FIX) -> dict[str, Any]:
-    """The version of the services; LaunchError if they differ or cannot play the recipe; otherwise: what to do."""
-    versions = {url: require_service(url) for url in urls}
-    version = versions[urls[0]]
-    for url, other in versions.items():
-        if other != version:
+    served = set(_ask(url, methodcaller("tasks", "synth"), "does not list its tasks", fix) if needs.task_files else ())
+    for file in needs.task_files:
+        if missing := {task.id for task in read_task_file(file)} - served:
             raise LaunchError(
-                f"The services at {urls[0]} and {url} differ ({version} and {other}): run the same version of both, or "
-                "remove one from env_service.env_url."
+                f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
+                f"is one): {fix}, or start it with that file in {variable('task_files')}."
             )
-    require_environments(urls, recipe.environments, otherwise)
-    require_tasks(urls, recipe.task_files, otherwise)
-    return version
 
 
-def _asked(url: str, question: Callable[[ServiceClient], Any], failure: str, otherwise: str) -> Any:
+def _ask(url: str, question: Callable[[ServiceClient], Any], failure: str, fix: str) -> Any:
     """A service's answer to a question that may make a worker import an environment; LaunchError without one."""
     try:
         with ServiceClient(url, deadline_s=IMPORT_TIMEOUT_S, attempts=1) as client:
             return question(client)
     except ServiceError as error:
         reason = str(error).rstrip(".")
-        raise LaunchError(f"The environment service at {url} {failure} ({reason}): {otherwise}.") from error
-
-
-def own_address(recipe: Recipe, url: str) -> tuple[str, str | None]:
-    """The address for --with-bfcl: `url`, or a free port, with a warning, if no service there can serve the recipe."""
-    try:
-        answer = probe(url)
-        if answer is None and is_free(url):
-            return url, None
-        if not answer:
-            raise LaunchError(f"Something other than the environment service answers at {url}: {LEFT_ALONE}.")
-        require_service_for(recipe, (url,), LEFT_ALONE)
-    except LaunchError as error:
-        if not is_loopback(urlsplit(url).hostname or ""):
-            raise
-        free = f"http://{LOOPBACK}:{free_port()}"
-        return free, f"{error} The environment service starts at {free}."
-    return url, None
+        raise LaunchError(f"The environment service at {url} {failure} ({reason}): {fix}.") from error
 
 
 class Service:
-    """A service that this process starts, with these task files; one that runs at the address is used and stays."""
+    """The service that was found, or one that this process starts, watches and stops; log: its output.
 
-    def __init__(self, url: str, log: Path, task_files: Sequence[str] = ()):
-        self.url = url.rstrip("/")
-        self._log = log
-        parts, variables = urlsplit(self.url), {}
-        if task_files:
-            # The script of BFCL_SCRIPT starts in another folder.
-            variables["BFCL_TASK_FILES"] = ",".join(str(Path(file).resolve()) for file in task_files)
-        command, cwd = COMMAND, HOME
-        if script := os.environ.get("BFCL_SCRIPT"):
-            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
-        self._local = LocalService(log, parts.port or 80, parts.hostname or LOOPBACK, command, cwd, **variables)
+    url, notice: as they are once it is started: another process may take its place before it listens.
+    """
+
+    def __init__(self, found: Found, needs: Needs, log: Path):
+        self.url, self.notice = found.urls[0], found.notice
+        self._version, self._needs, self._log = found.version, needs, log
+        self._local: LocalService | None = None
         self._restarts = 0
 
-    def start(self) -> bool:
-        """Start the service and wait until it is healthy; False if one was already running there."""
-        if probe(self.url) is not None:
-            require_service(self.url)
-            return False
-        if not is_loopback(urlsplit(self.url).hostname or ""):
-            raise LaunchError(
-                f"--with-bfcl starts a service on this machine's loopback, but env_service.env_url={self.url} is "
-                "elsewhere: start that one with `bash env_service/launch_script/bfcl.sh` and omit --with-bfcl."
-            )
-        self._launch(exits.REFUSED)
-        return True
+    def start(self) -> dict[str, Any]:
+        """Start it unless it runs, and wait until it can play; its version. LaunchError if it cannot."""
+        if self._version is not None:
+            return self._version
+        try:
+            self._launch(exits.REFUSED)
+        except LaunchError:
+            if is_free(self.url):
+                raise
+            (self.url,), _, self.notice = _elsewhere(f"Another program listens at {self.url} since a moment ago.")
+            self._launch(exits.REFUSED)
+        fix = f"{self._log} says more"
+        answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump(exclude={"owner"})
+        _require_playable(self.url, answer, self._needs, fix)
+        self._version = answer
+        return answer
 
     def _launch(self, code: int) -> None:
+        parts, variables = urlsplit(self.url), {}
+        if self._needs.task_files:
+            # A script of the user's starts in another folder.
+            variables[variable("task_files")] = ",".join(str(Path(file).resolve()) for file in self._needs.task_files)
+        command, cwd = COMMAND, HOME
+        if script := os.environ.get(variable("script")):
+            command, cwd = ["bash", "-c", script], HOME / "env_service" / "launch_script"
+        self._local = LocalService(self._log, parts.port or 80, parts.hostname or LOOPBACK, command, cwd, **variables)
         try:
             self._local.start()
         except ServiceError as error:
@@ -190,8 +219,8 @@ class Service:
 
         The rollouts rebuild their episodes. LaunchError (infrastructure) if it has ended too often.
         """
-        ended = self._local.ended()
-        if ended is None:
+        ended = self._local and self._local.ended()
+        if not ended:
             return None
         if self._restarts == MAX_RESTARTS:
             again = f"It was started again {MAX_RESTARTS} times already"
@@ -203,4 +232,5 @@ class Service:
 
     def stop(self) -> None:
         """Stop what start() started, and nothing else."""
-        self._local.stop()
+        if self._local is not None:
+            self._local.stop()

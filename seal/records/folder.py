@@ -34,7 +34,7 @@ class RunFolder:
         self.picture = self.path / "report.png"
         self.lock = self.path / "launcher.lock"
         self.stop = self.path / "stop"
-        self.death = self.path / "death"
+        self.ending = self.path / "ending.json"
         self.train_log = self.path / "train.log"
         self.checkpoints = self.path / "checkpoints"
 

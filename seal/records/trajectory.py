@@ -13,15 +13,16 @@ from seal.method.diagnosis.categories import environment_of
 from seal.method.labels import EXCLUDED
 from seal.records.format import FORMAT
 from seal.records.source import parse_data_source, scenario_of
+from seal.system.causes import Cause
 
 PASS_SCORE = 1.0 - 1e-9
 """The score from which a task counts as passed."""
 
-FATAL = frozenset({"environment_refused", "prompt_too_long", "token_path"})
+FATAL: frozenset[Cause] = frozenset({"environment_refused", "prompt_too_long", "token_path"})
 """Causes that no retry fixes and that a run must not train on: a wrong setting, an interface leak, or tokens that
 differ from those that were sampled."""
 
-FINAL = FATAL | {"environment_replay"}
+FINAL: frozenset[Cause] = FATAL | {"environment_replay"}
 """Causes after which a trajectory is not started over: a service with other code or data would play another episode."""
 
 CUTS = {
@@ -83,7 +84,7 @@ class TrajectoryRecord:
     silent: bool = False
     """True if its reward counts in its group's baseline but it gives no gradient."""
     infra: str | None = None
-    """The failure of infrastructure that ended it."""
+    """The failure of infrastructure that ended it: a Cause, or an endpoint's in an evaluation."""
     infra_message: str = ""
     """That failure in a sentence."""
 

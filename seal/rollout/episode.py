@@ -100,7 +100,7 @@ class Episode:
             except ServiceError as fault:
                 if fault.cause in SICK:
                     self._services.failed(client, fault)
-                elif fault.cause != "lost":
+                elif fault.cause != "environment_lost":
                     raise
                 if self.rebuilt == MAX_REBUILDS:
                     raise
@@ -127,7 +127,7 @@ class Episode:
     def _compare(self, what: str, before: Any, now: Any, client: AsyncServiceClient) -> None:
         if now != before:
             raise ServiceError(
-                "replay",
+                "environment_replay",
                 f"rebuilt at {client.url}, {what} of {self.task_id} was answered differently than before: the "
                 "services of one run must have the same code, data and limits",
             )
@@ -153,6 +153,6 @@ def _require_wording(omega: Mapping[str, Any] | None, info: Mapping[str, Any]) -
     used = (info.get("omega") or {}).get("digest")
     if used != sent:
         raise ServiceError(
-            "refused",
+            "environment_refused",
             f"the service's cues have the wording {used} and this SEAL's {sent}: start the service from this version",
         )

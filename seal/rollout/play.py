@@ -53,9 +53,7 @@ async def play(
     try:
         async with asyncio.timeout(terms.deadline_s):
             evaluation = await _play(dialogue, episode, speaker, terms)
-    except ServiceError as fault:
-        infra, message = f"environment_{fault.cause}", str(fault)
-    except SpeakerFault as fault:
+    except (ServiceError, SpeakerFault) as fault:
         infra, message = fault.cause, str(fault)
     except TimeoutError:
         waited = f"waiting for {dialogue.waiting_for} after {len(dialogue.turns)} messages of the policy"

@@ -50,7 +50,7 @@ class Services:
                     return self._clients[url]
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    "unreachable",
+                    "environment_unreachable",
                     f"no environment service ({', '.join(self._clients)}) was healthy again within "
                     f"env_service.restart_wait_s={self._restart_wait_s:g}",
                 )

@@ -13,6 +13,3 @@ CHECKPOINT = 5
 """A checkpoint could not be written or read."""
 INTERRUPTED = 130
 TERMINATED = 143
-
-STOPPED = 10
-"""Only of the training process: it was asked to stop and has saved."""

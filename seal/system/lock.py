@@ -63,6 +63,8 @@ def lock(path: Path) -> Iterator[int]:
             raise Locked(Holder.of(path)) from None
         except OSError as error:
             raise CannotLock(error.strerror) from error
+        if os.fstat(descriptor).st_nlink == 0:  # its last holder has just removed it
+            raise Locked(None)
         holder = Holder(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"))
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder._asdict()).encode(), 0)

@@ -161,12 +161,9 @@ def last_step(folder: Path) -> int | None:
     return max(whole_steps(folder), default=None)
 
 
-def track(folder: Path, step: int) -> bool:
-    """Make the tracker name `step`; return False if it did already."""
-    if _tracked(folder) == str(step):
-        return False
+def track(folder: Path, step: int) -> None:
+    """Make the tracker name `step`."""
     write_text(str(step), folder / TRACKER, flush=True)
-    return True
 
 
 def whole_steps(folder: Path) -> list[int]:

@@ -54,6 +54,12 @@ class Durable(PPOTrainer):
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Continue from what `save_state` returned."""
 
+    @property
+    def _enable_hybrid_replicas(self) -> bool:
+        """Whether rollouts use the training devices; verl asks when the workers are ready and the engine is next."""
+        self._log.start("engine")
+        return True
+
     def fit(self, agent_loop_manager):
         """Train to the last step; a stop on request leaves the last finished step saved."""
         try:

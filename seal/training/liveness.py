@@ -13,7 +13,9 @@ from typing import Any, Self
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
+from seal.records.ending import Ending
 from seal.training.cluster import QUEUE_NAMESPACE
+from seal.training.ending import death
 
 logger = logging.getLogger(__name__)
 
@@ -21,17 +23,15 @@ POLL_S = 1.0
 GRACE_S = 5.0
 """A run that ends by itself stops its actors one by one and is over within this time."""
 
-KINDS = {
-    "vllm_server": "the rollout server",
-    "agent_loop_worker": "the agent-loop worker",
-    "TransferQueue": "the data queue",
-}
-
 
 class Liveness:
-    """A thread that calls `end`, once, with a sentence on a process that has died."""
+    """A thread that calls `end`, once, with the ending that the death of a process means.
 
-    def __init__(self, end: Callable[[str], None]) -> None:
+    names: of all actors that were ever seen, by their id.
+    """
+
+    def __init__(self, end: Callable[[Ending], None]) -> None:
+        self.names: dict[str, str] = {}
         self._end = end
         self._actors: dict[str, Any] = {}
         self._pings: dict[str, Any] = {}
@@ -54,15 +54,16 @@ class Liveness:
                 logger.warning("the processes of the run could not be checked: %s", error)
                 continue
             if found and not self._stopped.wait(GRACE_S):
-                logger.error("%s", found)
+                logger.error("%s", found.sentence)
                 self._end(found)
                 return
 
-    def _dead(self) -> str | None:
-        """Return a sentence on a process that has died, or None; every actor ever seen has one open ping at a time."""
+    def _dead(self) -> Ending | None:
+        """The ending after a process that has died, or None; every actor ever seen has one open ping at a time."""
         if not ray.is_initialized():
             return None
         self._actors = {**_named_actors(), **self._actors}
+        self.names |= {actor._actor_id.hex(): name for name, actor in self._actors.items()}
         for name in self._actors.keys() - self._pings.keys():
             self._pings[name] = self._actors[name].__ray_call__.remote(_engine_failed)
         if not self._pings:
@@ -73,7 +74,7 @@ class Liveness:
                 if ray.get(self._pings.pop(name)):
                     return death(name, "engine")
             except OutOfMemoryError:
-                return death(name, why=" because the machine ran low on memory")
+                return death(name, "memory")
             except RayActorError:
                 return death(name)
             except RayTaskError as error:
@@ -98,9 +99,3 @@ def _named_actors() -> dict[str, Any]:
         except ValueError:
             continue  # it ended between the two calls; if it was seen before, its open ping reports that
     return found
-
-
-def death(name: str, what: str = "process", why: str = "") -> str:
-    """The sentence on a named actor that has died."""
-    kind = next((text for part, text in KINDS.items() if part in name), "the training worker")
-    return f"The {what} of {kind} {name} has died{why}."

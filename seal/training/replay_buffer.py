@@ -59,7 +59,8 @@ class SEALReplayBuffer(ReplayBuffer):
                 raise InfrastructureFailure(
                     f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
                     "the agent-loop workers; their errors are in the log. Start again to resume from the last "
-                    "checkpoint."
+                    "checkpoint.",
+                    "process",
                 )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             for key in batch.keys:

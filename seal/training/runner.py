@@ -1,21 +1,16 @@
 """verl's trainer, built and run in a process of the cluster."""
 
-import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import ray
 from omegaconf import DictConfig, OmegaConf
 
-from seal.records.folder import RunFolder
-from seal.system.files import write_text
+from seal.records.ending import Ending
+from seal.training.ending import explained
 from seal.training.liveness import Liveness
 from seal.training.log import RunLog
-
-ENGINE_NEXT = "verl.trainer.ppo.v1.trainer_base", "actor and ref model engine initialized"
-"""The logger of verl's trainer, and what it says when the training workers are ready."""
 
 
 @ray.remote
@@ -24,7 +19,8 @@ class TaskRunner:
 
     def run(self, config: DictConfig) -> None:
         """Train a resolved recipe to its end; whatever ends it early is raised."""
-        log = RunLog(Path(config.seal.run_dir))
+        run_dir = Path(config.seal.run_dir)
+        log = RunLog(run_dir)
         log.start("trainer")
         import transfer_queue
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -44,18 +40,14 @@ class TaskRunner:
         OmegaConf.resolve(config)
         transfer_queue.init(config.transfer_queue)
         training, code = None, 1
-
-        def end(reason: str) -> None:
-            """Leave the reason in the run's folder and end this process: what waits for a dead one cannot be told."""
-            write_text(reason, RunFolder(config.seal.run_dir).death)
-            os._exit(1)
-
         try:
-            with Liveness(end):
+            with (
+                Liveness(partial(end, config.seal.run_dir)) as liveness,
+                explained(config.seal.run_dir, liveness.names),
+            ):
                 training = get_trainer_cls(config.trainer.v1.trainer_mode)(config)
                 log.start("model")
-                with on_message(ENGINE_NEXT, lambda: log.start("engine")):
-                    training.init()
+                training.init()
                 agent_loops = AgentLoopManagerTQ.create(
                     config=config,
                     llm_client=training.get_llm_client(),
@@ -70,24 +62,14 @@ class TaskRunner:
             transfer_queue.close()
 
 
+def end(run_dir: Path, ending: Ending) -> None:
+    """Leave the ending in the run's folder and end this process: what waits for a dead one cannot be told."""
+    ending.write(run_dir)
+    os._exit(1)
+
+
 def drop_idle_reference(config: DictConfig) -> None:
     """Let verl start no reference policy for a KL term whose coefficient is 0; config is changed in place."""
     actor = config.actor_rollout_ref.actor
     if actor.use_kl_loss and actor.kl_loss_coef == 0:
         actor.use_kl_loss = False
-
-
-@contextmanager
-def on_message(awaited: tuple[str, str], act: Callable[[], None]) -> Iterator[None]:
-    """Act when a logger, by its name, gives a message."""
-    name, message = awaited
-
-    def seen(record: logging.LogRecord) -> bool:
-        if record.getMessage() == message:
-            act()
-        return True
-
-    logger = logging.getLogger(name)
-    logger.addFilter(seen)
-    yield
-    logger.removeFilter(seen)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seal.records.trajectory import FATAL, TrajectoryRecord
+from seal.system.causes import Cause
 
 
 class StopRequested(RuntimeError):
@@ -15,14 +16,21 @@ class StopRequested(RuntimeError):
 
 
 class InfrastructureFailure(RuntimeError):
-    """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes."""
+    """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes; cause: of most."""
+
+    def __init__(self, message: str, cause: Cause) -> None:
+        super().__init__(message, cause)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 def check_infrastructure(records: Sequence[TrajectoryRecord], limit: float) -> None:
     """Raise InfrastructureFailure for a cause that no retry fixes, or if more than a share `limit` failed at all."""
     for record in records:
         if record.infra in FATAL:
-            raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}")
+            raise InfrastructureFailure(f"{record.task_id} cannot be rolled out: {record.infra_message}", record.infra)
     causes = Counter(record.infra for record in records if record.infra)
     lost = sum(causes.values())
     if lost > limit * len(records):
@@ -32,5 +40,6 @@ def check_infrastructure(records: Sequence[TrajectoryRecord], limit: float) -> N
         raise InfrastructureFailure(
             f"{lost} of {len(records)} trajectories of this step were lost to infrastructure ({named}), more than "
             f"seal.infra_limit={limit}; the first {commonest}: {example}. Fix that and start again: the run "
-            "resumes from its last checkpoint."
+            "resumes from its last checkpoint.",
+            commonest,
         )

@@ -272,10 +272,10 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
             yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
             fix = "Start it there (docs/operate.md), or set env_service.env_url to where it runs, or to a free port of "
-            fix += "this machine and pass --with-bfcl."
+            fix += "this machine and pass --with-service."
             yield Finding("service", f"{url}: no environment service", fix)
         else:
-            yield Finding("service", f"{url} is free: pass --with-bfcl")
+            yield Finding("service", f"{url} is free: pass --with-service")
 
 
 def _can_listen(url: str) -> bool:

@@ -24,7 +24,7 @@ def test_a_service_that_is_not_reachable():
     url, name = free_url(), f"test-{uuid4().hex[:8]}"
     own = (f"env_service.env_url={url}", f"trainer.experiment_name={name}")
     error = one_error(launch("--conf", "exp/quickstart.yaml", "--", *own))
-    assert url in error and "--with-bfcl" in error
+    assert url in error and "--with-service" in error
     assert not (HOME / "experiments" / name).exists() and not (HOME / "launcher_record" / name).exists()
 
 
@@ -37,8 +37,8 @@ def test_a_service_that_is_not_reachable():
     ],
 )
 def test_settings_that_cannot_work_are_named(override, named):
-    # With --with-bfcl a service that is not there is not an error of its own.
-    assert named in refused(f"env_service.env_url={free_url()}", override, with_bfcl=True)
+    # With --with-service a service that is not there is not an error of its own.
+    assert named in refused(f"env_service.env_url={free_url()}", override, with_service=True)
 
 
 def test_a_missing_recipe():

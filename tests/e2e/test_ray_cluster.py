@@ -121,7 +121,7 @@ def test_it_spreads_over_nodes_and_services_and_goes_on_without_one(cluster, ser
         "actor_rollout_ref.rollout.agent.num_workers=2",
         f"env_service.env_url=[{urls}]",
         f"ray_kwargs.ray_init.address={cluster.address}",
-        with_bfcl=False,
+        with_service=False,
     )
     launched = run.start()
     second, process = list(services.items())[1]

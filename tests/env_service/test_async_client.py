@@ -127,7 +127,7 @@ def test_a_refusal_is_raised_at_once_with_its_reason(service):
         await client.create(TASK, "refused", {"split": "eval", "omega": Omega().to_json()})
 
     error = fault(service, play)
-    assert error.cause == "refused" and "without an interface" in str(error)
+    assert error.cause == "environment_refused" and "without an interface" in str(error)
 
 
 def test_an_answer_of_500_is_retried_and_then_named(failing_server):
@@ -136,12 +136,16 @@ def test_an_answer_of_500_is_retried_and_then_named(failing_server):
     call(url, lambda client: client.release("x"))
     assert len(seen) == 2
     answers[:] = [(503, b"{}", 0)]
-    assert fault(url, lambda client: client.release("x")).cause == "server_error"
+    assert fault(url, lambda client: client.release("x")).cause == "environment_server_error"
 
 
 @pytest.mark.parametrize(
     ("answer", "cause"),
-    [((200, b"garbage", 0), "protocol"), ((200, b"[]", 0), "protocol"), ((200, b"{}", 3), "timeout")],
+    [
+        ((200, b"garbage", 0), "environment_protocol"),
+        ((200, b"[]", 0), "environment_protocol"),
+        ((200, b"{}", 3), "environment_timeout"),
+    ],
 )
 def test_garbage_and_silence_have_their_own_causes(failing_server, answer, cause):
     url, answers, _ = failing_server
@@ -150,4 +154,6 @@ def test_garbage_and_silence_have_their_own_causes(failing_server, answer, cause
 
 
 def test_nobody_there():
-    assert fault("http://127.0.0.1:9", lambda client: client.release("x"), attempts=2).cause == "unreachable"
+    assert (
+        fault("http://127.0.0.1:9", lambda client: client.release("x"), attempts=2).cause == "environment_unreachable"
+    )

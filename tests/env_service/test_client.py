@@ -85,12 +85,16 @@ def test_the_caller_s_limit_is_diagnosed(client: ServiceClient):
 @pytest.mark.parametrize(
     ("ask", "cause", "sentence"),
     [
-        (lambda client: client.tasks("x"), "refused", "split 'x' is unknown; choose one of "),
-        (lambda client: client.create("nope", "a"), "refused", "task_id 'nope' is unknown; ids of bfcl look like "),
-        (lambda client: client.create(TASK, "a", {"turns": 99}), "refused", "turns must be in 1.."),
+        (lambda client: client.tasks("x"), "environment_refused", "split 'x' is unknown; choose one of "),
+        (
+            lambda client: client.create("nope", "a"),
+            "environment_refused",
+            "task_id 'nope' is unknown; ids of bfcl look like ",
+        ),
+        (lambda client: client.create(TASK, "a", {"turns": 99}), "environment_refused", "turns must be in 1.."),
         (
             lambda client: client.step("gone", "Done."),
-            "lost",
+            "environment_lost",
             "instance_id 'gone' is unknown: create an episode first.",
         ),
     ],
@@ -114,12 +118,16 @@ def test_another_environment_is_refused_by_its_name(service: int):
 def test_a_service_that_is_down_is_told_from_another_server():
     with ServiceClient("http://127.0.0.1:1") as client, pytest.raises(ServiceError) as raised:
         client.tasks("train")
-    assert raised.value.cause == "unreachable"
+    assert raised.value.cause == "environment_unreachable"
     assert str(raised.value).startswith(
         "No environment service answers at http://127.0.0.1:1: start one with `seal serve`"
     )
     newer = json.dumps({"service": "seal-env-service", "protocol": 99, "data_hash": ""}).encode()
-    for status, body, cause in ((200, b"<html>", "foreign"), (404, b"<html>", "foreign"), (200, newer, "version")):
+    for status, body, cause in (
+        (200, b"<html>", "environment_foreign"),
+        (404, b"<html>", "environment_foreign"),
+        (200, newer, "environment_version"),
+    ):
         with answering(status, body) as url, ServiceClient(url) as client:
             with pytest.raises(ServiceError) as raised:
                 client.tasks("train")

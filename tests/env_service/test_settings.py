@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from env_service.settings import ServerSettings, read_settings, variable
+from env_service import variable
+from env_service.settings import ServerSettings, read_settings
 from seal.cli.serve import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,9 +71,9 @@ def test_a_host_that_others_reach_needs_a_token(host: str, needs_token: bool) ->
         assert read_settings(host=host).token == ""
 
 
-def test_the_command_has_an_option_for_every_setting_but_the_token() -> None:
+def test_the_command_has_an_option_for_every_setting_of_a_user_but_the_token() -> None:
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
-    for name in set(ServerSettings.model_fields) - {"token"}:
+    for name in set(ServerSettings.model_fields) - {"token", "owner"}:
         assert f"--{name.replace('_', '-')} " in text and variable(name) in text
     assert "--token" not in text
 

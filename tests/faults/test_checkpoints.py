@@ -155,7 +155,7 @@ def config(tmp_path):
 
 @pytest.mark.fault(
     event="The tracker of the last checkpoint is empty, cut short or lost",
-    user_sees="the tracker in FOLDER was damaged; it names step N, the newest whole one, again",
+    user_sees="NAME continues after step N",
     outcome="the run resumes from the newest whole checkpoint",
 )
 @pytest.mark.parametrize("text", ["", "  \n", "x", "7", None])
@@ -164,7 +164,8 @@ def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
     if text is not None:
         (folder / TRACKER).write_text(text)
     start = find_start(Recipe.of(config), "auto", LAST)
-    assert start.step == 2 and "names step 2" in start.notice
+    assert start.step == 2
+    checkpoints.continue_from(folder / "global_step_2", start.step)
     assert (folder / TRACKER).read_text() == "2"
 
 

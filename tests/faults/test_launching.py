@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from env_service.protocol import PROTOCOL
-from seal.launch.folder import locked
+from seal.launch.folder import hold
 from seal.launch.follow import Interrupt
-from seal.launch.service import require_environments
+from seal.launch.service import Needs, find_running
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -22,8 +22,8 @@ from tests.support.stub_server import service_that_answers
 HOLD = """
 import sys, time
 from pathlib import Path
-from seal.launch.folder import locked
-with locked(Path(sys.argv[1])):
+from seal.launch.folder import hold
+with hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -44,7 +44,7 @@ def other_launcher(tmp_path):
     outcome="the second ends with code 1, the first goes on",
 )
 def test_a_folder_in_use(other_launcher, tmp_path):
-    error = refused(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}", with_bfcl=True)
+    error = refused(f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}", with_service=True)
     assert re.search(rf"process {other_launcher.pid} on \S+ since .*experiment_name", error)
     assert list(tmp_path.iterdir()) == [RunFolder(tmp_path).lock] and other_launcher.poll() is None
 
@@ -53,7 +53,7 @@ def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
     other_launcher.kill()
     other_launcher.wait()
     assert json.loads(RunFolder(tmp_path).lock.read_text())["pid"] == other_launcher.pid
-    with locked(tmp_path):
+    with hold(tmp_path):
         pass
 
 
@@ -74,20 +74,20 @@ def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
 
 
 def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
-    with locked(tmp_path) as lock:
+    with hold(tmp_path) as lock:
         left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
     holder = {"pid": left.pid, "host": json.loads(RunFolder(tmp_path).lock.read_text())["host"], "since": "then"}
     try:
-        with pytest.raises(LaunchError, match="is in use"), locked(tmp_path):
+        with pytest.raises(LaunchError, match="is in use"), hold(tmp_path):
             pass
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
         RunFolder(tmp_path).lock.write_text(json.dumps({**holder, "pid": gone.pid}))
-        with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), locked(tmp_path):
+        with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), hold(tmp_path):
             pass
     finally:
         left.communicate(b"\n")
-    with locked(tmp_path):
+    with hold(tmp_path):
         pass
 
 
@@ -104,7 +104,7 @@ def test_a_service_of_another_version(change, named):
     package = json.loads((HOME / "data" / "manifest.json").read_text())["package"]
     ours = {"protocol": PROTOCOL, "data_hash": package["data_hash"], "bfcl_eval": package["version"]}
     with service_that_answers(**ours) as url:
-        require_environments([url], ["bfcl"])
+        find_running([url], Needs(("bfcl",)))
     with service_that_answers(**{**ours, **change}) as url:
         error = refused(f"env_service.env_url={url}")
     assert named in error and "env_service.env_url" in error

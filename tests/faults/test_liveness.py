@@ -9,10 +9,11 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from seal.records.ending import Ending
 from seal.system import exits
 from seal.training.checkpoints import CheckpointError
+from seal.training.ending import explain
 from seal.training.liveness import GRACE_S, Liveness
-from seal.training.main import ending
 from seal.training.stop import InfrastructureFailure, StopRequested
 from tests.support.actors import Process, Server
 
@@ -76,34 +77,34 @@ def met(cluster):
     def meet(kind, *arguments):
         with pytest.raises(RayTaskError) as raised:
             ray.get(outer.ask.remote(inner, f"{kind.__module__}:{kind.__name__}", *arguments), timeout=4 * NOTICED_S)
-        return ending(raised.value)
+        return explain(raised.value, {})
 
     return meet
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"),
+    ("kind", "arguments", "ending"),
     [
-        (StopRequested, exits.STOPPED),
-        (CheckpointError, exits.CHECKPOINT),
-        (InfrastructureFailure, exits.INFRASTRUCTURE),
-        (ValueError, exits.FAILED),
+        (StopRequested, ("it is saved",), Ending(exits.INTERRUPTED, "stopped", "it is saved")),
+        (CheckpointError, ("no room",), Ending(exits.CHECKPOINT, "checkpoint", "no room")),
+        (InfrastructureFailure, ("lost", "engine"), Ending(exits.INFRASTRUCTURE, "engine", "lost")),
+        (ValueError, ("x",), Ending(exits.FAILED, "error", "ValueError: x")),
     ],
 )
-def test_an_error_keeps_its_kind_and_text_through_the_layers_of_ray(met, kind, code):
-    assert met(kind, "step 3 is saved") == (code, f"{kind.__name__}: step 3 is saved")
+def test_an_error_keeps_its_cause_and_text_through_the_layers_of_ray(met, kind, arguments, ending):
+    assert met(kind, *arguments) == ending
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "cause", "said"),
     [
-        (EngineDeadError, "The engine of a rollout server has died. Start again"),
-        (OutOfMemoryError, "A process of the run has died because the machine ran low on memory. Start again"),
+        (EngineDeadError, "engine", "One engine of the run has died. Start again"),
+        (OutOfMemoryError, "memory", "One process of the run has died because the machine ran low on memory. Start"),
     ],
 )
-def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, said):
-    code, sentence = met(kind, *([] if kind is EngineDeadError else ["..."]))
-    assert code == exits.INFRASTRUCTURE and sentence.startswith(said)
+def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, cause, said):
+    ending = met(kind, *([] if kind is EngineDeadError else ["..."]))
+    assert ending[:2] == (exits.INFRASTRUCTURE, cause) and ending.sentence.startswith(said)
 
 
 def test_a_dead_worker_that_the_trainer_meets_is_named(start):
@@ -111,9 +112,10 @@ def test_a_dead_worker_that_the_trainer_meets_is_named(start):
     os.kill(ray.get(worker.pid.remote()), signal.SIGKILL)
     with pytest.raises(RayTaskError) as raised:
         ray.get(trainer.ask.remote(worker, "builtins:ValueError"), timeout=NOTICED_S)
-    code, said = ending(raised.value)
-    assert code == exits.INFRASTRUCTURE
-    assert said.startswith("The process of the agent-loop worker agent_loop_worker_0_cd has died. Start again")
+    ending = explain(raised.value, {worker._actor_id.hex(): "agent_loop_worker_0_cd"})
+    assert ending[:2] == (exits.INFRASTRUCTURE, "process")
+    assert ending.sentence.startswith("The process of the agent-loop worker agent_loop_worker_0_cd has died. Start")
+    assert explain(raised.value, {}).sentence.startswith("One process of the run has died.")
 
 
 def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
@@ -122,9 +124,10 @@ def test_a_dead_worker_ends_the_trainer_and_is_named(trainer, start):
     pid = ray.get(worker.pid.remote())
     with Liveness(end) as liveness:
         wait_until_watched(liveness, "agent_loop_worker_0_ab")
+        assert liveness.names[worker._actor_id.hex()] == "agent_loop_worker_0_ab"
         os.kill(pid, signal.SIGKILL)
         check_ended(waits)
-    assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in reasons[0]
+    assert "process of the agent-loop worker agent_loop_worker_0_ab has died" in reasons[0].sentence
 
 
 def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
@@ -134,7 +137,7 @@ def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
         wait_until_watched(liveness, "vllm_server_0_0")
         ray.get(server.lose_engine.remote())
         check_ended(waits)
-    assert "engine of the rollout server vllm_server_0_0 has died" in reasons[0]
+    assert "engine of the rollout server vllm_server_0_0 has died" in reasons[0].sentence
 
 
 def test_a_busy_worker_is_left_alone(trainer, start):

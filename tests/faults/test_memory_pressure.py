@@ -46,4 +46,4 @@ def test_a_process_that_the_memory_monitor_killed_is_named(short_of_memory):
         while not reasons:
             assert time.monotonic() < deadline, "nobody has noticed"
             time.sleep(0.1)
-    assert "agent-loop worker agent_loop_worker_0 has died because the machine ran low on memory" in reasons[0]
+    assert "agent-loop worker agent_loop_worker_0 has died because the machine ran low on memory" in reasons[0].sentence

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from seal.launch import service as launch_service
-from seal.launch.service import Service
+from seal.launch.service import Found, Needs, Service
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
@@ -41,7 +41,7 @@ SMALL = (
 def test_the_launcher_starts_its_service_again_within_bounds(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_service, "MAX_RESTARTS", 1)
     port = free_port()
-    running = Service(f"http://127.0.0.1:{port}", tmp_path / "service.log")
+    running = Service(Found((f"http://127.0.0.1:{port}",), None), Needs(("bfcl",)), tmp_path / "service.log")
     try:
         assert running.start() and running.ensure_running() is None
         service_process(os.getpid(), port).kill()

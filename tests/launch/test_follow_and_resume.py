@@ -9,12 +9,14 @@ import pytest
 from rich.console import Console
 
 from seal.launch.folder import Start, find_start
-from seal.launch.follow import failure_reason, follow, step_line
+from seal.launch.follow import follow, step_line
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
+from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
+from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_json
 from seal.system.paths import HOME
@@ -135,18 +137,14 @@ def test_a_pipe_is_told_how_many_prompts_are_played(tmp_path, monkeypatch):
     assert "4 of 9 prompts" in console.export_text()
 
 
-def test_the_reason_is_the_last_exception_of_ours_or_of_a_library(tmp_path):
-    log = tmp_path / "train.log"
-    log.write_text(
-        "noise\n(TaskRunnerV1 pid=1) ValueError: first\n"
-        "ray.exceptions.RayTaskError(RuntimeError): wrapped\n"
-        "seal.training.stop.InfrastructureFailure: 5 of 8 trajectories of this step were lost\n"
-    )
-    assert failure_reason(log) == "InfrastructureFailure: 5 of 8 trajectories of this step were lost"
-    log.write_text("E1: x\nseal.training.main ERROR training ended: it was this\nRayError: a late echo\n")
-    assert failure_reason(log) == "it was this"
-    log.write_text("nothing to see\n")
-    assert "no exception" in failure_reason(log)
+def test_the_first_process_that_knows_tells_how_a_run_ended(tmp_path):
+    assert Ending.read(tmp_path) is None
+    told = Ending(exits.INFRASTRUCTURE, "engine", "The engine has died.")
+    told.write(tmp_path)
+    Ending(exits.FAILED, "error", "ValueError: an echo").write(tmp_path)
+    assert Ending.read(tmp_path) == told
+    killed = Ending.of_code(-9)
+    assert (killed.code, killed.cause) == (exits.INFRASTRUCTURE, "process") and "SIGKILL" in killed.sentence
 
 
 def test_stopping_a_process_stops_what_it_started(tmp_path):

@@ -21,11 +21,13 @@ from seal.cli.main import execute, load
 from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.run import Request, fitted
-from seal.launch.service import Service, require_service, require_service_for, require_tasks, service_urls
+from seal.launch.run import Request, find_services, launch
+from seal.launch.run import prepare as prepare_run
+from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
 from seal.records.trajectory import EVERY_CUE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
+from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
@@ -37,6 +39,7 @@ from tests.support.checkpoints import write_step
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed
+from tests.support.rollout_play import running_service
 from tests.support.stub_server import service_that_answers
 
 POLICY = HOME / "data" / "quickstart_policy"
@@ -238,33 +241,32 @@ def test_one_address_and_a_list_are_services(config):
     assert service_urls(config) == ("http://127.0.0.1:8082",)
     config.env_service.env_url = ["http://a:1/", "https://b"]
     assert service_urls(config) == ("http://a:1", "https://b")
-    with pytest.raises(LaunchError, match="--with-bfcl starts one service"):
-        service_urls(config, to_start=True)
+    with pytest.raises(LaunchError, match="--with-service starts one service"):
+        find_or_place(service_urls(config), Needs(()))
 
 
-def test_services_must_answer_and_be_the_same(config):
-    config.seal.data = {"train": {"limit": 1}, "val": [{"split": "eval", "limit": 1}]}
-    recipe = Recipe.of(config)
-    same = {**get_environment("bfcl").version(), "protocol": PROTOCOL}
+def test_services_must_answer_and_be_the_same():
+    needs, same = Needs(("bfcl",)), {**get_environment("bfcl").version(), "protocol": PROTOCOL}
     with service_that_answers(**same) as one, service_that_answers(**same) as two:
-        assert require_service_for(recipe, [one, two]) == {"service": "stub", **same}
+        assert find_running([one, two], needs) == Found((one, two), {"service": "stub", **same})
         with service_that_answers(**{**same, "data_hash": "b"}) as other, pytest.raises(LaunchError) as error:
-            require_service_for(recipe, [one, other])
+            find_running([one, other], needs)
         assert "data_hash" in str(error.value) and other in str(error.value)
         with pytest.raises(LaunchError, match="No environment service answers"):
-            require_service_for(recipe, [one, "http://127.0.0.1:9"])
+            find_running([one, "http://127.0.0.1:9"], needs)
 
 
 def test_a_complete_run_is_told_without_a_service(tmp_path):
     own = [f"seal.run_dir={tmp_path}/run", f"env_service.env_url={free_url()}", "trainer.total_training_steps=1"]
     request = Request(HOME / "exp" / "quickstart.yaml", (*own, "trainer.test_freq=-1"))
-    with pytest.raises(LaunchError, match="No environment service answers"), fitted(request, Console(quiet=True)):
-        pass
+    console = Console(record=True, width=200)
+    with pytest.raises(LaunchError, match="No environment service answers"), prepare_run(request, console) as run:
+        find_services(run, request)
     assert not (tmp_path / "run").exists()
     checkpoints = read_recipe(request.source, request.overrides).checkpoints
     write_step(Checkpoints(checkpoints, CheckpointSettings()), 1)
-    with fitted(request, Console(quiet=True)) as run:
-        assert run.start.complete
+    assert launch(request, console) == exits.FINISHED
+    assert "is complete" in console.export_text()
 
 
 def test_the_files_of_a_recipe_are_found_from_any_folder(tmp_path, monkeypatch):
@@ -280,25 +282,29 @@ def test_a_null_address_starts_a_cluster_for_the_run(config):
     assert config.ray_kwargs.ray_init.address == "local"
 
 
+def place(folder) -> Service:
+    """A service that a launch starts at a free port."""
+    return Service(Found((free_url(),), None), Needs(("bfcl",)), folder / "service.log")
+
+
 def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("BFCL_TOKEN", "secret")
     monkeypatch.setenv("http_proxy", free_url())
-    guarded = Service(free_url(), tmp_path / "service.log")
+    guarded = place(tmp_path)
     try:
-        assert guarded.start() and not guarded.start()
-        assert require_service(guarded.url)["data_hash"]
+        assert guarded.start()["data_hash"]
         monkeypatch.setenv("BFCL_TOKEN", "another")
         with pytest.raises(LaunchError, match="set BFCL_TOKEN"):
-            require_service(guarded.url)
+            probe(guarded.url)
     finally:
         guarded.stop()
 
 
 def test_a_service_that_is_started_delays_its_answers_to_steps(tmp_path, monkeypatch):
     monkeypatch.setenv("BFCL_DELAY_SECONDS", "1000")
-    slow = Service(free_url(), tmp_path / "slow.log")
+    slow = place(tmp_path)
     try:
-        assert slow.start()
+        slow.start()
         with ServiceClient(slow.url, deadline_s=2) as client:
             client.create("multi_turn_base_0", "one")
             with pytest.raises(ServiceError, match="within 2 s"):
@@ -316,14 +322,10 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
     config.seal.data.val = [{"split": "eval", "limit": 1}]
     config.seal.data.withdrawal = None
     assert Recipe.of(config).task_files == (first,)
-    service = Service(free_url(), tmp_path / "service.log", [first])
-    try:
-        service.start()
-        require_tasks([service.url], [first])
+    with running_service(BFCL_TASK_FILES=first) as service:
+        assert find_running([service.url], Needs(("bfcl",), (first,))).version
         with pytest.raises(LaunchError, match="does not serve 4 tasks"):
-            require_tasks([service.url], [first, second])
-    finally:
-        service.stop()
+            find_running([service.url], Needs(("bfcl",), (first, second)))
     config.seal.data.train.mixture = [{"tasks": "./nowhere.jsonl"}]
     with pytest.raises(LaunchError, match="nowhere"):
         preflight.check(Recipe.of(config))

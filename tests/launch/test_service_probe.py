@@ -6,11 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from seal.launch.recipe import read_recipe
-from seal.launch.service import FIX, own_address, probe, require_tasks
+from seal.launch.service import Found, Needs, find_or_place, find_running, probe
 from seal.system.errors import LaunchError
 from seal.system.net import is_free
-from seal.system.paths import HOME
 from tests.support.launches import free_url
 from tests.support.rollout_play import running_service
 from tests.support.stub_server import answering, service_that_answers
@@ -54,7 +52,7 @@ def test_another_http_server_has_no_version(version):
 
 def test_a_service_tells_its_version():
     with service_that_answers(data_hash="a", protocol=1) as url:
-        assert probe(url) == {"service": "stub", "data_hash": "a", "protocol": 1}
+        assert probe(url) == {"service": "stub", "data_hash": "a", "protocol": 1, "owner": ""}
 
 
 def test_a_guarded_service_needs_its_token(monkeypatch):
@@ -66,35 +64,32 @@ def test_a_guarded_service_needs_its_token(monkeypatch):
         assert probe(service.url)["protocol"] == 2
 
 
-def address(url: str) -> tuple[str, str | None]:
-    """Where --with-bfcl starts or uses a service, and the warning about it."""
-    recipe = read_recipe(
-        HOME / "exp" / "quickstart.yaml",
-        [
-            f"env_service.env_url={url}",
-            "seal.data.train.mixture=[]",
-            "seal.data.val=[{split: eval}]",
-            "seal.data.withdrawal=null",
-        ],
-    )
-    return own_address(recipe, url)
+BENCHMARK = Needs(("bfcl",))
 
 
 def test_an_own_service_starts_where_the_recipe_says_if_nothing_is_there():
     url = free_url()
-    assert address(url) == (url, None)
+    assert find_or_place((url,), BENCHMARK) == Found((url,), None)
 
 
 def test_an_own_service_starts_on_a_free_port_if_another_program_has_the_recipe_s():
     for server in (raw_server(b"SSH-2.0-server\r\n"), answering({"/version": {}}, otherwise="OK")):
         with server as url:
-            other, said = address(url)
-            assert other != url and is_free(other)
-            assert url in said and f"starts at {other}." in said and "--with-bfcl" not in said
+            (other,), version, said = find_or_place((url,), BENCHMARK)
+            assert other != url and is_free(other) and version is None
+            assert url in said and f"starts at {other}." in said and "--with-service" not in said
 
 
 def test_a_running_service_is_used_if_it_can_play_the_recipe():
     with running_service() as service:
-        assert address(service.url) == (service.url, None)
-        with pytest.raises(LaunchError, match="stop it and let the launcher start one with --with-bfcl"):
-            require_tasks([service.url], ["data/test_bed/train.jsonl"], FIX)
+        assert find_or_place((service.url,), BENCHMARK) == find_running((service.url,), BENCHMARK)
+        with pytest.raises(LaunchError, match="let the launcher start one of its own with --with-service"):
+            find_running((service.url,), Needs(("bfcl",), ("data/test_bed/train.jsonl",)))
+
+
+def test_a_service_that_ends_with_another_process_is_not_leant_on():
+    with running_service(BFCL_OWNER="process 1 on another") as service:
+        with pytest.raises(LaunchError, match="ends with process 1 on another"):
+            find_running((service.url,), BENCHMARK)
+        (other,), version, said = find_or_place((service.url,), BENCHMARK)
+        assert other != service.url and version is None and "ends with process 1" in said

@@ -43,9 +43,9 @@ def test_a_service_that_failed_is_left_out_and_none_left_is_a_fault():
         clients = [AsyncServiceClient(f"http://127.0.0.1:{port}", deadline_s=1.0, attempts=1) for port in (9, 19)]
         services = Services(clients, restart_wait_s=0.5)
         chosen = await services.choose("key")
-        services.failed(chosen, ServiceError("unreachable", "nobody there"))
+        services.failed(chosen, ServiceError("environment_unreachable", "nobody there"))
         other = await services.choose("key")
-        services.failed(other, ServiceError("unreachable", "nobody there"))
+        services.failed(other, ServiceError("environment_unreachable", "nobody there"))
         try:
             with pytest.raises(ServiceError) as fault:
                 await services.choose("key")

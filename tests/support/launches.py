@@ -15,8 +15,7 @@ import pytest
 import requests
 from rich.console import Console
 
-from seal.launch.run import Request, fitted
-from seal.records.folder import RunFolder
+from seal.launch.run import Request, find_services, prepare
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
@@ -55,19 +54,16 @@ def launch(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=HOME, capture_output=True, text=True, timeout=120, check=False)
 
 
-def refused(*overrides: str, with_bfcl: bool = False) -> str:
-    """The one sentence with which a launch of the quickstart is refused, in this process; it must leave nothing.
-
-    One that is refused after a look into its folder leaves the file of the folder's lock.
-    """
+def refused(*overrides: str, with_service: bool = False) -> str:
+    """The one sentence with which a launch of the quickstart is refused, in this process; it must leave nothing."""
     name = f"test-{uuid4().hex[:8]}"
     run_dir, record = HOME / "experiments" / name, HOME / "launcher_record" / name
-    request = Request(HOME / "exp" / "quickstart.yaml", (f"trainer.experiment_name={name}", *overrides), with_bfcl)
+    request = Request(HOME / "exp" / "quickstart.yaml", (f"trainer.experiment_name={name}", *overrides), with_service)
     try:
-        with pytest.raises(LaunchError) as error, fitted(request, Console(quiet=True)):
-            pass
+        with pytest.raises(LaunchError) as error, prepare(request, Console(quiet=True)) as run:
+            find_services(run, request)
         assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
-        assert not record.exists() and {path.name for path in run_dir.glob("*")} <= {RunFolder(run_dir).lock.name}
+        assert not record.exists() and not run_dir.exists()
         return str(error.value)
     finally:
         for folder in (run_dir, record):
@@ -104,7 +100,7 @@ class Run:
     name: str
     overrides: tuple[str, ...]
     prefix: tuple[str, ...] = ()
-    with_bfcl: bool = True
+    with_service: bool = True
     loggers: str | None = "[console]"
     port: int = field(default_factory=free_port)
     recipe: str = "exp/quickstart.yaml"
@@ -147,10 +143,10 @@ class Run:
             f"env_service.env_url=http://127.0.0.1:{self.port}",
             *((f"trainer.logger={self.loggers}",) if self.loggers else ()),
         )
-        bfcl = ("--with-bfcl",) if self.with_bfcl else ()
+        service = ("--with-service",) if self.with_service else ()
         return [
             *(*self.prefix, sys.executable, "launcher.py"),
-            *("--conf", self.recipe, *options, *bfcl, "--", *own, *self.overrides, *extra),
+            *("--conf", self.recipe, *options, *service, "--", *own, *self.overrides, *extra),
         ]
 
     def start(self, *extra: str, options: tuple[str, ...] = ()) -> subprocess.Popen:

@@ -84,5 +84,5 @@ def test_episodes_in_the_service_pass_fail_and_are_nobody_s_fault():
         assert play(service, "wait", [CALL.format("add_item", "wait"), *reference])["valid"]
         with pytest.raises(ServiceError, match="The MCP server ended in a call of add_item") as raised:
             play(service, "end", [CALL.format("add_item", "end")])
-        assert raised.value.cause == "failed"
+        assert raised.value.cause == "environment_failed"
         assert play(service, "after", reference)["valid"]

@@ -73,7 +73,7 @@ def run(
     ] = "",
     only: Annotated[str, option("Run only these arms, for instance vanilla,seal.", "LIST")] = "",
 ) -> None:
-    """Run what the matrix lacks, each run as `seal train --with-bfcl`.
+    """Run what the matrix lacks, each run as `seal train --with-service`.
 
     The first run registers the file. Ctrl-C saves the runs under way; the same command goes on after any interruption.
     When a run has ended, its results are kept and its checkpoints removed (`keep` in the file).

@@ -175,7 +175,7 @@ class _Runs:
         devices = tuple(self.devices.pop(0) for _ in range(self.arms[cell.arm].devices)) if self.options.devices else ()
         env = {"PYTHONUNBUFFERED": "1"} | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
         recipe, *overrides = words_of(self.experiment, cell)
-        words = [*self.options.launcher, "--conf", recipe, "--with-bfcl", "--", *overrides]
+        words = [*self.options.launcher, "--conf", recipe, "--with-service", "--", *overrides]
         if not any(word.lstrip("+").startswith("env_service.env_url=") for word in words):
             words.append(f"env_service.env_url=http://127.0.0.1:{free_port()}")
         log = self.experiment.log(cell)

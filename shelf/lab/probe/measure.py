@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -162,8 +163,9 @@ def played(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tuple[R
     limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
     url, first, later = addresses(recipe.service.env_url)[0], range(rollout.n), range(rollout.n, 2 * rollout.n)
     with ExitStack() as stack:
-        for name in recipe.environments:
-            stack.enter_context(environment_service(url, out / "service.log", recipe.task_files, name))
+        own = environment_service(url, out / "service.log", recipe.task_files, *recipe.environments)
+        service = recipe.service.model_copy(update={"env_url": stack.enter_context(own)[0].url})
+        recipe = replace(recipe, service=service)
         served = stack.enter_context(served_checkpoint(model, NAME, limits, out / "vllm.log"))
 
         def rollouts(what: str, jobs: Sequence[Job]) -> list[Played]:

@@ -32,7 +32,7 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     from seal.launch.follow import WARNING, tell
     from seal.launch.numbers import require_sense, unusual
     from seal.launch.recipe import read_recipe
-    from seal.launch.run import refused
+    from seal.launch.run import refuse
     from seal.system.errors import LaunchError
     from shelf.operate.fit import gpu_named, require_fit
     from shelf.operate.plan import RunPlan, model_of, table
@@ -55,4 +55,4 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except LaunchError as error:
-        raise typer.Exit(refused(error, console())) from None
+        raise typer.Exit(refuse(error, console())) from None

@@ -42,7 +42,7 @@ def test_a_broken_model_path_is_the_one_problem(selfchecked, monkeypatch, capsys
     assert {what for what, (mark, _) in found.items() if mark == "missing"} == {"model"}
     assert "/nowhere/model" in found["model"][1]
     assert {"Python", "torch", "verl", "ray", "plugins", "disk", "shared memory", "service", "data"} <= found.keys()
-    assert "--with-bfcl" in found["service"][1]
+    assert "--with-service" in found["service"][1]
     assert "1 problem blocks exp/quickstart.yaml" in said
 
 

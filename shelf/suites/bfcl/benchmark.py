@@ -200,9 +200,7 @@ async def _play_all(
     on_record: Callable[[TrajectoryRecord], None],
 ) -> None:
     asked = ChatClient(endpoint, evaluation.timeout_s)
-    client = AsyncServiceClient(
-        evaluation.env_url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS
-    )
+    client = AsyncServiceClient(service.url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS)
     services = Services([client], RESTART_WAIT_S)
     gate = asyncio.Semaphore(evaluation.concurrency)
 

@@ -15,7 +15,7 @@ import httpx2
 import psutil
 
 from env_service.environments.registry import get_environment
-from seal.launch.service import Service, require_environments, require_tasks
+from seal.launch.service import Needs, Service, find_or_place
 from seal.method.diagnosis.categories import BENCHMARK
 from seal.system.net import free_port
 from seal.system.processes import start, stop_tree
@@ -51,25 +51,24 @@ FAST_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 MODEL_DEADLINE_S = 1800.0
 PROBE_TIMEOUT_S = 3.0
 POLL_S = 0.5
-OTHERWISE = "name a free port with --env-url, at which one is started"
 
 
 @contextmanager
 def environment_service(
-    url: str, log: Path, task_files: Sequence[str] = (), environment: str = BENCHMARK
+    url: str, log: Path, task_files: Sequence[str] = (), *environments: str
 ) -> Iterator[tuple[Service, dict[str, str]]]:
-    """The service at `url`, and the versions of an environment's data and packages there.
+    """A service that plays environments, by default the benchmark's, and the versions of the first one's data.
 
-    Starts the built-in service, until the end, if nothing answers. task_files: files of
-    synthesised tasks, which a service that runs must serve. LaunchError if it does not, or
-    cannot play the environment.
+    It is the one that stands by itself at `url`, or one that lives until the end, there or at a free port.
+    LaunchError if none can play them and these files of synthesised tasks.
     """
-    service = Service(url, log, task_files)
+    needs = Needs(environments or (BENCHMARK,), tuple(task_files))
+    service = Service(find_or_place((url,), needs), needs, log)
     try:
         service.start()
-        require_environments([url], [environment], OTHERWISE)
-        require_tasks([url], task_files, OTHERWISE)
-        yield service, dict(get_environment(environment).version())
+        if service.notice:
+            logger.warning(service.notice)
+        yield service, dict(get_environment(needs.environments[0]).version())
     finally:
         service.stop()
 

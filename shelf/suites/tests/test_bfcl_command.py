@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from env_service.local_service import LocalService
 from seal.cli.main import execute, load
-from seal.launch.service import Service
 from seal.method.diagnosis.categories import parse_task_id
 from seal.system.net import free_port
 from seal.system.paths import HOME
@@ -129,11 +129,12 @@ def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint,
 
 @pytest.mark.parametrize("restarted_by", ["hand", "the evaluation"])
 def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_path, restarted_by):
-    url, out, journal = f"http://127.0.0.1:{free_port()}", tmp_path / "out", tmp_path / "out" / "journal.jsonl"
+    port, out = free_port(), tmp_path / "out"
+    url, journal = f"http://127.0.0.1:{port}", tmp_path / "out" / "journal.jsonl"
     with ExitStack() as stack:
         endpoint = stack.enter_context(start_endpoint("--delay", "0.05"))
         if restarted_by == "hand":
-            service = Service(url, tmp_path / "service.log")
+            service = LocalService(tmp_path / "service.log", port, BFCL_OWNER="")
             stack.callback(service.stop)
             service.start()
         arguments = command(endpoint, url, out, "--limit", "10", "--concurrency", "8")

@@ -21,7 +21,7 @@ from ..models import SealAction, SealObservation, SealState
 from .environment import SealEnvironment
 
 NAME = "seal"
-_STATUS = {"refused": 400, "lost": 400, "busy": 429}
+_STATUS = {"environment_refused": 400, "environment_lost": 400, "environment_busy": 429}
 
 
 def application() -> FastAPI:

@@ -1,0 +1,66 @@
+"""How an error of one of a run's processes ends the run, below the layers that Ray adds to it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+
+from seal.records.ending import Ending
+from seal.system import exits
+
+AGAIN = "Start again to resume from the last checkpoint."
+TRAINER = "TaskRunner"
+KINDS = {
+    TRAINER: "the trainer",
+    "vllm_server": "the rollout server",
+    "agent_loop_worker": "the agent-loop worker",
+    "TransferQueue": "the data queue",
+}
+
+
+@contextmanager
+def explained(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[None]:
+    """Write the ending that an error in the block means; names: of the actors that are known by then, by their id."""
+    try:
+        yield
+    except Exception as error:
+        explain(error, names).write(run_dir)
+        raise
+
+
+def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
+    """The ending that an error means."""
+    from vllm.v1.engine.exceptions import EngineDeadError  # the training process imports it only for an error
+
+    from seal.training.checkpoints import CheckpointError
+    from seal.training.stop import InfrastructureFailure, StopRequested
+
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    match error:
+        case StopRequested():
+            return Ending(exits.INTERRUPTED, "stopped", str(error))
+        case CheckpointError():
+            return Ending(exits.CHECKPOINT, "checkpoint", str(error))
+        case InfrastructureFailure():
+            return Ending(exits.INFRASTRUCTURE, error.cause, str(error))
+        case EngineDeadError():
+            return death(None, "engine")
+        case OutOfMemoryError():
+            return death(None, "memory")
+        case RayActorError():
+            return death(names.get(error.actor_id))
+        case RayError():
+            return Ending(exits.INFRASTRUCTURE, "process", f"{type(error).__name__}: {error}. {AGAIN}")
+    return Ending(exits.FAILED, "error", f"{type(error).__name__}: {error}")
+
+
+def death(name: str | None, cause: Literal["process", "engine", "memory"] = "process") -> Ending:
+    """The ending of a run after the death of one of its actors, or of its engine; None for a name that is not known."""
+    part = "engine" if cause == "engine" else "process"
+    title = next((title for known, title in KINDS.items() if known in (name or "")), "the training worker")
+    who = f"The {part} of {title} {name}" if name else f"One {part} of the run"
+    why = " because the machine ran low on memory" if cause == "memory" else ""
+    return Ending(exits.INFRASTRUCTURE, cause, f"{who} has died{why}. {AGAIN}")
