@@ -11,10 +11,14 @@ ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 WHOLE = -1
 """Stands for the whole task where a number of turns is expected."""
 
+UNSCORED = "unscored"
+"""Stands for the environment of rollouts without a reward: their turns have labels, they have no verdict."""
+
 
 def averaged(categories: Iterable[str]) -> tuple[str, ...]:
-    """The categories over which a table averages: the benchmark's if there are any, else all that are there."""
+    """The categories over which a table averages: the benchmark's if there are any, else all that have verdicts."""
     present = ordered(categories)
+    present = tuple(category for category in present if environment_of(category) != UNSCORED) or present
     return tuple(category for category in present if category in CATEGORIES) or present
 
 

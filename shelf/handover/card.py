@@ -8,18 +8,18 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_fr
 
 from seal import __version__
 from seal.method.interface.cues import Omega
-from seal.records.source import WHOLE
+from seal.records.source import WHOLE, averaged, parse_data_source
 from seal.system.paths import HOME
 from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
-from shelf.statistics.log import read_validation_dir, validated
-from shelf.statistics.runs import not_held_out
-from shelf.statistics.summary import Summary, informative, load_suspected, summarise_step, suspected_tasks
+from shelf.statistics.log import Log, read_validation_dir, validated
+from shelf.statistics.runs import not_held_out, provenance
+from shelf.statistics.summary import BFCL, Summary, informative, load_suspected, played, summarise_step, suspected_tasks
 from shelf.statistics.tables import percent, with_difference, with_interval
 from shelf.view.report.run import training_cost
 
 TEMPLATE = Path(__file__).with_name("card.md.jinja")
-BENCHMARK = "BFCL V3 multi-turn"
+LEADERBOARD = "gorilla-llm/Berkeley-Function-Calling-Leaderboard"
 TAGS = ["seal", "grpo", "tool-use", "function-calling", "agent"]
 
 
@@ -28,6 +28,7 @@ class Figures(NamedTuple):
 
     at: the two steps. before, after: their rows, the same if there is one validation. changes: paired. suspected: how
     many of the validated tasks are suspected items. leak: the sentence about validated tasks that are trained on.
+    played: what was validated; data: the hashes of its data.
     """
 
     at: tuple[int, int]
@@ -36,6 +37,8 @@ class Figures(NamedTuple):
     changes: dict[str, Comparison]
     suspected: int
     leak: str | None
+    played: str
+    data: Sequence[str]
 
     def labels(self) -> list[tuple[str, float, float]]:
         """The share of each label before and after, over all whole tasks (or over the shortest prefixes)."""
@@ -63,7 +66,8 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
     )
     values = {
         "name": name,
-        "title": BENCHMARK,
+        "tasks": {kind: _tasks(source, kind) for kind in ("training", "validation")},
+        "benchmark": BFCL,
         "version": __version__,
         "source": source,
         "kind": kind,
@@ -97,7 +101,15 @@ def figures_of(source: Source) -> Figures | None:
         rows = compare(*(Side(str(step), (log.at(step),)) for step in at))
     suspected = suspected_tasks(log.at(at[1]), load_suspected())
     leak = not_held_out(source.run.path, log.lines)
-    return Figures(at, before, after, {row.name: row for row in rows}, len(suspected), leak)
+    lines, changes = log.at(at[1]), {row.name: row for row in rows}
+    names, data = played(line.category for line in lines), provenance([Log(lines)])["data_hash"]
+    return Figures(at, before, after, changes, len(suspected), leak, names, data)
+
+
+def _tasks(source: Source, kind: str) -> str:
+    """What the launch's training or validation tasks are."""
+    rows = source.launch.rows(kind) if source.launch else ()
+    return played(parse_data_source(name)[0] for name, _, _ in rows)
 
 
 def base_name(source: Source) -> str:
@@ -130,16 +142,19 @@ def _results(source: Source, found: Figures | None) -> list[EvalResult]:
     """The figures of this very model, on tasks that it was not trained on."""
     if found is None or found.at[1] != source.step or found.leak:
         return []
+    whole = [row for row in found.after.values() if row.prefix == WHOLE]
+    every = averaged(row.name for row in whole if not row.is_average)
+    own = {row.name: every if row.is_average else (row.name,) for row in whole}
     return [
         EvalResult(
             task_type="text-generation",
-            dataset_type="gorilla-llm/Berkeley-Function-Calling-Leaderboard",
-            dataset_name=f"{BENCHMARK}, {row.name}",
+            dataset_type=LEADERBOARD if played(own[row.name]) == BFCL else found.played,
+            dataset_name=f"{played(own[row.name])}, {row.name}",
             dataset_config=row.name,
             metric_type="pass_rate",
             metric_value=round(100 * row.rate.rate, 2),
             metric_args={"interval": [round(100 * row.rate.low, 2), round(100 * row.rate.high, 2)], "tasks": row.tasks},
         )
-        for row in found.after.values()
-        if row.rate is not None and row.prefix == WHOLE
+        for row in whole
+        if row.rate is not None
     ]

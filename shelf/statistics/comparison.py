@@ -8,6 +8,7 @@ from typing import NamedTuple
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.intervals import PairedDifference, paired_difference
+from shelf.statistics.log import judged_turns, scored
 from shelf.statistics.summary import AVERAGE, Task
 
 
@@ -45,7 +46,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
 
     ValueError if they share no task.
     """
-    sides = [[line for line in side.lines if line.infra is None and line.task not in without] for side in (a, b)]
+    sides = [[line for line in side.lines if scored(line) and line.task not in without] for side in (a, b)]
     shared = set.intersection(*({line.task for line in lines} for lines in sides))
     if not shared:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
@@ -68,7 +69,10 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
     categories = {line.task_id: line.category for line in lines}
     turns = {line.task_id: float(line.turns) for line in lines}
     passed = [_means((line.task_id, float(line.passed)) for line in side) for side in sides]
-    met = [_means((line.task_id, line.turns_passed / line.turns) for line in side if line.turns) for side in sides]
+    met = [
+        _means((line.task_id, line.turns_passed / judged) for line in side if (judged := judged_turns(line)))
+        for side in sides
+    ]
     with_turns = set(met[0]) & set(met[1])
     return Comparison(
         a=a,

@@ -10,16 +10,26 @@ from pathlib import Path
 from typing import Any, Self
 
 from seal.method.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
-from seal.method.labels import CORRECT_ABSTENTION, PASS
+from seal.method.labels import BROKEN, CORRECT_ABSTENTION, PASS
 from seal.records.folder import RunFolder
 from seal.records.format import require_format
-from seal.records.source import parse_data_source
+from seal.records.source import UNSCORED, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, Line, read_jsonl, read_records, step_files
 from seal.system.text import enumeration
 
 MET = frozenset({PASS, CORRECT_ABSTENTION})
 """The labels of turns that met the verifier."""
+
+
+def scored(line: TrajectoryRecord) -> bool:
+    """True if a rollout has a verdict: infrastructure did not lose it, and its file has a reward."""
+    return line.infra is None and environment_of(line.category) != UNSCORED
+
+
+def judged_turns(line: TrajectoryRecord) -> int:
+    """The user turns of which a rollout shows whether they met the verifier."""
+    return line.turns - sum(label in BROKEN for label in line.labels)
 
 
 @dataclass(frozen=True)

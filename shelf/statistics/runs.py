@@ -4,6 +4,7 @@ One run: rates by step and category with intervals, label shares, with and
 without the suspected items. Several runs: paired differences on the same tasks.
 """
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,14 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
 from shelf.statistics.comparison import Side, compare
+from shelf.statistics.launches import read_launches
 from shelf.statistics.log import Log, read_validation_dir
 from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from shelf.task_rows import read_rows
+
+EVALUATION = "settings.json"
+"""Where an evaluation's folder says what its results depend on."""
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
 """The fields that say where lines come from, and their names for people."""
@@ -122,7 +127,7 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),
-        warning=" ".join(mixed(every)) or None,
+        warning=" ".join((*mixed(every), *_unlike(logs, step))) or None,
     )
 
 
@@ -198,6 +203,29 @@ def _require_comparable(a: Side, b: Side) -> None:
                 f"{a.name} and {b.name} were measured with different {what} "
                 f"({', '.join(sorted(values_a))[:40]} and {', '.join(sorted(values_b))[:40]}): not comparable."
             )
+
+
+def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str]:
+    """A sentence for each condition besides the model in which the sides of a comparison differ."""
+    last = {name: {run.steps[-1] for run in runs} - {0} for name, runs in logs.items() if len(logs) > 1}
+    sampled = {name: {_sampling(Path(folder)) for folder in name.split(",")} - {""} for name in logs}
+    for what, known in (("training steps", last if step is None else {}), ("sampling", sampled)):
+        if len({frozenset(values) for values in known.values() if values}) > 1:
+            parts = "; ".join(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in known.items())
+            yield f"The sides differ in {what} ({parts}): the change is not that of one thing alone."
+
+
+def _sampling(folder: Path) -> str:
+    """How the validations of a run, or an evaluation, sample, in words; "" if nothing recorded it."""
+    folder = folder.parent if folder.name == RunFolder(folder).validations.name else folder
+    if (folder / EVALUATION).is_file():
+        found = json.loads((folder / EVALUATION).read_bytes())
+    else:
+        launches = read_launches(RunFolder(folder))
+        found = launches[-1].config["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
+    greedy = found.get("do_sample") is False or found.get("temperature") == 0
+    named = {"temperature": 0} if greedy else {name: found[name] for name in ("temperature", "top_p") if name in found}
+    return ", ".join(f"{name} {value:g}" for name, value in named.items())
 
 
 def _seeds(side: Side) -> str:

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from seal.method.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, environment_of
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
-from shelf.statistics.log import Log
+from shelf.statistics.log import Log, judged_turns, scored
 
 AVERAGE = "average"
+BFCL = "BFCL V3 multi-turn"
 DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 Task = tuple[str, int]
@@ -51,9 +53,9 @@ class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out the lines whose rollout failed for reasons other than the
-    policy (infra counts those). samples is the number of rollouts per task
-    (the smallest); pass_at_k is None for a single one. labels gives each
-    label's share of the labelled turns.
+    policy (infra counts those), those without a reward, and turns without a label. samples is
+    the number of rollouts per task (the smallest); pass_at_k is None for a single one. labels gives each label's share
+    of the labelled turns.
     """
 
     step: int
@@ -106,6 +108,13 @@ def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
     return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
 
 
+def played(categories: Iterable[str]) -> str:
+    """The tasks of some categories in words: the benchmark's, synthesised ones, those of another environment."""
+    names = {**dict.fromkeys(CATEGORIES, BFCL), **dict.fromkeys(MADE_CATEGORIES, "tasks synthesised on BFCL's tools")}
+    named = (names.get(each, f"the environment {environment_of(each)}") for each in ordered(categories))
+    return " and ".join(dict.fromkeys(named)) or "no tasks"
+
+
 def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[SuspectedItem]) -> frozenset[Task]:
     """The tasks among the lines whose turn at fault was played."""
     faults = {item.task_id: item for item in items}
@@ -136,10 +145,11 @@ def label_shares(lines: Iterable[TrajectoryRecord]) -> dict[str, float]:
 
 def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -> Summary:
     lines = [line for stratum in strata for line in stratum]
-    scored = [[line for line in stratum if line.infra is None] for stratum in strata]
-    flat = [line for stratum in scored for line in stratum]
-    turned = [[line for line in stratum if line.turns] for stratum in scored]
-    outcomes = [_outcomes(stratum) for stratum in scored if stratum]
+    ran = [line for line in lines if line.infra is None]
+    judged = [[line for line in stratum if scored(line)] for stratum in strata]
+    flat = [line for stratum in judged for line in stratum]
+    turned = [[line for line in stratum if judged_turns(line)] for stratum in judged]
+    outcomes = [_outcomes(stratum) for stratum in judged if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
     at_k = [sum(pass_at_k(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
     return Summary(
@@ -150,15 +160,18 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         samples=samples,
         passed=sum(line.passed for line in flat),
         scored=len(flat),
-        rate=estimate([[SuccessCount(line.scenario, float(line.passed)) for line in stratum] for stratum in scored]),
+        rate=estimate([[SuccessCount(line.scenario, float(line.passed)) for line in stratum] for stratum in judged]),
         turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
-        turns=sum(line.turns for stratum in turned for line in stratum),
+        turns=sum(judged_turns(line) for stratum in turned for line in stratum),
         turn_rate=estimate(
-            [[SuccessCount(line.scenario, line.turns_passed, line.turns) for line in stratum] for stratum in turned]
+            [
+                [SuccessCount(line.scenario, line.turns_passed, judged_turns(line)) for line in stratum]
+                for stratum in turned
+            ]
         ),
         pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
-        infra=len(lines) - len(flat),
-        labels=label_shares(flat),
+        infra=len(lines) - len(ran),
+        labels=label_shares(ran),
     )
 
 

@@ -32,7 +32,9 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
         for number, run in enumerate(viewed):
             run.index.update()
             answers |= _answers(run, len(range(number, sample, len(viewed))), replayer)
-    listed = [run.listed() | {"stage": None} for run in viewed]
+    listed = [run.listed() for run in viewed]
+    for each in listed:
+        each["stage"] = each["stage"] and each["stage"] | {"running": None}  # nobody knows when the page is read
     answers["api/runs"] = {"runs": listed, "version": __version__}
     text = page(answers)
     write_text(text, path)

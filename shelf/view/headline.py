@@ -7,7 +7,7 @@ from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
-from shelf.statistics.log import MET, Log, begun, planned_steps
+from shelf.statistics.log import MET, Log, begun, planned_steps, scored
 from shelf.statistics.runs import not_held_out
 from shelf.statistics.summary import label_shares, summarise_step
 
@@ -22,13 +22,14 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     """
     done, of = steps[-1].step if steps else 0, planned_steps(begun(folder))
     reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""
-    lines = [line for line in validated if line.infra is None]
+    lines = [line for line in validated if scored(line)]
     prefix = min((line.prefix for line in lines), default=WHOLE)
     lines = [line for line in lines if line.prefix == prefix]
     categories = averaged(line.category for line in lines)
     log = Log(tuple(line for line in lines if line.category in categories))
     if not log.lines:
-        return f"{folder.path.name}{reached}: no validation yet"
+        ran = any(line.infra is None for line in validated)
+        return f"{folder.path.name}{reached}: {'no rollout has a reward' if ran else 'no validation yet'}"
     held_out = folder.training_rows.is_file() and not not_held_out(folder.path, log.lines)
     what = f"{'held-out' if held_out else 'validated'} {'tasks' if prefix == WHOLE else 'first turns'}"
     return f"{folder.path.name}{reached}: {what} passed {_passed(log)}"

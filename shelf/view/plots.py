@@ -1,9 +1,10 @@
 """Curves of validation results over training steps, and the colours of what is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 
+from seal.method.labels import EXCLUDED
 from shelf.statistics.summary import Summary, informative
 
 COLOURS = {
@@ -30,7 +31,7 @@ LABELS = {
 }
 """The colours of labels, the same in the viewer's light theme (web/src/style.css)."""
 OTHER = "#8b9695"
-"""The colour of every other label."""
+"""The colour of labels that count nowhere."""
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
@@ -69,6 +70,8 @@ def tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def colour(label: str) -> str:
-    """The colour of a label, as #rrggbb."""
-    return LABELS.get(label, OTHER)
+def colours(labels: Iterable[str]) -> dict[str, str]:
+    """A colour for each label, those of extensions each with one of its own."""
+    labels = tuple(labels)
+    own = [label for label in labels if label not in LABELS and label not in EXCLUDED]
+    return {label: f"C{own.index(label) % 10}" if label in own else LABELS.get(label, OTHER) for label in labels}

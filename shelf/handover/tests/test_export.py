@@ -13,9 +13,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
+from shelf.handover.card import LEADERBOARD
 from shelf.handover.export import export
 from shelf.handover.source import find_source
 from shelf.handover.weights import merged_weights
+from shelf.statistics.summary import played
 from shelf.suites.bfcl.serving import served_checkpoint
 from tests.support.exported_run import POLICY, save_sharded, write_exportable
 
@@ -89,6 +91,32 @@ def test_the_card_says_what_the_run_recorded(exported, run):
     figures = {each.dataset_config: each.metric_value for each in card.data.eval_results}
     assert figures["base"] == pytest.approx(passed) and "average" in figures
     assert "data `5e9f08dd" in text and "rollouts, " in text
+
+
+def of_an_environment(run, copy):
+    """The run, as if an environment of the user's own had played its tasks."""
+    shutil.copytree(run, copy)
+    for file in (copy / "validation_log").iterdir():
+        lines = [json.loads(line) for line in file.read_text().split("\n")[:-1]]
+        own = {"data_source": "todo/lists", "category": "todo/lists", "data_hash": "0123456789abcdef"}
+        file.write_text("".join(json.dumps(line | own) + "\n" for line in lines if "@" not in line["data_source"]))
+    launches = copy / "seal_log" / "launches.jsonl"
+    facts = json.loads(launches.read_text())
+    facts["rows"] = {kind: [["todo/lists", *row[1:]] for row in rows] for kind, rows in facts["rows"].items()}
+    launches.write_text(json.dumps(facts) + "\n")
+    return copy
+
+
+def test_the_card_names_the_tasks_that_were_played(exported, run, tmp_path):
+    bfcl = ModelCard.load(exported / "README.md")
+    assert "tasks passed (BFCL V3 multi-turn)" in bfcl.text and "bfcl-eval" in bfcl.text
+    assert {each.dataset_type for each in bfcl.data.eval_results} == {LEADERBOARD}
+    export(find_source(of_an_environment(run, tmp_path / "own")), tmp_path / "out")
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert "tasks passed (the environment todo)" in card.text and "data `0123456789abcdef`" in card.text
+    assert not re.search("bfcl|trading", card.content, re.IGNORECASE)
+    assert {each.dataset_type for each in card.data.eval_results} == {"the environment todo"}
+    assert played(["synth_values_base", "todo/lists"]) == "tasks synthesised on BFCL's tools and the environment todo"
 
 
 def test_figures_of_another_step_are_not_the_models(run, tmp_path):

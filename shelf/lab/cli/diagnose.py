@@ -8,7 +8,7 @@ import typer
 
 from seal.cli.commands import option, refusing
 
-FILES = "Files, or folders of .json and .jsonl files: BFCL results, OpenAI chats, ATIF, verifiers, NeMo Gym."
+FILES = "Files or folders: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench."
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def rollouts(
     from seal.records.folder import RunFolder
     from seal.system.files import write_jsonl
     from shelf.lab.foreign.formats import read_files
-    from shelf.lab.foreign.judged import judged, sentences
+    from shelf.lab.foreign.judged import judge, sentences
     from shelf.lab.service import service
     from shelf.statistics.runs import summarise_run
     from shelf.statistics.tables import console
@@ -45,7 +45,7 @@ def rollouts(
         if not read:
             raise ValueError(f"no rollout can be used: {bad[0] if bad else 'the files are empty'}")
         with service((), processes) if any(each.replays for each in read) else nullcontext("") as url:
-            found = list(judged(read, url))
+            found = list(judge(read, url))
         write_jsonl((each.record.line() for each in found), log)
         console().print(*summarise_run(out, ()).tables, sep="\n")
         for sentence in (*sentences(found), *(f"Left out: {line}" for line in bad)):

@@ -15,6 +15,7 @@ from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_text
 from seal.system.jsonl import BadLine, read_records
+from shelf.statistics.log import judged_turns
 
 
 class TaskScore(NamedTuple):
@@ -119,6 +120,9 @@ def _by_task(lines: Sequence[TrajectoryRecord]) -> dict[str, TaskScore]:
         if line.infra is None:
             was = scores.get(line.task_id, TaskScore(0, 0, 0, 0))
             scores[line.task_id] = TaskScore(
-                was.passed + line.passed, was.samples + 1, was.turns_met + line.turns_passed, was.turns + line.turns
+                was.passed + line.passed,
+                was.samples + 1,
+                was.turns_met + line.turns_passed,
+                was.turns + judged_turns(line),
             )
     return scores

@@ -16,10 +16,13 @@ from seal.method.diagnosis.schema import TYPES
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
-from shelf.lab.foreign.rollout import Call, ChatMessage, text_of
+from shelf.lab.foreign.chat import ChatMessage
+from shelf.lab.foreign.rollout import Call
 from shelf.lab.replay.rescore import Rescoring
 
 VERSION = "ATIF-v1.8"
+AGENT_TIMEOUT = "AgentTimeoutError"
+"""Harbor's exception when the policy's time is up."""
 
 
 class Agent(BaseModel):
@@ -51,6 +54,7 @@ class Step(BaseModel):
     tool_calls: list[Call] | None = None
     observation: Observation | None = None
     is_copied_context: bool | None = None
+    llm_call_count: int | None = None
 
     @property
     def results(self) -> list[Result]:
@@ -67,14 +71,18 @@ class Own(BaseModel):
 
 
 def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
-    """The steps of a trajectory as a chat, without those that were copied from another one."""
+    """The steps of a trajectory as a chat, without those that were copied from another one.
+
+    An agent's step without an inference (`llm_call_count` 0) is its harness's, so it is given.
+    """
     for step in steps:
         if step.is_copied_context:
             continue
         role = "assistant" if step.source == "agent" else step.source
-        yield ChatMessage(role=role, content=text_of(step.message), tool_calls=step.tool_calls)
+        given = step.llm_call_count == 0
+        yield ChatMessage(role=role, content=step.message, tool_calls=step.tool_calls, given=given)
         for result in step.results:
-            yield ChatMessage(role="tool", content=text_of(result.content), tool_call_id=result.source_call_id)
+            yield ChatMessage(role="tool", content=result.content, tool_call_id=result.source_call_id)
 
 
 def number_of(value: Any) -> float | None:
@@ -84,18 +92,30 @@ def number_of(value: Any) -> float | None:
 
 
 def trial_of(path: Path) -> dict[str, Any]:
-    """Task and reward of Harbor's `result.json` beside a trial's trajectory; empty without one.
+    """Task, reward and failure of Harbor's `result.json` beside a trial's trajectory; empty without one.
 
-    ValueError if it cannot be read.
+    An exception is a failure, but for the agent's own timeout if the verifier has judged its work. ValueError if the
+    file cannot be read.
     """
     file = (path.parent.parent if path.parent.name == "agent" else path.parent) / "result.json"
     value = _object(file) if file.is_file() and file != path else {}
     found = value.get("verifier_result")
     rewards = found.get("rewards") if isinstance(found, dict) else None
-    if not isinstance(rewards, dict):
-        return {}
-    reward = next(iter(rewards.values())) if len(rewards) == 1 else rewards.get("reward")
-    return {"task_id": value.get("task_name"), "reward": number_of(reward)}
+    rewards = rewards if isinstance(rewards, dict) else {}
+    reward = number_of(next(iter(rewards.values())) if len(rewards) == 1 else rewards.get("reward"))
+    fault = value.get("exception_info")
+    failure = said(fault) if not (reward is not None and said(fault).startswith(AGENT_TIMEOUT)) else ""
+    return {"task_id": value.get("task_name"), "reward": reward, "failure": failure}
+
+
+def said(fault: Any) -> str:
+    """An error of another program as text: its type and message if it has them; "" for none."""
+    if isinstance(fault, list):
+        return "; ".join(map(said, fault))
+    if not isinstance(fault, Mapping):
+        return str(fault) if fault else ""
+    names = ("type", "exception_type", "code", "message", "exception_message")
+    return ": ".join(str(fault[name]) for name in names if fault.get(name)) or json.dumps(fault)
 
 
 def continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:

@@ -1,7 +1,7 @@
-"""Files of other programs: the official BFCL results, OpenAI chats, ATIF, verifiers' traces, NeMo Gym's rollouts."""
+"""Files of other programs: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench's simulations."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from seal.method.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Agent, Own, Step, continued, messages_of, number_of, trial_of
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, ChatMessage, Rollout, Turn, documents_of, turns_of
+from shelf.lab.foreign.atif import Agent, Own, Step, continued, messages_of, number_of, said, trial_of
+from shelf.lab.foreign.chat import ChatMessage, dialogue_of, documents_of, given, messages_of_items
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
+from shelf.lab.foreign.template import spoken, tools_in
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
@@ -22,6 +24,8 @@ FAILED = "Error during inference"
 """The start of the official tool's result for a task that it could not play."""
 TRIAL = "agent/trajectory.json"
 """Where Harbor puts the trajectory of a trial."""
+NOT_THE_POLICY = ("user_error", "infrastructure_error", "unexpected_error")
+"""tau2-bench's reasons for an end that is not the policy's doing."""
 
 
 class Foreign(BaseModel):
@@ -54,17 +58,100 @@ class BfclResult(Foreign):
 
 
 class Chat(Foreign):
-    """OpenAI's messages, with `tools` and `reward` (or `score`) if known; also verifiers' prompt and completion."""
+    """Messages of OpenAI's or Anthropic's API, with `tools` and `reward` (or `score`) if known."""
 
     messages: list[ChatMessage]
+    system: Any = None
     tools: list[Any] | None = None
     reward: FiniteFloat | None = None
     score: FiniteFloat | None = None
+    error: Any = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        system, turns = turns_of(self.messages)
         reward = self.score if self.reward is None else self.reward
-        return Rollout(place, task_id, turns, system, documents_of(self.tools), reward)
+        if failure := said(self.error):
+            return Rollout(place, task_id, [], reward=reward, failure=failure)
+        first = [ChatMessage(role="system", content=self.system)] if self.system else []
+        found = dialogue_of([*first, *self.messages], scored=reward is not None)
+        tools = documents_of(self.tools)
+        return Rollout(place, task_id, found.turns, found.system, tools, reward, unread=found.unread)
+
+
+class Completion(Chat):
+    """A prompt, which the policy did not write, and its completion, as verifiers' rows have them."""
+
+    messages: list[ChatMessage] = []
+    prompt: list[ChatMessage] | str
+    completion: list[ChatMessage] | str
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        prompt, own = (
+            [ChatMessage(role=role, content=said)] if isinstance(said, str) else said
+            for role, said in (("user", self.prompt), ("assistant", self.completion))
+        )
+        whole = Chat(**{**dict(self), "messages": [*given(prompt), *own]})
+        return whole.rollout(place, task_id)
+
+
+class VerlDump(Foreign):
+    """A line of verl's `rollout_data_dir`: prompt and response as texts without the template's special tokens."""
+
+    input: str
+    output: str
+    score: FiniteFloat | None = None
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        prompt, own = spoken(self.input, "user"), spoken(self.output, "assistant")
+        prompt = prompt[:-1] if prompt[-1].role == "assistant" else prompt  # it opens the response
+        chat = Chat(messages=[*given(prompt), *own], tools=tools_in(self.input), score=self.score)
+        return chat.rollout(place, task_id)
+
+
+class _Verdict(BaseModel):
+    reward: FiniteFloat
+
+
+class _Domain(BaseModel):
+    policy: str | None = None
+    tool_defs: dict[str, Any] | None = None
+
+
+class _Info(BaseModel):
+    environment_info: _Domain = _Domain()
+
+
+class _Tau2Message(ChatMessage):
+    id: str | None = None
+    requestor: str | None = None
+    tool_messages: "list[_Tau2Message] | None" = None
+
+
+class Simulation(Foreign):
+    """One of tau2-bench's `simulations`: the orchestrator greets, and the user has tools of its own."""
+
+    termination_reason: str
+    messages: list[_Tau2Message]
+    reward_info: _Verdict | None = None
+    skipped: bool = False
+    info: _Info = _Info()
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        every = [each for message in self.messages for each in message.tool_messages or [message]]
+        every = [each for each in every if each.requestor != "user" and (each.role != "user" or each.content)]
+        greets = bool(every) and every[0].role == "assistant" and not every[0].calls
+        messages = [
+            each.model_copy(update={"given": greets and at == 0} | ({"tool_call_id": each.id} if each.id else {}))
+            for at, each in enumerate(every)
+        ]
+        world, reason = self.info.environment_info, self.termination_reason
+        chat = Chat(
+            messages=messages,
+            system=world.policy,
+            tools=list((world.tool_defs or {}).values()),
+            reward=self.reward_info.reward if self.reward_info else None,
+            error=reason if self.skipped or reason in NOT_THE_POLICY else None,
+        )
+        return replace(chat.rollout(place, task_id), cut=STEP_LIMIT if reason == "max_steps" else "")
 
 
 class _Reward(BaseModel):
@@ -75,6 +162,7 @@ class _Reward(BaseModel):
 class _Node(BaseModel):
     message: ChatMessage
     tools: list[Any] | None = None
+    sampled: bool | None = None
 
 
 class VerifiersTrace(Foreign):
@@ -83,14 +171,21 @@ class VerifiersTrace(Foreign):
     nodes: list[_Node]
     rewards: dict[str, _Reward | None] | None = None
     task: dict[str, Any] | None = None
+    tools: list[Any] | None = None
+    ok: bool | None = None
+    errors: Any = None
+    stop_condition: str | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         found = [reward.score * reward.weight for reward in (self.rewards or {}).values() if reward]
         named = self.task or {}
         data = named.get("data")
         task = (data.get("id") if isinstance(data, dict) else None) or named.get("key") or task_id
-        tools = [tool for node in self.nodes for tool in node.tools or ()]
-        chat = Chat(messages=[node.message for node in self.nodes], tools=tools, reward=sum(found) if found else None)
+        tools = [tool for node in self.nodes for tool in node.tools or ()] or self.tools
+        messages = [each for node in self.nodes for each in given([node.message], node.sampled is False)]
+        lost = self.ok is False or (self.ok is None and self.errors)
+        error = (said(self.errors) or self.stop_condition or "ok is false") if lost else None
+        chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
         return chat.rollout(place, str(task))
 
 
@@ -101,6 +196,8 @@ class _Asked(BaseModel):
 
 class _Answered(BaseModel):
     output: list[dict[str, Any]]
+    error: Any = None
+    incomplete_details: dict[str, Any] | None = None
 
 
 class NemoRollout(Foreign):
@@ -109,13 +206,20 @@ class NemoRollout(Foreign):
     responses_create_params: _Asked
     response: _Answered
     reward: FiniteFloat | None = None
+    mask_sample: bool | None = None
+    failure_reason: Any = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        first = self.responses_create_params.input
-        items = first if isinstance(first, list) else [{"role": "user", "content": first or ""}]
-        messages = list(_messages([*items, *self.response.output]))
-        chat = Chat(messages=messages, tools=self.responses_create_params.tools, reward=self.reward)
-        return chat.rollout(place, task_id)
+        asked, answered = self.responses_create_params, self.response
+        items = asked.input if isinstance(asked.input, list) else [{"role": "user", "content": asked.input or ""}]
+        prompt, (own, unread) = messages_of_items(items)[0], messages_of_items(answered.output)
+        lost = said(answered.error) or (
+            said(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
+        )
+        chat = Chat(messages=[*given(prompt), *own], tools=asked.tools, reward=self.reward, error=lost)
+        cut = "message_length" if (answered.incomplete_details or {}).get("reason") == "max_output_tokens" else ""
+        found = chat.rollout(place, task_id)
+        return replace(found, cut=cut, unread=(*found.unread, *unread))
 
 
 class Atif(Foreign):
@@ -128,22 +232,27 @@ class Atif(Foreign):
     trial: dict[str, Any]
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        system, turns = turns_of(messages_of(self.steps))
         extra = self.extra or {}
         own = Own.model_validate(extra["seal"]) if isinstance(extra.get("seal"), dict) else Own()
         reward = number_of(extra.get("reward"))
+        reward = self.trial.get("reward") if reward is None else reward
+        task = str(extra.get("task_id") or self.trial.get("task_id") or task_id)
+        if failure := self.trial.get("failure"):
+            return Rollout(place, task, [], reward=reward, failure=failure)
+        found = dialogue_of(messages_of(self.steps), scored=reward is not None)
         referred = sum(len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results)
         return Rollout(
             place,
-            str(extra.get("task_id") or self.trial.get("task_id") or task_id),
-            turns,
-            system,
+            task,
+            found.turns,
+            found.system,
             documents_of(self.agent.tool_definitions),
-            self.trial.get("reward") if reward is None else reward,
+            reward,
             own.turns or WHOLE,
             own.stop if own.stop in (*CUTS, STEP_LIMIT) else "",
             own.truncated,
             subagents=max(referred, len(self.subagent_trajectories or ())),
+            unread=found.unread,
         )
 
 
@@ -151,7 +260,10 @@ FORMATS: Mapping[str, type[Foreign]] = {
     "schema_version": Atif,
     "responses_create_params": NemoRollout,
     "nodes": VerifiersTrace,
+    "termination_reason": Simulation,
+    "completion": Completion,
     "messages": Chat,
+    "output": VerlDump,
     "result": BfclResult,
 }
 """By the key that tells them apart, in this order."""
@@ -186,6 +298,9 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
         yield from lines if any(isinstance(line, Line) for line in lines) else [one]
         return
+    if isinstance(value, dict) and isinstance(value.get("simulations"), list):
+        info = {"info": value.get("info") or {}}
+        value = [info | each if isinstance(each, dict) else each for each in value["simulations"]]
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
         yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
@@ -193,8 +308,6 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
 
 def _read(line: Line) -> Rollout:
     value = dict(line.value)
-    if isinstance(value.get("prompt"), list) and isinstance(value.get("completion"), list):
-        value = {**value, "messages": [*value["prompt"], *value["completion"]]}
     model = next((model for key, model in FORMATS.items() if key in value), None)
     if model is None:
         raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
@@ -207,28 +320,8 @@ def _read(line: Line) -> Rollout:
 
 
 def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
+    """A step of the official tool, which drops a message of which it cannot read one call."""
     if isinstance(step, str):
         return Action(step)
-    calls = [named for call in step if isinstance(call, Mapping) for named in call.items()]
-    return Action("\n".join(call for call in step if isinstance(call, str)), tuple(calls))
-
-
-def _messages(items: Iterable[Mapping[str, Any]]) -> Iterator[ChatMessage]:
-    """The items of the Responses API as messages; calls that follow each other are one message's."""
-    calls: list[Mapping[str, Any]] = []
-    for item in items:
-        kind = item.get("type", "message")
-        if kind == "function_call":
-            calls.append(item)
-            continue
-        if kind not in ("message", "function_call_output"):
-            continue
-        if calls:
-            yield ChatMessage(role="assistant", tool_calls=calls)
-            calls = []
-        if kind == "function_call_output":
-            yield ChatMessage(role="tool", content=str(item.get("output", "")), tool_call_id=item.get("call_id"))
-        else:
-            yield ChatMessage(role=item.get("role", ""), content=item.get("content"))
-    if calls:
-        yield ChatMessage(role="assistant", tool_calls=calls)
+    named = [call.items() if isinstance(call, Mapping) else [(None, call)] for call in step]
+    return Action("", tuple(Call(name=name, arguments=written) for each in named for name, written in each), whole=True)

@@ -2,34 +2,56 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from seal.method.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 
 Document = Mapping[str, Any]
-TOOL_ROLES = ("tool", "function", "ipython")
 STEP_LIMIT = "step_limit"
 """The service's word for its own limit."""
-RESPONSE = "<tool_response>"
-"""The start of a user message of Qwen's template that holds results."""
+_OWN_TOOLS = ("custom", "custom_tool_call", "mcp_call", "mcp_tool_use", "server_tool_use")
+"""Types of calls of a tool that takes free text, or that the endpoint runs."""
 _REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected|must be|decode|parse", re.IGNORECASE)
 """Words of a harness that could not read a call."""
 
 
+class Call(BaseModel):
+    """A call as OpenAI (in `function`, `custom`), verifiers, the Responses API, Anthropic and ATIF (flat) write it.
+
+    documented: False if no document of a tool judges it.
+    """
+
+    id: str | None = Field(None, validation_alias=AliasChoices("call_id", "tool_call_id", "id"))
+    name: Any = Field("", validation_alias=AliasChoices("name", "function_name"))
+    arguments: Any = Field(None, validation_alias=AliasChoices("arguments", "input"))
+    documented: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value if isinstance(value, Call) else {"arguments": value}
+        inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), Mapping)), None)
+        flat = value if inner is None else {"id": value.get("id"), **inner}
+        return {**flat, "documented": value.get("type") not in _OWN_TOOLS}
+
+
 class Heard(NamedTuple):
-    """A call as its harness read it. refused: why it is none, "" if it is one; then arguments are as written."""
+    """A call as its harness read it. result: None if its file has none. refused: why it is none, "" if it is one; then
+    arguments are as written."""
 
     name: str
     arguments: Any
-    result: str
+    result: str | None
     refused: str = ""
+    documented: bool = True
 
     @property
     def written(self) -> str:
@@ -40,21 +62,27 @@ class Heard(NamedTuple):
 
 @dataclass
 class Action:
-    """One assistant message. calls: names and arguments as written. results: theirs, in order; nudge: what its
-    harness said to a message without any, as a user."""
+    """One assistant message. results: of its calls, in order, None for one that the file lacks, then any others.
+
+    nudge: what its harness said to a message without calls, as a user. whole: its harness drops a message of which it
+    cannot read one call.
+    """
 
     text: str
-    calls: tuple[tuple[Any, Any], ...] = ()
-    results: list[str] = field(default_factory=list)
+    calls: tuple[Call, ...] = ()
+    results: list[str | None] = field(default_factory=list)
     nudge: str = ""
+    whole: bool = False
 
     def heard(self, documents: Mapping[str, Document]) -> list[Heard]:
         """The calls, those that are none after the others. documents: of the tools, by name."""
-        pairs = zip_longest(self.calls, self.results[: len(self.calls)], fillvalue="")
-        found = [_heard(*call, result, documents) for call, result in pairs]
-        shared = {each.result for each in found if each.refused} - {""}  # all have it if a harness refuses the message
+        pairs = zip_longest(self.calls, self.results[: len(self.calls)])
+        found = [_heard(call, result, {} if self.whole else documents, self.whole) for call, result in pairs]
+        refused = [each.result for each in found if each.refused]
+        every = bool(refused) and self.whole
+        shared = {*refused} - {"", None}  # all have it if a harness refuses the message
         found = [
-            each._replace(refused=each.refused or "its message was refused") if each.result in shared else each
+            each._replace(refused=each.refused or "its message was refused") if every or each.result in shared else each
             for each in found
         ]
         return sorted(found, key=lambda each: bool(each.refused))
@@ -70,12 +98,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Rollout:
-    """place: file and line. tools: their documents, None if the file has none. reward: the file's, None without one.
+    """place: file and line. system: what precedes the policy's turns. tools: their documents, None without any.
 
-    prefix: the user turns that were asked for, WHOLE for all. cut: the budget that ended it (a key of CUTS, or
-    STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its harness read a call in each message but a
-    turn's last. failure: why it was not played, "" if it was. subagents: trajectories of others that it names or holds.
-    continued: further files that it goes on in.
+    reward: the file's, None without one. prefix: the user turns that were asked for, WHOLE for all. cut: the budget
+    that ended it (a key of CUTS, or STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its harness
+    read a call in each message but a turn's last. failure: why its program did not play it to its end, "" if it did.
+    subagents: trajectories of others that it names or holds. continued: further files that it goes on in. unread: the
+    kinds of what it holds besides, each as often as it is there.
     """
 
     place: str
@@ -91,16 +120,20 @@ class Rollout:
     failure: str = ""
     subagents: int = 0
     continued: tuple[Path, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def category(self) -> str | None:
+        """The category of a task of the benchmark, None for any other task."""
+        try:
+            return None if self.task_id.startswith("synth_") else parse_task_id(self.task_id)[0]
+        except ValueError:
+            return None
 
     @property
     def replays(self) -> bool:
         """True if the task is one of the benchmark, which the service plays again."""
-        if self.failure:
-            return False
-        try:
-            return parse_task_id(self.task_id) is not None and not self.task_id.startswith("synth_")
-        except ValueError:
-            return False
+        return self.category is not None and not self.failure
 
     @property
     def structured(self) -> bool:
@@ -108,108 +141,25 @@ class Rollout:
         return any(action.calls for turn in self.turns for action in turn.actions)
 
 
-class Call(BaseModel):
-    """A call as OpenAI (in `function`), verifiers, the Responses API and ATIF (flat) write it."""
+def _heard(call: Call, result: str | None, documents: Mapping[str, Document], strict: bool) -> Heard:
+    """A call, or why it is none: some harnesses decode text in text, and for a tool that needs none null is {}.
 
-    id: str | None = Field(None, validation_alias=AliasChoices("call_id", "tool_call_id", "id"))
-    name: Any = Field("", validation_alias=AliasChoices("name", "function_name"))
-    arguments: Any = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
-            return {"id": value.get("id"), **value["function"]}
-        return value if isinstance(value, Mapping | Call) else {"arguments": value}
-
-
-class ChatMessage(BaseModel):
-    """A message of a chat."""
-
-    role: str
-    content: str | list[Any] | None = None
-    tool_calls: list[Call] | None = None
-    function_call: Call | None = None
-    tool_call_id: str | None = None
-
-
-def text_of(content: Any) -> str:
-    """The text of a message's content, whose parts may be objects with a `text`."""
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
-    return content if isinstance(content, str) else "" if content is None else json.dumps(content)
-
-
-def _heard(name: Any, written: Any, result: str, documents: Mapping[str, Document]) -> Heard:
-    """A call, or why it is none: some harnesses decode text in text, and for a tool that needs none null is {}."""
+    strict: its harness does neither.
+    """
+    name, written = call.name, call.arguments
     if not isinstance(name, str) or not name.strip():
         return Heard(str(name), written, result, "a call has no name")
-    document = documents.get(name.strip(), {})
-    needs = (document.get("parameters") or {}).get("required")
+    needs = (documents.get(name.strip(), {}).get("parameters") or {}).get("required")
     try:
-        found = json.loads(written) if isinstance(written, str) and written.strip() else written
+        found = json.loads(written) if isinstance(written, str) and (strict or written.strip()) else written
         if isinstance(found, str) and found.strip() and result and not _REFUSES.search(result):
             found = json.loads(found)
     except (ValueError, RecursionError) as error:
+        if not call.documented:  # free text
+            return Heard(name, {"input": written}, result, documented=False)
         return Heard(name, written, result, f"the arguments of {name} are no JSON: {error}")
-    if (isinstance(found, str) and not found.strip()) or (found is None and not needs):
+    if not strict and ((isinstance(found, str) and not found.strip()) or (found is None and not needs)):
         found = {}
     if isinstance(found, dict):
-        return Heard(name, found, result)
+        return Heard(name, found, result, documented=call.documented)
     return Heard(name, written, result, f"the arguments of {name} are no JSON object: {json.dumps(found)[:80]}")
-
-
-def turns_of(messages: Iterable[ChatMessage]) -> tuple[str, list[Turn]]:
-    """The system text and the user turns of a chat; a result goes to its call by id, else to the next one."""
-    system: list[str] = []
-    turns: list[Turn] = []
-    waiting: list[str | None] = []
-    for message in messages:
-        text = text_of(message.content)
-        if message.role in ("system", "developer"):
-            system.append(text)
-        elif message.role == "assistant":
-            turns = turns or [Turn("")]
-            calls = message.tool_calls or ([message.function_call] if message.function_call else [])
-            waiting = [call.id for call in calls]
-            named = tuple((call.name, call.arguments) for call in calls)
-            turns[-1].actions.append(Action(text, named, [""] * len(calls)))
-        elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSE)):
-            results = turns[-1].actions[-1].results
-            if message.tool_call_id in waiting:
-                results[waiting.index(message.tool_call_id)] = text
-            elif "" in results:
-                results[results.index("")] = text
-            else:
-                results.append(text)
-        elif turns and not turns[-1].actions:
-            turns[-1].user += f"\n\n{text}"
-        else:
-            turns.append(Turn(text))
-    if not any(turn.actions for turn in turns):
-        raise ValueError("has no message of the policy")
-    return "\n\n".join(system), turns
-
-
-class _Schema(BaseModel):
-    """The parts of a JSON schema that the checks of arguments read."""
-
-    model_config = ConfigDict(extra="allow")
-
-    properties: "dict[str, _Schema]" = {}
-    required: list[str] = []
-
-
-class _Tool(BaseModel):
-    name: str
-    parameters: _Schema | None = None
-
-
-def documents_of(tools: Sequence[Any] | None) -> Sequence[Document] | None:
-    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none.
-
-    ValueError if one has a name and cannot be read; those without a name are the endpoint's own.
-    """
-    flat = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
-    named = [tool for tool in flat if isinstance(tool, Mapping) and "name" in tool]
-    return [_Tool.model_validate(tool).model_dump(exclude_unset=True) for tool in named] or None

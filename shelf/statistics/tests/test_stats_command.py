@@ -1,6 +1,7 @@
 """The statistics command: what it counts, what it names, what it refuses."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,22 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     assert "100 tasks are on one side only" in out and "pass rate by run" in out
     average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
     assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
+
+
+def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(run, tmp_path, capsys):
+    early = write(tmp_path / "early", 6, [line(task, 1.0, step=6) for task in TASKS])
+    assert command(app, ["--compare", str(run), str(early)]) == 0
+    assert f"differ in training steps ({run}: 20; {early}: 6)" in capsys.readouterr().out
+    for folder, temperature in ((run, 0.0), (early, 1.0)):
+        (folder / "settings.json").write_text(json.dumps({"temperature": temperature, "top_p": 1.0}))
+    shutil.copy(run / "validation_log" / "20.jsonl", early / "validation_log")
+    (early / "validation_log" / "6.jsonl").unlink()
+    assert command(app, ["--compare", str(run), str(early), "--step", "20"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        f"differ in sampling ({run}: temperature 0; {early}: temperature 1, top_p 1)" in out
+        and "training steps" not in out
+    )
 
 
 def test_tasks_on_one_side_are_counted_over_all_prefixes(tmp_path, capsys):

@@ -14,7 +14,7 @@ from seal.method.labels import PASS
 from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
-from shelf.view.plots import colour, draw_rates, tidy
+from shelf.view.plots import colours, draw_rates, tidy
 from shelf.view.report.run import Run, taught
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
@@ -73,7 +73,7 @@ def _reward(axes: Axes, run: Run) -> None:
 
 
 def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
-    _title(axes, "Validation, plain benchmark (average with 95% interval)")
+    _title(axes, "Validation without cues (average with 95% interval)")
     if not rows:
         return _empty(axes, "no validation logged")
     whole = any(row.passed for row in rows)
@@ -93,7 +93,7 @@ def _labels(axes: Axes, run: Run) -> None:
     layers = [[100 * step.label_shares.get(label, 0.0) for step in labelled] for label in order]
     if len(steps) == 1:
         steps, layers = [steps[0] - 0.4, steps[0] + 0.4], [layer * 2 for layer in layers]
-    axes.stackplot(steps, layers, colors=[colour(label) for label in order], labels=order, linewidth=0)
+    axes.stackplot(steps, layers, colors=[colours(run.labels)[label] for label in order], labels=order, linewidth=0)
     axes.set_ylim(0, 100)
     axes.set_ylabel("%")
     handles, names = axes.get_legend_handles_labels()
@@ -112,15 +112,16 @@ def _rho(axes: Axes, run: Run) -> None:
         axes.fill_between(w["step"], w["min"], w["max"], color="#BBBBBB", alpha=0.35, linewidth=0)
         axes.plot(w["step"], w["mean"], color="#666666", linewidth=1.6, linestyle="--")
     ends = {label: round(weighed[-1].rho[label], 2) for label in run.labels if label in weighed[-1].rho}
+    drawn = colours(run.labels)
     for label in ends:
-        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=colour(label), linewidth=1.8)
+        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=drawn[label], linewidth=1.8)
     # The lines are named at their right end, apart from each other if they would overlap.
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")
     beside = {"textcoords": axes.get_yaxis_transform(), "va": "center", "fontsize": 8, "annotation_clip": False}
     for label, value in sorted(ends.items(), key=lambda end: end[1]):
         last = max(value, last + gap)
-        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=colour(label), **beside)
+        axes.annotate(label, (steps[-1], value), xytext=(1.02, last), color=drawn[label], **beside)
     tidy(axes)
 
 

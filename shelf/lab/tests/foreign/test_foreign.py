@@ -80,7 +80,7 @@ def test_a_row_of_failed_inference_is_not_run_and_counts_in_no_rate(tmp_path, ca
     lost, lost_too, played = diagnosed(tmp_path, row, row, {"id": TASK, "result": steps()}, code=1)
     assert lost.infra == lost_too.infra == "inference" and not lost.labels and played.passed
     out = capsys.readouterr().out
-    assert "2 were not run, says their file: Error during inference: 503 overloaded" in out and "not run" in out
+    assert "2 count as not run, by their file: Error during inference: 503 overloaded" in out and "not run" in out
     assert "1 of 3 rollouts were played again" in out
 
 
@@ -260,6 +260,251 @@ def test_without_an_environment_a_turn_has_the_label_that_the_dialogue_shows(tmp
     assert record.category == ("unscored/rollouts" if reward is None else "foreign/rollouts")
 
 
+EXAMPLE = [
+    {"role": "user", "content": "Example: book seat 1."},
+    *call("book", seat="one"),
+    {"role": "assistant", "content": "Done."},
+]
+BOOK = {"role": "user", "content": "Book seat 3."}
+FLAT = TOOL["function"]
+
+
+def trace(*messages, given=(), **more) -> dict:
+    """A line of verifiers' traces.jsonl. given: messages that were not sampled."""
+    flat = [*({"message": each, "sampled": False} for each in given), *({"message": each} for each in messages)]
+    rewards = {"rewards": {"passed": {"score": 0.0}}}
+    return {"nodes": [{**node, "parent": None} for node in flat], **rewards, **more}
+
+
+def responses(*output, reward=0.0, given=(), response=None, **more) -> dict:
+    """A line of NeMo Gym's rollouts."""
+    asked = {"input": [*given, {"role": "user", "content": "Book seat 3."}], "tools": [FLAT]}
+    return {
+        "responses_create_params": asked,
+        "response": {"output": list(output), **(response or {})},
+        "reward": reward,
+        **more,
+    }
+
+
+def item(kind: str, **more) -> dict:
+    return {"type": kind, "call_id": "c", **more}
+
+
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+FULL = '{"error": "the hall is full"}'
+ONE = {"name": "book", "arguments": '{"seat": 3}'}
+USE = {"type": "tool_use", "id": "t", "name": "book"}
+USED = {"type": "tool_result", "tool_use_id": "t"}
+SAYS_NOTHING = ["checker_error"]
+
+SHOWN = {
+    "chat: an example in the prompt": (
+        {"prompt": [*EXAMPLE, BOOK], "completion": call("book", seat=3), "tools": [TOOL], "reward": 0},
+        SAYS_NOTHING,
+    ),
+    "chat: a text and its completion": ({"prompt": "2+2?", "completion": "5", "reward": 0}, SAYS_NOTHING),
+    "verifiers: nodes that were not sampled": (
+        trace(BOOK, *call("book", seat=3), given=EXAMPLE, tools=[FLAT]),
+        SAYS_NOTHING,
+    ),
+    "verifiers: a message of its harness between two of the policy's": (
+        {
+            "nodes": [
+                {"message": message, "sampled": sampled}
+                for sampled, message in [(False, BOOK), *((True, each) for each in call("book", seat=3))]
+                + [(False, each) for each in call("book", seat="one")]
+                + [(True, {"role": "assistant", "content": "Done."})]
+            ],
+            "rewards": {"passed": {"score": 0.0}},
+            "tools": [FLAT],
+        },
+        SAYS_NOTHING,
+    ),
+    "verifiers: tools of the trace": (trace(BOOK, *call("buy", seat=3), tools=[FLAT]), ["invalid_tool_call"]),
+    "nemo: history in the input": (
+        responses(
+            item("function_call", **ONE),
+            SAID,
+            given=[
+                {"role": "user", "content": "Hi."},
+                item("function_call", name="book", arguments='{"seat": "one"}'),
+                {"role": "assistant", "content": "Hello."},
+            ],
+        ),
+        SAYS_NOTHING,
+    ),
+    "nemo: a result of parts": (
+        responses(
+            item("function_call", **ONE),
+            item("function_call_output", output=[{"type": "input_text", "text": FULL}]),
+            SAID,
+        ),
+        ["recovery_failure"],
+    ),
+    "nemo: a tool that takes free text": (
+        responses(
+            item("custom_tool_call", name="shell", input="ls"),
+            item("custom_tool_call_output", output="Error: no such file"),
+            SAID,
+        ),
+        ["recovery_failure"],
+    ),
+    "nemo: a server's tool that failed": (
+        responses({"type": "mcp_call", "id": "m", "name": "find", "arguments": "{}", "error": "gone"}, SAID),
+        ["recovery_failure"],
+    ),
+    "nemo: a server's tool that did not": (
+        responses({"type": "mcp_call", "id": "m", "name": "find", "arguments": "{}", "output": "it"}, SAID),
+        SAYS_NOTHING,
+    ),
+    "nemo: only thoughts, cut by the budget": (
+        responses(item("reasoning"), response={"incomplete_details": {"reason": "max_output_tokens"}}),
+        ["budget_cut"],
+    ),
+    "nemo: only thoughts": (responses(item("reasoning")), SAYS_NOTHING),
+    "nemo: a call that the budget cut": (
+        responses(
+            item("function_call", name="book", arguments='{"sea'),
+            response={"incomplete_details": {"reason": "max_output_tokens"}},
+        ),
+        ["budget_cut"],
+    ),
+    "anthropic": (
+        {
+            "messages": [
+                BOOK,
+                {"role": "assistant", "content": [{"type": "text", "text": "Ok."}, {**USE, "input": {"seat": "a"}}]},
+                {"role": "user", "content": [{**USED, "content": "bad seat", "is_error": True}]},
+                {"role": "assistant", "content": [{"type": "text", "text": "Sorry."}]},
+            ],
+            "tools": [{"name": "book", "input_schema": FLAT["parameters"]}],
+            "reward": 0,
+        },
+        ["argument_mismatch"],
+    ),
+    "anthropic: a call that failed": (
+        {
+            "messages": [
+                BOOK,
+                {"role": "assistant", "content": [{**USE, "input": {"seat": 3}}]},
+                {"role": "user", "content": [{**USED, "content": [{"type": "text", "text": "no"}], "is_error": True}]},
+                {"role": "assistant", "content": "Sorry."},
+            ],
+            "reward": 0,
+        },
+        ["recovery_failure"],
+    ),
+    "results that the file lacks": (
+        {
+            "messages": [BOOK, *call("book", seat=3)[:1] * 3, {"role": "user", "content": "ok"}, EXAMPLE[-1]],
+            "reward": 0,
+        },
+        SAYS_NOTHING * 2,
+    ),
+    "results that are there and empty": (
+        {"messages": [BOOK, *call("book", "", seat=3) * 3], "reward": 0},
+        ["spurious_tool_call"],
+    ),
+    "verl": (
+        {
+            "input": "system\nBook.\n<tools>\n" + json.dumps(TOOL) + "\n</tools>\nuser\nBook seat 3.\nassistant\n",
+            "output": '<tool_call>\n{"name": "book", "arguments": {"seat": 3}}\n</tool_call>user\n<tool_response>\n'
+            + FULL
+            + "\n</tool_response>\nassistant\nDone, dear user.",
+            "gts": None,
+            "score": 0.0,
+            "step": 1,
+        },
+        ["recovery_failure"],
+    ),
+}
+
+
+def test_a_dialogue_shows_only_what_the_policy_wrote_and_the_file_has(tmp_path):
+    records = diagnosed(tmp_path, *(rollout for rollout, _ in SHOWN.values()))
+    assert {name: list(record.labels) for name, record in zip(SHOWN, records, strict=True)} == {
+        name: labels for name, (_, labels) in SHOWN.items()
+    }
+    example = records[0]
+    assert example.calls == 1 and "Example: book seat 1." in example.messages[0]["content"]
+    assert [message["role"] for message in records[-1].messages] == ["system", "user", "assistant", "tool", "assistant"]
+
+
+LOST = {
+    "verifiers": (trace(ok=False, errors=[{"type": "RateLimitError", "message": "429"}]), "RateLimitError: 429"),
+    "nemo": (responses(mask_sample=True, failure_reason="sandbox lost"), "sandbox lost"),
+    "chat": ({"messages": [BOOK], "reward": 0, "error": {"message": "overloaded"}}, "overloaded"),
+}
+
+
+def test_what_its_own_program_lost_is_in_no_rate_and_counted_with_its_reason(tmp_path, capsys):
+    passed = {"messages": [BOOK, *call("book", seat=3)], "tools": [TOOL], "reward": 1}
+    *lost, played = diagnosed(tmp_path, *(rollout for rollout, _ in LOST.values()), passed, code=1)
+    assert [(each.infra, each.infra_message) for each in lost] == [("inference", why) for _, why in LOST.values()]
+    assert played.passed and "1/1" in capsys.readouterr().out
+
+
+def test_turns_without_a_label_and_rollouts_without_a_reward_are_in_no_rate(tmp_path, capsys):
+    plain = {"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}
+    diagnosed(tmp_path, {**plain, "reward": 1}, {**plain, "reward": 0}, *[plain] * 3)
+    rows = [line.split() for line in capsys.readouterr().out.split("\n")]
+    for name in ("foreign/rollouts", "average"):
+        assert ["0", name, "50.0", "[9.5,", "90.5]", "1/2", "-"] in rows
+    assert ["0", "unscored/rollouts", "-", "0/0", "-"] in rows
+
+
+def test_what_is_not_read_is_counted(tmp_path, capsys):
+    picture = {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {}}]}
+    diagnosed(
+        tmp_path,
+        {"messages": [picture, *call("book", seat=3)], "reward": 0},
+        responses(item("web_search_call"), item("web_search_call"), SAID),
+    )
+    assert "were not read: 2 web_search_call, 1 image_url." in capsys.readouterr().out
+
+
+def test_simulations_of_tau2_bench_are_read(tmp_path):
+    greeting = {"role": "assistant", "content": "Hi! How can I help you today?"}
+    asked = [greeting, {"role": "user", "content": "Book seat 3."}]
+    made = {"id": "1", "name": "book", "arguments": {"seat": 3}, "requestor": "assistant"}
+    dials = {"id": "2", "name": "dial", "arguments": {}, "requestor": "user"}
+    messages = [
+        *asked,
+        {"role": "assistant", "tool_calls": [made]},
+        {"role": "tool", "id": "1", "content": "full", "error": True, "requestor": "assistant"},
+        {"role": "user", "tool_calls": [dials]},
+        {"role": "tool", "id": "2", "content": "Error: no line", "requestor": "user"},
+        {"role": "assistant", "content": "Sorry."},
+        {"role": "user", "content": "###STOP###"},
+    ]
+    verdicts = {"user_stop": 0.0, "max_steps": 0.0, "user_error": 0.0, "agent_stop": 1.0}
+    runs = [
+        {
+            "id": reason,
+            "task_id": "3",
+            "messages": said,
+            "termination_reason": reason,
+            "reward_info": {"reward": reward},
+        }
+        for (reason, reward), said in zip(verdicts.items(), [messages, asked, messages, messages], strict=True)
+    ]
+    world = {"policy": "Be kind.", "tool_defs": {"book": {"name": "book", "doc": "", "params": FLAT["parameters"]}}}
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"info": {"environment_info": world}, "tasks": [], "simulations": runs}))
+    records = read(tmp_path, file, code=1)
+    assert [record.labels for record in records] == [("recovery_failure",), ("budget_cut",), (), ("pass",)]
+    assert [record.infra for record in records] == [None, None, "inference", None] and records[0].calls == 1
+    assert "Be kind." in records[0].messages[0]["content"] and "Hi!" in records[0].messages[0]["content"]
+
+
+def test_a_chat_that_begins_within_a_task_of_the_benchmark_is_not_judged(tmp_path):
+    whole = dialogue()["messages"]
+    at = [number for number, message in enumerate(whole) if message["role"] == "user"][1] + 1
+    (record,) = diagnosed(tmp_path, {"task_id": TASK, "prompt": whole[:at], "completion": whole[at:]}, code=1)
+    assert record.infra and "the policy did not write the first turns" in record.infra_message
+
+
 def test_nemo_gym_s_and_verifiers_rollouts_are_read(tmp_path):
     items = [
         {"type": "function_call", "name": "book", "arguments": '{"seat": "a"}', "call_id": "c"},
@@ -390,6 +635,14 @@ def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_re
     bad, good, lost = read(tmp_path, tmp_path / "job")
     assert good.passed and good.task_id == "seats/good" and good.labels == ("pass",) and good.calls == 2
     assert bad.score == 0 and bad.labels == ("argument_mismatch",) and lost.category.startswith("unscored/")
+    fault = {"exception_type": "AgentTimeoutError", "exception_message": "900 seconds"}
+    for name, exception in (("good", {**fault, "exception_type": "DaytonaError"}), ("bad", fault), ("lost", fault)):
+        result = tmp_path / "job" / name / "result.json"
+        result.write_text(json.dumps(json.loads(result.read_text()) | {"exception_info": exception}))
+    (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
+    bad, good, lost = read(tmp_path, tmp_path / "job", code=1)
+    assert bad.labels == ("argument_mismatch",) and bad.infra is None  # its time was up, and its work was judged
+    assert good.infra_message == "DaytonaError: 900 seconds" and lost.infra
     (tmp_path / "job" / "bad" / "agent" / "trajectory.cont-1.json").unlink()
     (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
     assert len(read(tmp_path, tmp_path / "job", code=1)) == 2

@@ -86,7 +86,7 @@ export function Chart({ x, series, height = 190, stacked = false, min = null, ma
         },
         axes: [
           { stroke: text, font, grid: { show: false }, ticks: { stroke: grid, size: 4 }, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] },
-          { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 46, values: (_, ticks) => ticks.map((tick) => (percents ? `${+(100 * tick).toFixed(3)} %` : tick !== 0 && Math.abs(tick) < 0.001 ? tick.toExponential(0) : +tick.toFixed(6))) },
+          { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false }, size: 46, values: (_, ticks) => ticks.map((tick) => (percents ? `${+(100 * tick).toFixed(3)} %` : tick !== 0 && Math.abs(tick) < 0.001 ? Number(tick.toPrecision(3)).toExponential() : +tick.toFixed(6))) },
         ],
         series: lines,
         bands,

@@ -40,8 +40,14 @@ const COLOURS = {
   pass: 1, correct_abstention: 2, state_mismatch: 3, missing_tool_call: 4, empty_turn_model_response: 4, invalid_tool_call: 5,
   recovery_failure: 6, argument_mismatch: 7, response_mismatch: 8, spurious_tool_call: 9, instance_mismatch: 10,
 };
-export const labelColour = (label) => `var(--label-${COLOURS[label] ?? 0})`;
 export const runColour = (at) => `var(--run-${at % 8})`;
+
+const own = []; // labels of extensions, in the order in which the pages ask
+export function labelColour(label) {
+  if (!label || COLOURS[label] || KINDS[label]) return `var(--label-${COLOURS[label] ?? 0})`;
+  if (!own.includes(label)) own.push(label);
+  return runColour(own.indexOf(label));
+}
 
 // The words that every page uses, in its help and where they stand; docs/glossary.md has all of them.
 export const WORDS = {

@@ -150,7 +150,7 @@ function Turn({ turn, label, diagnosis, replay, waiting }) {
           {diagnosis.reason} <span class="dim">rule {diagnosis.rule}{(diagnosis.signals ?? []).filter((signal) => signal !== diagnosis.label).length > 0 && `; also ${diagnosis.signals.filter((signal) => signal !== diagnosis.label).map(words).join(", ")}`}</span>
         </p>
       )}
-      <Evidence evidence={evidence} />
+      <Evidence evidence={evidence} played={played} />
       <div class="messages">
         {turn.messages.map((message) => (
           <Message key={message.at} message={message} action={message.action === null ? null : actions[message.action]} plain={replay?.plain?.[message.at]} answer={heard} />
@@ -163,11 +163,11 @@ function Turn({ turn, label, diagnosis, replay, waiting }) {
 
 const said = (value) => (value === true ? <b class="good">as the reference</b> : value === false ? <b class="worse">differs</b> : "not compared");
 
-function Evidence({ evidence }) {
+function Evidence({ evidence, played }) {
   if (!evidence) return null;
   const items = [
     ["reference calls", evidence.expected_calls === 0 ? "none: nothing should be called" : `${evidence.expected_calls}${evidence.needed?.length ? `: ${evidence.needed.join(", ")}` : ""}`],
-    ["state", said(evidence.state_match)],
+    !(played && (evidence.state_match ?? null) === null) && ["state", said(evidence.state_match)], // else below it
     ["responses", evidence.response_match === false && evidence.absent?.length ? <b class="worse">missing the results of {evidence.absent.join(", ")}</b> : said(evidence.response_match)],
     ["ended by", words(evidence.stop ?? "unknown")],
     evidence.feedback_before && ["before", "an error was shown in an earlier turn and no call has succeeded since"],

@@ -1,0 +1,196 @@
+"""Chats: the messages of OpenAI's, Anthropic's and the Responses API, as turns of actions."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from env_service.environments.kit.calls import blocks
+from seal.method.diagnosis.results import reports_failure
+from shelf.lab.foreign.rollout import Action, Call, Document, Turn
+
+TOOL_ROLES = ("tool", "function", "ipython")
+RESPONSES = ("<tool_response>", "</tool_response>")
+"""The tags around a result in a user message of Qwen's template."""
+ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
+ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools")
+"""Types of parts and items that a dialogue does not show."""
+
+
+class ChatMessage(BaseModel):
+    """A message of a chat. error: true for the result of a call that failed. given: the policy did not write it."""
+
+    role: str
+    content: Any = None
+    tool_calls: list[Call] | None = None
+    function_call: Call | None = None
+    tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
+    error: Any = Field(None, validation_alias=AliasChoices("error", "is_error"))
+    given: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its text; of a failed call one that says so."""
+        text = text_of(self.content)
+        return json.dumps({"error": text}) if self.error and not reports_failure("", text) else text
+
+    @property
+    def calls(self) -> list[Call]:
+        """Its calls."""
+        return self.tool_calls or ([self.function_call] if self.function_call else [])
+
+
+@dataclass
+class Dialogue:
+    """A chat as turns. system: its system texts and what precedes the policy's turns; unread: kinds of parts."""
+
+    system: str = ""
+    turns: list[Turn] = field(default_factory=list)
+    unread: tuple[str, ...] = ()
+
+
+def given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMessage]:
+    """The messages, marked as not written by the policy."""
+    return [message.model_copy(update={"given": given}) for message in messages]
+
+
+def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMessage], tuple[str, ...]]:
+    """Items of the Responses API as messages, and the types that are not read; calls in a row are one message's."""
+    kinds = [(str(item.get("type", "message")), item) for item in items]
+    readable = ("message", *ITEM_CALLS, *ITEM_OUTPUTS)
+    messages: list[ChatMessage] = []
+    known = (pair for pair in kinds if pair[0] in readable)
+    for calls, group in groupby(known, lambda pair: pair[0] in ITEM_CALLS):
+        pairs = list(group)
+        if calls:
+            messages.append(ChatMessage(role="assistant", tool_calls=[item for _, item in pairs]))
+            for _, item in pairs:
+                result, error = item.get("output"), item.get("error")
+                if (result, error) != (None, None):  # an mcp_call has its result
+                    answer = {"content": error or result, "error": error, "tool_call_id": item.get("id")}
+                    messages.append(ChatMessage(role="tool", **answer))
+        for kind, item in () if calls else pairs:
+            answers = {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+            messages.append(ChatMessage.model_validate({"role": "", **item} if kind == "message" else answers))
+    return messages, tuple(kind for kind, _ in kinds if kind not in (*readable, *THOUGHTS))
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, whose parts may be objects with a `text`."""
+    if isinstance(content, list):
+        return "\n".join(filter(None, map(_part_text, content)))
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content)
+
+
+def _part_text(part: Any) -> str:
+    return str(part.get("text") or part.get("refusal") or "") if isinstance(part, Mapping) else str(part)
+
+
+def _kind(part: Any) -> str:
+    """The end of a part's type that says what it is: "tool_use" also of `mcp_tool_use`; "" if it has none."""
+    kind = str(part.get("type") or "") if isinstance(part, Mapping) else ""
+    return next((end for end in ("tool_use", "tool_result") if kind.endswith(end)), kind)
+
+
+def _split(message: ChatMessage) -> Iterator[ChatMessage]:
+    """A message whose parts are calls (Anthropic's `tool_use`) or results as a message for each result."""
+    parts = message.content if isinstance(message.content, list) else ()
+    kinds = {_kind(part) for part in parts}
+    if not kinds & {"tool_use", "tool_result"}:
+        yield message
+        return
+    calls = [Call.model_validate(part) for part in parts if _kind(part) == "tool_use"]
+    results = [ChatMessage.model_validate({**part, "role": "tool"}) for part in parts if _kind(part) == "tool_result"]
+    rest = [part for part in parts if _kind(part) not in ("tool_use", "tool_result")]
+    said = message.model_copy(update={"content": rest, "tool_calls": [*message.calls, *calls] or None})
+    acts = message.role == "assistant"
+    yield from ([said] if acts else results)
+    yield from (results if acts else [said] if text_of(rest) else ())
+
+
+def dialogue_of(messages: Iterable[ChatMessage], scored: bool = False) -> Dialogue:
+    """A chat as turns; a result goes to its call by id, else to the next one.
+
+    What precedes the policy's first message and was answered by another (examples, history) is part of the system text.
+    scored: the policy was asked, so that it said nothing if there is no message. ValueError without a message.
+    """
+    whole = list(messages)
+    parts = [part for message in whole if isinstance(message.content, list) for part in message.content]
+    readable = ("", "text", "refusal", "tool_use", "tool_result", *THOUGHTS)
+    unread = tuple(_kind(part) for part in parts if _kind(part) not in readable and not _part_text(part))
+    every = [part for message in whole for part in _split(message)]
+    own = next((at for at, each in enumerate(every) if each.role == "assistant" and not each.given), len(every))
+    answered = [at for at, each in enumerate(every[:own]) if each.role == "assistant"]
+    start = max(answered, default=-1) + 1
+    while answered and start < own and every[start].role in TOOL_ROLES:
+        start += 1
+    given = [each.text if _instructs(each) else _quoted(each) for each in every[:start]]
+    system = [each.text for each in every[start:] if _instructs(each)]
+    turns = _turns(each for each in every[start:] if not _instructs(each))
+    if scored and turns and not any(turn.actions for turn in turns):
+        turns[-1].actions.append(Action(""))
+    if not any(turn.actions for turn in turns):
+        raise ValueError("has no message of the policy")
+    return Dialogue("\n\n".join([*given, *system]), turns, unread)
+
+
+def _instructs(message: ChatMessage) -> bool:
+    return message.role in ("system", "developer")
+
+
+def _quoted(message: ChatMessage) -> str:
+    calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
+    return "\n".join(filter(None, (f"{message.role}: {message.text}", *calls)))
+
+
+def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
+    turns: list[Turn] = []
+    waiting: list[str | None] = []
+    for message in messages:
+        text = message.text
+        if message.role == "assistant" and not message.given:
+            turns = turns or [Turn("")]
+            waiting = [call.id for call in message.calls]
+            turns[-1].actions.append(Action(text, tuple(message.calls), [None] * len(waiting)))
+        elif message.role == "assistant" and turns[-1].actions:
+            waiting = []
+            turns[-1].actions[-1].results.append(_quoted(message))
+        elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
+            results = turns[-1].actions[-1].results
+            for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
+                free = [at for at, known in enumerate(results[: len(waiting)]) if known is None]
+                at = next((at for at in free if waiting[at] == message.tool_call_id), free[0] if free else len(results))
+                results[at : at + 1] = [result]
+        elif turns and not turns[-1].actions:
+            turns[-1].user += f"\n\n{_quoted(message) if message.given else text}"
+        else:
+            turns.append(Turn(text))
+    return turns
+
+
+class _Schema(BaseModel):
+    """The parts of a JSON schema that the checks of arguments read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    properties: "dict[str, _Schema]" = {}
+    required: list[str] = []
+
+
+class _Tool(BaseModel):
+    name: str
+    parameters: _Schema | None = Field(None, validation_alias=AliasChoices("parameters", "input_schema", "params"))
+
+
+def documents_of(tools: Sequence[Any] | None) -> Sequence[Document] | None:
+    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none.
+
+    ValueError if one has a name and cannot be read; those without a name are the endpoint's own.
+    """
+    flat = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
+    named = [tool for tool in flat if isinstance(tool, Mapping) and "name" in tool]
+    return [_Tool.model_validate(tool).model_dump(exclude_unset=True) for tool in named] or None

@@ -1,0 +1,134 @@
+"""Rollouts that no service can play again: a record with the labels that their dialogue shows."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from env_service.environments.kit.calls import read_blocks
+from env_service.environments.kit.report import assessment
+from seal.method import labels
+from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
+from seal.method.diagnosis.results import reports_failure
+from seal.method.diagnosis.rules import Diagnosis, taxonomy_of
+from seal.method.diagnosis.schema import violations
+from seal.records.source import UNSCORED
+from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
+from shelf.lab.foreign.rollout import Action, Call, Document, Heard, Rollout
+
+SHOWN = (
+    labels.PASS,
+    labels.INVALID_TOOL_CALL,
+    labels.ARGUMENT_MISMATCH,
+    labels.BUDGET_CUT,
+    labels.RECOVERY_FAILURE,
+)
+"""The labels that a dialogue shows by itself; all others need the environment."""
+UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
+REPEATS = 3
+"""A call made so often in a turn, with the same arguments and result, was not needed."""
+
+
+def seen(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
+    """A record with the labels that the dialogue shows; all other turns are `checker_error`, which counts nowhere."""
+    answered = [turn for turn in rollout.turns if turn.actions]
+    documents = None if rollout.tools is None else {tool["name"]: tool for tool in rollout.tools}
+    heard = [[_heard(action, documents or {}) for action in turn.actions] for turn in answered]
+    passed = rollout.reward is not None and rollout.reward >= PASS_SCORE
+    turns = _evidence(heard, documents, passed, CUTS.get(rollout.cut, rollout.cut))
+    evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
+    diagnosis = [_repeated(heard[found.turn], found) for found in evaluation["diagnosis"]]
+    evaluation |= {
+        "labels": [found.label for found in diagnosis],
+        "diagnosis": [asdict(found) for found in diagnosis],
+        "evidence": [asdict(turn) for turn in turns],
+    }
+    return TrajectoryRecord.of(
+        evaluation,
+        **names,
+        **sources(rollout, UNSCORED if rollout.reward is None else "foreign"),
+        score=float(rollout.reward or 0.0),
+        stop=rollout.cut or "completed",
+        messages=tuple(_dialogue(rollout)),
+    )
+
+
+def sources(rollout: Rollout, environment: str) -> dict[str, str]:
+    """The category and the data source of a rollout: the benchmark's, or those of its file."""
+    category = rollout.category or f"{environment}/{Path(rollout.place).stem}"
+    return {"data_source": category, "category": category}
+
+
+def _heard(action: Action, documents: dict[str, Document]) -> list[Heard]:
+    """The calls of a message, which may be in its text, as Qwen's template writes them."""
+    if not action.calls:  # blocks of another form are nobody's fault
+        found = read_blocks(action.text, ()).calls
+        action = replace(action, calls=tuple(Call(name=name, arguments=given) for name, given in found))
+    return action.heard(documents)
+
+
+def _evidence(
+    heard: Sequence[Sequence[Sequence[Heard]]], documents: dict[str, Document] | None, passed: bool, cut: str
+) -> list[TurnEvidence]:
+    """The evidence of turns, given the calls of each message. cut: the budget that ended the last turn, "" if none."""
+    turns, pending = [], False
+    for number, messages in enumerate(heard):
+        ends = cut if number == len(heard) - 1 else ""
+        actions = [_action(calls, documents) for calls in messages]
+        actions[-1] = replace(actions[-1], truncated=ends == "length")
+        calls = [call for action in actions for call in action.calls]
+        turns.append(
+            TurnEvidence(
+                turn=number,
+                expected_calls=len(calls),  # that calls were needed is the policy's word
+                actions=tuple(actions),
+                stop=ends or "answered",
+                state_match=True if passed and calls else None,
+                feedback_before=pending,
+            )
+        )
+        for action in actions:
+            pending = action.failed or (pending and all(call.failed for call in action.calls))
+    return turns
+
+
+def _action(heard: Sequence[Heard], documents: dict[str, Document] | None) -> ActionEvidence:
+    calls = []
+    for call in heard:
+        if call.refused:
+            continue
+        name, arguments, result = call.name, call.arguments, call.result or ""
+        judged = documents is not None and call.documented
+        available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
+        broken = violations(arguments, document) if isinstance(document.get("parameters"), dict) else ()
+        error = "execution" if reports_failure(name, result) else None
+        calls.append(CallEvidence(name, arguments, available, broken, error if available else "unavailable", result))
+    return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused))
+
+
+def _repeated(heard: Sequence[Sequence[Heard]], found: Diagnosis) -> Diagnosis:
+    """The diagnosis of a turn that says nothing else: a call that it repeats was not needed.
+
+    A result that the file lacks is not the same as another.
+    """
+    known = [call for calls in heard for call in calls if not call.refused and call.result is not None]
+    made = Counter((call.name, json.dumps(call.arguments, sort_keys=True), call.result) for call in known)
+    (name, *_), times = made.most_common(1)[0] if made else (("",), 0)
+    if found.rule != "unjudged" or times < REPEATS:
+        return found
+    reason = f"{name} was called {times} times with the same arguments and the same result"
+    return replace(found, label=labels.SPURIOUS_TOOL_CALL, rule="repeated_call", reason=reason)
+
+
+def _dialogue(rollout: Rollout) -> Iterator[dict[str, str]]:
+    """The messages as a log holds them, with calls as text."""
+    if rollout.system:
+        yield {"role": "system", "content": rollout.system}
+    for turn in rollout.turns:
+        yield {"role": "user", "content": turn.user}
+        for action in turn.actions:
+            calls = (call.written for call in action.heard({}))
+            yield {"role": "assistant", "content": "\n".join(filter(None, (action.text, *calls)))}
+            yield from ({"role": "tool", "content": result} for result in action.results if result is not None)
