@@ -40,9 +40,7 @@ def counted_labels(
     )
 
 
-def relabelled(
-    batch: Sequence[Sequence[str]], settings: DiagnosisSettings, seed: int, step: int, recent: Tally
-) -> Batch:
+def relabel(batch: Sequence[Sequence[str]], settings: DiagnosisSettings, seed: int, step: int, recent: Tally) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
     verifier: as diagnosed. random: each label drawn from the label distribution of the profile's window. permuted: the
@@ -90,7 +88,7 @@ def failure_labels(taxonomy: str) -> frozenset[str]:
 def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
     """The failures among the labels of one prompt's rollouts, as `settings.source` names them.
 
-    random: as many labels, drawn by `seed` and `draw` from all failures. The others as in :func:`relabelled`.
+    random: as many labels, drawn by `seed` and `draw` from all failures. The others as in :func:`relabel`.
     """
     every = failure_labels(settings.taxonomy)
     failures = every & set(labels)

@@ -1,23 +1,31 @@
 """The interface as a teacher: what a rollout passes with cues, it teaches under the plain prompt.
 
 A passing rollout with cues is replayed without them, and trained in that form if it passes there too
-(`seal/rollout/lesson.py`). This module decides, without an engine: which rollouts of a prompt see cues, which cues
-answer the failures of its plain rollouts, what each cue gives, and when a cue retires.
+(`seal/rollout/lesson.py`). This module decides, without an engine: which rollouts of a prompt see which cues, which
+are trained, what each cue gives, and when a cue retires.
 """
 
-import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.method.labels import SYNONYMS
+from seal.settings.interface import InterfaceSettings
 
 _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
-_GONE = 0.05
-"""A cue retires when its lift and one standard error stay below this, in units of the reward."""
+USEFUL = 0.10
+"""The lift, in units of the reward, of a cue that is worth its place."""
+_BET = 0.35
+"""The part of the evidence that each prompt stakes: near the best one for lifts with a deviation of about 0.5."""
+_RETIRES, _LEAST = 25.0, 0.1
+"""The evidence at which a cue retires, and the least that it falls to, so that a cue which gave much can retire."""
+
+Role = Literal["plain", "cued", "retry", "control", "imitation"]
+"""What a rollout is in its prompt: it sees no cue; it sees Omega; it sees the cues that answer the failures of the
+plain ones; it could see them and stays plain, to measure their lift; or it stays plain and only its success trains."""
 
 
 def sees_omega(sample: int, share: float) -> bool:
@@ -30,9 +38,29 @@ def whole_part(share: float, rollouts: int) -> int:
     return int(rollouts * share + _ROUNDING)
 
 
-def is_control(sample: int, share: float, rollouts: int) -> bool:
-    """Return whether a retry stays plain, to measure the lift of the others: the last one, if there are several."""
-    return whole_part(share, rollouts) > 1 and sample == max(n for n in range(rollouts) if sees_omega(n, share))
+def role_of(sample: int, rollouts: int, interface: InterfaceSettings) -> Role:
+    """The role of a training rollout, by its number among the rollouts of its prompt.
+
+    With `teacher=retry` the last rollout of the share is the control, if the share has several.
+    """
+    if not sees_omega(sample, interface.share):
+        return "plain"
+    if interface.teacher == "plain":
+        return "imitation"
+    if interface.teacher != "retry":
+        return "cued"
+    last = max(number for number in range(rollouts) if sees_omega(number, interface.share))
+    return "control" if sample == last and whole_part(interface.share, rollouts) > 1 else "retry"
+
+
+def omega_for(role: Role, omega: Omega, category: str, failures: Collection[str] = ()) -> Omega | None:
+    """The Omega that a role shows for a task of this category; None for the plain prompt.
+
+    failures: labels that fired in the plain rollouts, to which a retry sees the answers.
+    """
+    if role == "retry":
+        omega = answering(omega, category, failures)
+    return omega if role in ("cued", "retry") and omega.for_category(category) else None
 
 
 def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
@@ -43,16 +71,16 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     )
 
 
-def has_gradient(cues: Collection[str], taught: bool, passed: bool, imitates: bool) -> bool:
+def has_gradient(role: Role, cues: Collection[str], taught: bool, passed: bool) -> bool:
     """Return whether a rollout of a prompt with a teacher is trained on.
 
-    A plain one is, as ever, and one that imitates (of the share, with `teacher=plain`) only if it passed. One with cues
-    is only as its lesson, taught under the plain prompt. The rest counts in its group's baseline, without a gradient.
+    One that saw cues trains only as its lesson, and an imitation only if it passed. The others train. What does not
+    train counts in its group's baseline.
     """
-    return taught if cues else passed or not imitates
+    return taught if cues else passed or role != "imitation"
 
 
-class Rollout(NamedTuple):
+class Trial(NamedTuple):
     """The facts about one rollout of a prompt that a cue's figures need."""
 
     cues: tuple[str, ...]
@@ -68,52 +96,49 @@ class Rollout(NamedTuple):
     """True if this plain rollout is comparable with cued ones; false if its failure is the reason for their cues."""
 
 
-@dataclass(frozen=True)
-class Lessons:
-    """The lifts of cues in the last `window` steps, and the retired cues; immutable.
+Prompts = Sequence[tuple[str, Sequence[Trial]]]
+"""The prompts of a step: the environment of each, and its rollouts."""
 
-    steps: by step, the paired lift of each cue in each prompt that is evidence about it: mean reward of the rollouts
-    that saw the cue minus that of comparable plain ones, where a rollout of either kind failed as the cue's label says.
-    Where cues change nothing the two kinds are alike, so that the choice of prompts does not favour one of them. Cues
-    are named "environment/cue".
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence that a cue lifts less than USEFUL, by "environment/cue", and the retired cues; immutable.
+
+    It starts at 1, and each prompt with a lift multiplies it by 1 + _BET (USEFUL - lift). Where a cue lifts by USEFUL
+    or more, this is an e-value: without the bound _LEAST it would exceed a limit, however often one looks, with a
+    probability of at most 1 / limit (Ville). With it fewer than 5 % of such cues retire in 72 steps of five prompts.
     """
 
-    window: int
-    steps: tuple[tuple[int, Mapping[str, tuple[float, ...]]], ...] = ()
-    retired: frozenset[str] = field(default_factory=frozenset)
+    against: Mapping[str, float] = field(default_factory=dict)
+    retired: frozenset[str] = frozenset()
 
-    def after(self, step: int, prompts: Iterable[tuple[str, Sequence[Rollout]]], min_prompts: int) -> Self:
-        """The lessons with the prompts of a step, (environment, rollouts); a cue without lift retires for good.
-
-        min_prompts: how many prompts must say something of a cue in the window before it can retire.
-        """
-        lifts = {name: tuple(found) for name, found in _by_cue(prompts).items()}
-        steps = (*((at, found) for at, found in self.steps if step - self.window < at != step), (step, lifts))
-        recent: dict[str, list[float]] = {}
-        for _, found in steps:
-            for name, values in found.items():
-                recent.setdefault(name, []).extend(values)
-        gone = {name for name, values in recent.items() if len(values) >= max(2, min_prompts) and _is_gone(values)}
-        return type(self)(self.window, steps, self.retired | gone)
+    def after(self, prompts: Prompts) -> Self:
+        """The evidence with the prompts of a step."""
+        against = dict(self.against)
+        for name, lifts in _by_cue(prompts).items():
+            for lift in lifts:
+                against[name] = max(_LEAST, against.get(name, 1.0) * (1 + _BET * (USEFUL - lift)))
+        return type(self)(against, self.retired | {name for name, found in against.items() if found >= _RETIRES})
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the checkpoint."""
-        return {"steps": [[at, dict(found)] for at, found in self.steps], "retired": sorted(self.retired)}
+        return {"against": dict(self.against), "retired": sorted(self.retired)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], window: int) -> Self:
-        """The inverse of :meth:`to_json`."""
-        steps = ((at, {name: tuple(values) for name, values in found.items()}) for at, found in data["steps"])
-        return cls(window, tuple(steps), frozenset(data["retired"]))
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`; an older checkpoint holds the retired cues alone."""
+        return cls(dict(data.get("against", {})), frozenset(data["retired"]))
 
 
-def figures(prompts: Sequence[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[str, float]]:
+def figures(prompts: Prompts) -> dict[str, dict[str, float]]:
     """Return the figures of each cue in a step, by "environment/cue".
 
-    shown, passed, taught: rollouts. prompts, lift: see `Lessons`. transfer: the mean over taught rollouts
-    (`Rollout.transfer`), absent without one.
+    shown, passed, taught: rollouts. prompts: those that are evidence about the cue. lift: over these, the mean reward
+    of the rollouts that saw the cue minus that of comparable plain ones. The rollouts of a prompt see the same cues, so
+    this is the lift of all of them together. Where cues change nothing the two kinds are alike, so that the choice of
+    prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
     """
-    seen: dict[str, list[Rollout]] = {}
+    seen: dict[str, list[Trial]] = {}
     for environment, rollouts in prompts:
         for rollout in rollouts:
             for cue in rollout.cues:
@@ -128,7 +153,7 @@ def figures(prompts: Sequence[tuple[str, Sequence[Rollout]]]) -> dict[str, dict[
     return found
 
 
-def _by_cue(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, list[float]]:
+def _by_cue(prompts: Iterable[tuple[str, Sequence[Trial]]]) -> dict[str, list[float]]:
     """The paired lifts of each "environment/cue", by prompt."""
     lifts: dict[str, list[float]] = {}
     for environment, rollouts in prompts:
@@ -137,8 +162,8 @@ def _by_cue(prompts: Iterable[tuple[str, Sequence[Rollout]]]) -> dict[str, list[
     return lifts
 
 
-def _lifts(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """The paired lift of each cue that this prompt says something of."""
+def _lifts(rollouts: Sequence[Trial]) -> dict[str, float]:
+    """The paired lift of each cue about which this prompt is evidence."""
     plain = [each.score for each in rollouts if not each.cues and each.comparable]
     labels = {SYNONYMS.get(label, label) for each in rollouts for label in each.failures}
     if not plain:
@@ -149,7 +174,3 @@ def _lifts(rollouts: Sequence[Rollout]) -> dict[str, float]:
             seen = [each.score for each in rollouts if cue in each.cues]
             lifts[cue] = statistics.fmean(seen) - statistics.fmean(plain)
     return lifts
-
-
-def _is_gone(lifts: Sequence[float]) -> bool:
-    return statistics.fmean(lifts) + statistics.stdev(lifts) / math.sqrt(len(lifts)) < _GONE

@@ -48,6 +48,11 @@ class SentOmega:
     cues: tuple[str, ...]
     """The active cues."""
 
+    @classmethod
+    def of(cls, omega: Omega) -> Self:
+        """Omega as a step's log names it."""
+        return cls(omega.version, omega.digest, tuple(omega.cues))
+
 
 @dataclass(frozen=True)
 class Lift:
@@ -162,20 +167,18 @@ class StepRecord:
     """By how many updates the oldest weights that sampled a trajectory lag behind those that it trains."""
 
     @classmethod
-    def of(cls, step: int, records: Sequence[TrajectoryRecord], omega: Omega | None, **figures: Any) -> Self:
-        """The record of a step with these trajectories; figures: the fields that do not follow from them."""
+    def of(cls, step: int, records: Sequence[TrajectoryRecord]) -> Self:
+        """The figures of a step that follow from its trajectories alone."""
         return cls(
             step=step,
+            **reward_figures(records),
             trajectories=len(records),
-            tokens=count_tokens(records),
             stops=dict(Counter(record.stop for record in records if record.infra is None)),
             blames=dict(Counter(turn["blame"] for record in records for turn in record.diagnosis if turn.get("blame"))),
-            omega=SentOmega(omega.version, omega.digest, tuple(omega.cues)) if omega is not None else None,
-            episodes_rebuilt=sum(record.rebuilt for record in records),
-            infra=dict(Counter(record.infra for record in records if record.infra)),
             environments=by_environment(records),
-            **reward_figures(records),
-            **figures,
+            infra=dict(Counter(record.infra for record in records if record.infra)),
+            tokens=count_tokens(records),
+            episodes_rebuilt=sum(record.rebuilt for record in records),
         )
 
     @property

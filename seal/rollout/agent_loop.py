@@ -3,23 +3,27 @@
 import asyncio
 import functools
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from seal.method.controls import named_failures
-from seal.method.teacher import has_gradient, is_control, sees_omega, whole_part
+from seal.method.interface.cues import Omega
+from seal.method.teacher import Role, has_gradient, omega_for, role_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
-from seal.rollout.lesson import Lesson, siblings
+from seal.rollout.lesson import Lesson, Siblings, siblings
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
+
+Speech = TypeVar("Speech", bound=EngineSpeaker)
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -47,46 +51,73 @@ class SEALAgentLoop(AgentLoopBase):
             )
         return prompt_ids
 
-    async def run(self, sampling_params: dict[str, Any], **row) -> AgentLoopOutput:
-        """Roll one trajectory out; row holds the data set's columns and what the trainer adds."""
-        prompt, row = str(row.get("uid")), Row.read(row).sharing(self.settings.interface.share)
-        if self.teacher == "off" or not row.training or row.withdrawn is not None:
-            async with _slots(self.settings.rollout.concurrency):
-                return self._output(*await self._play(sampling_params, row), row)
-        return await self._teach(sampling_params, row, prompt)
+    async def run(self, sampling_params: dict[str, Any], **columns) -> AgentLoopOutput:
+        """Roll one trajectory out; columns: the data set's, and what the trainer adds."""
+        row, share, rollouts = Row.read(columns), self.settings.interface.share, self.rollout_config.n
+        if not row.training or row.withdrawn is not None:
+            return await self._untaught(sampling_params, row)
+        role = role_of(row.sample, rollouts, self.settings.interface)
+        if self.teacher == "off":
+            return await self._untaught(sampling_params, row if role == "cued" else row.with_omega(None))
+        with siblings(str(columns.get("uid")), rollouts - whole_part(share, rollouts), rollouts) as others:
+            return await self._taught(sampling_params, row, role, others)
 
-    async def _teach(self, sampling_params: dict[str, Any], row: Row, prompt: str) -> AgentLoopOutput:
-        """Roll a trajectory out of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
-        settings, rollouts, record = self.settings, self.rollout_config.n, None
-        share = settings.interface.share
-        pupil = not sees_omega(row.sample, share)
-        with siblings(prompt, rollouts - whole_part(share, rollouts), rollouts) as plain:
-            try:
-                if self.teacher == "retry" and not pupil:
-                    labels = named_failures(await plain.failures(), settings.diagnosis, settings.seed, row.draw)
-                    row = row.answering(frozenset() if is_control(row.sample, share, rollouts) else labels)
-                elif self.teacher == "plain" or not row.cues:
-                    row = replace(row, omega=None)
-                async with _slots(settings.rollout.concurrency):
-                    record, speaker = await self._play(sampling_params, row)
-                    lesson = await self._lesson(record, speaker, row)
-            finally:
-                if pupil:
-                    plain.ended(record)
-        taught, imitates = lesson is not None, self.teacher == "plain" and not pupil
-        trained = has_gradient(row.cues, taught, record.passed, imitates) and not record.silent
-        silent = record.usable and not trained
-        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), speaker, row, lesson)
+    async def _untaught(self, sampling_params: dict[str, Any], row: Row) -> AgentLoopOutput:
+        """Roll out a trajectory that trains, if it does, under the prompt that it saw."""
+        async with _slots(self.settings.rollout.concurrency):
+            return self._output(*await self._roll_out(sampling_params, row), row)
 
-    async def _play(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
-        """Play an episode, again if infrastructure failed it."""
-        started, mode = time.monotonic(), self.service.mode(row.environment)
-        params = row.create_params(mode, always_guarded=self.teacher != "off")
+    async def _taught(self, sampling_params: dict[str, Any], row: Row, role: Role, others: Siblings) -> AgentLoopOutput:
+        """Roll out a trajectory of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
+        settings, record, failures = self.settings, None, frozenset()
+        try:
+            if role == "retry":
+                failures = named_failures(await others.failures(), settings.diagnosis, settings.seed, row.draw)
+            row = row.with_omega(omega_for(role, Omega.from_json(row.omega), row.category, failures))
+            async with _slots(settings.rollout.concurrency):
+                record, speaker = await self._roll_out(sampling_params, row)
+                record, lesson = await self._lesson(record, speaker, row)
+        finally:
+            if role == "plain":
+                others.ended(record)
+        taught = lesson is not None
+        silent = record.usable and (record.silent or not has_gradient(role, row.cues, taught, record.passed))
+        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or speaker, row)
+
+    async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
+        """Let the engine play a row's task."""
+        params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher != "off")
         params |= {"wrong_hints": True} if self.teacher == "wrong_hints" and row.cues else {}
+        made_of = self, self.settings, self.budgets, row, sampling_params
+        return await self._play(row, params, lambda attempt: EngineSpeaker(*made_of, attempt))
+
+    async def _lesson(
+        self, record: TrajectoryRecord, told: EngineSpeaker, row: Row
+    ) -> tuple[TrajectoryRecord, Lesson | None]:
+        """Return the lesson of a rollout with cues: its messages in a plain episode; None unless both pass.
+
+        The record stays, unless infrastructure loses the lesson: then the rollout is lost.
+        """
+        if not row.cues or not record.usable or not record.passed or record.truncated:
+            return record, None
+        plain = row.with_omega(None)
+        params = plain.create_params(self.service.mode(row.environment)) | ({"day": record.day} if record.day else {})
+        again, lesson = await self._play(plain, params, lambda _: Lesson(told))
+        if again.infra is not None:
+            return replace(again, infra_message=f"the lesson was lost: {again.infra_message}"), None
+        if not again.usable or not again.passed:
+            return record, None
+        lesson.leave_out_failures(again.evidence)
+        return record, lesson
+
+    async def _play(
+        self, row: Row, params: Mapping[str, Any], speaker_of: Callable[[int], Speech]
+    ) -> tuple[TrajectoryRecord, Speech]:
+        """Play an episode, again if infrastructure failed it. speaker_of: gives the speaker of an attempt."""
+        started, mode = time.monotonic(), self.service.mode(row.environment)
         for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
-            speaker = EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, attempt)
-            terms = replace(self.terms, training=row.training)
+            speaker, terms = speaker_of(attempt), replace(self.terms, training=row.training)
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms)
             if record.infra is None or record.infra in FINAL:
                 break
@@ -94,24 +125,9 @@ class SEALAgentLoop(AgentLoopBase):
             record = replace(record, spans=tuple(speaker.spans))
         return replace(record, seconds=round(time.monotonic() - started, 3)), speaker
 
-    async def _lesson(self, record: TrajectoryRecord, told: EngineSpeaker, row: Row) -> Lesson | None:
-        """Return the lesson of a rollout with cues: its messages in a plain episode; None unless both pass."""
-        if not row.cues or not record.usable or not record.passed or record.truncated:
-            return None
-        mode = self.service.mode(row.environment)
-        params = replace(row, omega=None).create_params(mode)
-        episode = Episode(
-            self.services, row.task_id, params | ({"day": record.day} if record.day else {}), row.environment
-        )
-        lesson = Lesson(told)
-        again = await play(episode, lesson, row.identity(), self.terms)
-        return lesson if again.usable and again.passed else None
-
-    def _output(
-        self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row, lesson: Lesson | None = None
-    ) -> AgentLoopOutput:
+    def _output(self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row) -> AgentLoopOutput:
+        """What verl trains: the speaker's tokens."""
         versions = speaker.versions or [row.step]
-        speaker = lesson or speaker
         prompt, response = speaker.ids[: speaker.prompt_length], speaker.response
         mask, logprobs = speaker.mask, speaker.logprobs
         if not record.usable or not response:

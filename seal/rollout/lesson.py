@@ -1,9 +1,12 @@
 """The lesson of a cued rollout, its messages replayed in a plain episode; and the failures that call for cues."""
 
 import asyncio
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from seal.method.diagnosis.results import reports_failure
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.engine import EngineSpeaker
@@ -26,6 +29,25 @@ class Lesson(EngineSpeaker):
             return None
         await self._append(dialogue.turn, message)
         return self._said(message.ids, truncated=False)
+
+    def leave_out_failures(self, evidence: Sequence[Mapping[str, Any]]) -> None:
+        """Mask the messages whose calls failed; evidence: of the replay, by turn.
+
+        GRPO may reward a failed call of a success that the policy sampled itself, because the same call costs it
+        elsewhere. A lesson was sampled under another prompt, so nothing takes back what it imitates.
+        """
+        spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for turn, start, end in self.spans:
+            spans[turn].append((start, end))
+        for turn in evidence:
+            for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
+                if action["refusals"] or any(_failed(call) for call in action["calls"]):
+                    self.mask[start:end] = [0] * (end - start)
+                    self.logprobs[start:end] = [0.0] * (end - start)
+
+
+def _failed(call: Mapping[str, Any]) -> bool:
+    return call["error"] is not None or reports_failure(call["name"], call["result"])
 
 
 class Siblings:
@@ -50,7 +72,7 @@ class Siblings:
             self._ended.set()
 
     async def failures(self) -> frozenset[str]:
-        """All that fired in their turns, once they have ended, each by its own deadline; none if one passed."""
+        """Wait for all plain rollouts, each of which has a deadline; the labels that fired, none if one passed."""
         await self._ended.wait()
         return frozenset() if self._passed else frozenset(self._signals)
 
@@ -60,7 +82,7 @@ _PROMPTS: dict[str, Siblings] = {}
 
 @contextmanager
 def siblings(prompt: str, plain: int, rollouts: int) -> Iterator[Siblings]:
-    """Those of a rollout of this prompt (verl's uid), until the last of its rollouts has left."""
+    """The plain rollouts of a prompt (verl's uid), shared by all its rollouts until the last of them has left."""
     own = _PROMPTS.setdefault(prompt, Siblings(plain, rollouts))
     try:
         yield own

@@ -1,13 +1,12 @@
 """A row of a batch as verl hands it to the agent loop, with typed values."""
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from seal.method.diagnosis.categories import environment_of
 from seal.method.interface.cues import Omega
-from seal.method.teacher import answering, sees_omega
 
 LEAK_GUARD_SHARE = 0.05
 """The share of the training trajectories with an Omega that the leak guard watches."""
@@ -72,20 +71,14 @@ class Row:
         """The same for all rollouts of its prompt."""
         return f"{self.step}/{self.index}"
 
-    def sharing(self, share: float) -> Self:
-        """The row without Omega unless it is one of its prompt's share; they are spread evenly over its rollouts."""
-        shows = sees_omega(self.sample, share) or self.withdrawn is not None
-        return self if shows else replace(self, omega=None)
+    def with_omega(self, omega: Omega | None) -> Self:
+        """The row with another Omega, or without one."""
+        return replace(self, omega=None if omega is None else omega.to_json())
 
     @property
     def cues(self) -> tuple[str, ...]:
         """The cues of its Omega that hold for the task."""
         return Omega.from_json(self.omega).for_category(self.category) if self.omega is not None else ()
-
-    def answering(self, labels: Collection[str]) -> Self:
-        """The row with the cues for these failures; without Omega if there are none."""
-        omega = answering(Omega.from_json(self.omega), self.category, labels)
-        return replace(self, omega=omega.to_json() if omega.active else None)
 
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""

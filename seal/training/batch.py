@@ -13,11 +13,13 @@ import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl import DataProto
 from verl.utils import tensordict_utils as tu
+from verl.utils.debug.metrics import calculate_debug_metrics
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
-from seal.training.group import Group, mark_groups
+from seal.training.closed_loop import Group, mark_groups
 
 
 def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
@@ -115,6 +117,16 @@ class StepBatch:
         self._put(keys, TensorDict({"rollout_log_probs": _ragged(list(plain))}, batch_size=len(keys)))
         rows = zip(taught, plain, cued, masks, strict=True)
         return {i: (mine - other)[mask.bool()].double().sum().item() for i, mine, other, mask in rows}
+
+    def rollout_differences(self) -> dict[str, float]:
+        """verl's figures of the difference between engine and actor, without what the engine saw with cues.
+
+        Keys and units as verl logs them (`calculate_debug_metrics`).
+        """
+        keys = [key for key, record in zip(self.keys, self.records, strict=True) if not record.taught]
+        fields = ["responses", "response_mask", "rollout_log_probs", "old_log_probs"]
+        data = tq.kv_batch_get(keys=keys, partition_id=self.partition, select_fields=fields)
+        return calculate_debug_metrics(DataProto(batch=data.to_padded_tensor()))
 
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.

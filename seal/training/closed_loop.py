@@ -1,44 +1,69 @@
-"""Algorithm 1 between rollouts: aggregate C_t, update rho, weigh the advantages, evolve Omega.
+"""The closed loop of a run: records of a step in, w_j and the step's report out.
 
-Free of verl and torch: trajectories in, weights and the next state out.
+Algorithm 1 itself is in `seal/method/algorithm.py`; this module turns records into its rollouts, gives it the control
+and the teacher of the recipe, and reports. Free of verl and torch.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seal.method.controls import counted_labels, relabelled
-from seal.method.interface.cues import Omega
-from seal.method.interface.evolve import Event, evolve, initial_omega
-from seal.method.profile import Profile, Trajectory
-from seal.method.reweighting import initial_rho, update_rho, weight
-from seal.method.teacher import Lessons, figures
-from seal.records.step import StepReport
-from seal.records.trajectory import TrajectoryRecord
+from seal.method.algorithm import Control, Rollout, Round, State, play_round
+from seal.method.controls import counted_labels, relabel
+from seal.method.interface.cues import catalogue
+from seal.method.teacher import Evidence, Trial, figures, sees_omega
+from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
+from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.settings import SealSettings
-from seal.training.group import Group
-from seal.training.round import Round, compared, step_record
+
+MIN_GROUP = 2
+"""Usable trajectories that a group needs; a single one has no spread, and its advantage would be its raw reward."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One trajectory's standing in its group.
+
+    uid: the prompt. counts: it is usable and its group has at least MIN_GROUP usable
+    trajectories. trains: it counts and is not silent.
+    """
+
+    uid: str
+    counts: bool
+    trains: bool
+
+
+def mark_groups(uids: Sequence[str], records: Sequence[TrajectoryRecord]) -> list[Group]:
+    """Return the standing of each trajectory, in their order."""
+    usable = Counter(uid for uid, record in zip(uids, records, strict=True) if record.usable)
+    groups = []
+    for uid, record in zip(uids, records, strict=True):
+        counts = record.usable and usable[uid] >= MIN_GROUP
+        groups.append(Group(uid, counts, counts and not record.silent))
+    return groups
+
+
+def by_prompt(groups: Sequence[Group]) -> dict[str, list[int]]:
+    """The places of the trajectories that count, by the uid of their prompt."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        if group.counts:
+            found[group.uid].append(place)
+    return found
 
 
 class ClosedLoop:
-    """C_t, rho_t and Omega_t, and the step from each to the next.
-
-    Beside C_t it keeps the profile of the labels as diagnosed, which the random
-    control draws from; the two are the same where labels come from the verifier.
-    """
+    """The state of Algorithm 1 over the steps of a run, and with a teacher the evidence about its cues."""
 
     def __init__(self, settings: SealSettings):
         self._settings = settings
-        taxonomy = settings.diagnosis.taxonomy
-        self._profile = Profile(window=settings.diagnosis.window)
-        self._observed = self._profile
-        self._rho = initial_rho(settings.reweighting, taxonomy)
-        self._omega = initial_omega(settings.interface.evolve, taxonomy)
-        self._lessons = Lessons(settings.diagnosis.window)
+        self._state = State.initial(settings)
+        self._evidence = Evidence()
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
-        return self._omega.to_json() if self._settings.shows_omega else None
+        return self._state.omega.to_json() if self._settings.shows_omega else None
 
     def step(
         self,
@@ -48,100 +73,111 @@ class ClosedLoop:
         advantages: Sequence[float],
         transfers: Mapping[int, float] | None = None,
     ) -> tuple[list[float], StepReport]:
-        """Run a round, with a control's labels or a teacher where the recipe asks for them; returns w_j and the report.
+        """Play a round; returns w_j of each trajectory, 0 for one that does not count, and the report.
 
-        advantages: A_j of each trajectory. One that does not count (see `mark_groups`)
-        has weight 0 and stays out of C_t. With a teacher C_t counts what saw no cues, as an evaluation sees none;
-        transfers: of what was taught (`seal.method.teacher.Rollout`), by its number.
+        groups, advantages: the standing and A_j of each trajectory. transfers: of what was taught (`Trial.transfer`),
+        by its number.
         """
+        settings, shown = self._settings, self._state.omega
+        order = _order(records, groups)
+        prompts = self._trials(records, groups, transfers or {}) if settings.teaches else []
+        if settings.interface.teacher == "retry" and settings.shows_omega and settings.closed_loop:
+            self._evidence = self._evidence.after(prompts)
+        rollouts = [self._rollout(step, records[i]) for i in order]
+        played = play_round(self._state, step, rollouts, settings, self._control(step), self._evidence.retired)
+        self._state = played.state
+        w = dict(zip(order, played.w, strict=True))
+        record = replace(
+            _record(step, records, groups, [(records[i], w[i], advantages[i]) for i in order], played),
+            omega=SentOmega.of(shown) if settings.shows_omega else None,
+            teaching=figures(prompts),
+        )
+        report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
+        return [w.get(i, 0.0) for i in range(len(records))], report
+
+    def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
+        labels = counted_labels(record.labels, record.diagnosis, self._settings.diagnosis.blame)
+        drawn = step if record.drawn is None else record.drawn
+        return Rollout(record.category, labels, record.score, drawn, not (self._settings.teaches and record.cues))
+
+    def _control(self, step: int) -> Control:
         settings = self._settings
-        # The controls draw in this order, which must not depend on which rollout ended first.
-        counted = sorted((i for i, group in enumerate(groups) if group.counts), key=lambda i: _identity(records[i]))
-        rows = [records[i] for i in counted]
-        prompts = compared(records, groups, settings.interface, transfers or {}) if settings.teaches else []
-        if settings.teaches and self._evolves and settings.interface.teacher != "wrong_hints":
-            self._lessons = self._lessons.after(step, prompts, settings.interface.evolve.min_count)
-        labels = self._labels(step, rows)
-        played = self._round(step, rows, labels)
-        weight = dict(zip(counted, played.w, strict=True))
-        record = step_record(step, records, groups, advantages, weight, played, teaching=figures(prompts))
-        report = StepReport(record, self._profile.to_json(), self.omega_to_send())
-        return [weight.get(i, 0.0) for i in range(len(records))], report
+        return lambda labels, recent: relabel(labels, settings.diagnosis, settings.seed, step, recent)
 
-    def _round(self, step: int, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]) -> Round:
-        """Algorithm 1 from the labels of a step's rollouts to Omega_{t+1}: C_t, rho_t from C_t, w from rho_t, Omega.
-
-        rows: the trajectories that count. labels: Psi of their turns, which the environment service diagnosed while
-        it verified them (`seal.method.diagnosis`). `PromptSender` sends Omega_{t+1} with the next prompts.
-        """
-        method, taxonomy, shown = self._settings, self._settings.diagnosis.taxonomy, self._omega
-        self._profile = self._counted(self._profile, step, rows, labels)
-        if method.enabled and method.closed_loop:
-            self._rho = update_rho(self._rho, self._profile, method.reweighting, taxonomy)
-        rho = self._rho
-        w = [weight(names, rho, method.reweighting, taxonomy) if method.enabled else 1.0 for names in labels]
-        events: Sequence[Event] = ()
-        if self._evolves:
-            evolving, retired = method.interface.evolve, self._lessons.retired
-            self._omega, events = evolve(shown, self._profile, evolving, step, taxonomy, retired)
-        return Round(labels, self._rho, w, shown if method.shows_omega else None, tuple(events))
-
-    @property
-    def _evolves(self) -> bool:
-        return self._settings.shows_omega and self._settings.closed_loop
-
-    def _labels(self, step: int, rows: Sequence[TrajectoryRecord]) -> list[tuple[str, ...]]:
-        """The labels that a round goes by: as diagnosed, or what a control makes of them."""
-        diagnosis = self._settings.diagnosis
-        diagnosed = [counted_labels(row.labels, row.diagnosis, diagnosis.blame) for row in rows]
-        self._observed = self._counted(self._observed, step, rows, diagnosed)
-        return relabelled(diagnosed, diagnosis, self._settings.seed, step, self._observed.recent())
-
-    def _counted(
-        self, profile: Profile, step: int, rows: Sequence[TrajectoryRecord], labels: Sequence[Sequence[str]]
-    ) -> Profile:
-        """The profile with each trajectory in the step whose Omega it was played with; with a teacher, the plain ones.
-
-        In the synchronous trainer that is `step` itself. An older one leaves the window with the others of its Omega.
-        """
-        by_step: dict[int, list[Trajectory]] = {step: []}
-        for row, names in zip(rows, labels, strict=True):
-            if not (self._settings.teaches and row.cues):
-                drawn = step if row.drawn is None else row.drawn
-                by_step.setdefault(drawn, []).append(Trajectory(row.category, tuple(names), row.score))
-        for drawn in sorted(by_step, reverse=True):
-            profile = profile.updated(drawn, by_step[drawn])
-        return profile
+    def _trials(
+        self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]
+    ) -> list[tuple[str, list[Trial]]]:
+        """The rollouts that a teacher compares, by prompt, with the prompt's environment."""
+        interface, prompts = self._settings.interface, []
+        for places in by_prompt(groups).values():
+            trials = []
+            for i in places:
+                record, comparable, failures = records[i], True, records[i].signals
+                if interface.teacher == "retry":  # the cues were chosen for what failed before
+                    comparable = sees_omega(record.sample, interface.share)
+                    failures = frozenset(catalogue()[cue].label for cue in record.cues)
+                trials.append(Trial(record.cues, failures, record.score, record.taught, transfers.get(i), comparable))
+            prompts.append((records[places[0]].environment, trials))
+        return prompts
 
     @property
     def state(self) -> dict[str, Any]:
-        """C, rho and Omega as JSON values, for the checkpoint."""
-        return {
-            "profile": self._profile.to_json(),
-            "observed": self._observed.to_json(),
-            "rho": dict(self._rho),
-            "omega": self._omega.to_json(),
-            "lessons": self._lessons.to_json(),
-        }
+        """C, rho, Omega and the evidence about cues as JSON values, for the checkpoint."""
+        return {**self._state.to_json(), "lessons": self._evidence.to_json()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
-        self._profile = Profile.from_json(state["profile"]).within(self._settings.diagnosis.window)
-        self._observed = Profile.from_json(state["observed"]).within(self._settings.diagnosis.window)
-        if self._settings.closed_loop:
-            self._rho = dict(state["rho"])
-        self._omega = Omega.from_json(state["omega"])
-        self._lessons = Lessons.from_json(state["lessons"], self._settings.diagnosis.window)
+        self._state = State.from_json(state, self._settings)
+        self._evidence = Evidence.from_json(state["lessons"])
 
 
-def weighed(
+def records_to_log(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], advantages: Sequence[float], w: Sequence[float]
 ) -> list[TrajectoryRecord]:
-    """A step's records as they are logged: with the number of their prompt in the step, A_j and w_j."""
+    """A step's records with the number of their prompt in the step, A_j and w_j."""
     numbers = {uid: number for number, uid in enumerate(dict.fromkeys(group.uid for group in groups))}
     rows = zip(records, groups, advantages, w, strict=True)
     return [replace(record, group=numbers[group.uid], advantage=a, w=factor) for record, group, a, factor in rows]
 
 
-def _identity(record: TrajectoryRecord) -> tuple[str, str, int]:
-    return record.data_source, record.task_id, record.sample
+def _order(records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> list[int]:
+    """The trajectories that count, in an order that does not depend on which ended first: the controls draw in it."""
+
+    def identity(place: int) -> tuple[str, str, int]:
+        return records[place].data_source, records[place].task_id, records[place].sample
+
+    return sorted((place for place, group in enumerate(groups) if group.counts), key=identity)
+
+
+def _record(
+    step: int,
+    records: Sequence[TrajectoryRecord],
+    groups: Sequence[Group],
+    weighted: Sequence[tuple[TrajectoryRecord, float, float]],
+    played: Round,
+) -> StepRecord:
+    """The figures of a step and of its round. weighted: what counts, with w_j and A_j, in the order of the round."""
+    rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
+    return replace(
+        StepRecord.of(step, records),
+        label_counts=count_labels(played.labels),
+        rho=dict(played.state.rho),
+        w=Range.of(played.w),
+        push=_push(weighted),
+        lift=Lift.of(rollouts),
+        groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
+        trajectories_dropped=len(records) - len(weighted),
+        groups_dropped=len({group.uid for group in groups}) - len(rollouts),
+        staleness=Range.of([step - 1 - record.weights[0] for record, _, _ in weighted if record.weights]),
+        events=played.events,
+    )
+
+
+def _push(weighted: Sequence[tuple[TrajectoryRecord, float, float]]) -> dict[str, float]:
+    """|A| summed over the sampled tokens of each sign, with w and without, as the token-mean loss counts it."""
+    sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
+    for record, w, advantage in weighted:
+        name = "successes" if advantage > 0 else "failures"
+        sums[name] += abs(advantage) * (w * record.tokens)
+        sums[f"{name}_unweighted"] += abs(advantage) * record.tokens
+    return sums if any(sums.values()) else {}

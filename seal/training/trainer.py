@@ -20,7 +20,7 @@ from seal.data.rows import withdrawal_file
 from seal.records.step import StepReport
 from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs
-from seal.training.closed_loop import ClosedLoop, weighed
+from seal.training.closed_loop import ClosedLoop, records_to_log
 from seal.training.durable import Durable
 from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
 from seal.training.stop import check_infrastructure
@@ -52,7 +52,10 @@ class SEALTraining(Durable):
         """
         if self._settings.checks_logprobs(self.global_steps):
             batch.extra_info[SHARE_PROMPTS] = self.config.actor_rollout_ref.actor.use_prefix_grouper
-            return super()._compute_old_log_prob(batch, metrics)
+            batch = super()._compute_old_log_prob(batch, metrics)
+            if self._settings.teaches:
+                metrics.update(StepBatch.read(batch).rollout_differences())
+            return batch
         return take_engine_logprobs(batch)
 
     def _compute_advantage(self, batch, metrics: dict):
@@ -71,7 +74,7 @@ class SEALTraining(Durable):
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages, transfers)
         step.write_advantages(w)
-        self._log.trajectories(self.global_steps, weighed(step.records, step.groups, advantages, w))
+        self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
         self._report = report.with_figures(**differences, seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.group import Group
+from seal.training.closed_loop import Group
 
 _EPSILON = 1e-6
 """As in verl, which divides by the standard deviation plus this."""

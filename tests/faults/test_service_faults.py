@@ -11,7 +11,7 @@ import requests
 
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.rollout import episode
-from seal.training.group import mark_groups
+from seal.training.closed_loop import mark_groups
 from seal.training.stop import InfrastructureFailure, check_infrastructure
 from tests.support.loopback import Loopback
 from tests.support.rollout_play import (

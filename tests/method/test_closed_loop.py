@@ -14,8 +14,7 @@ from seal.method.interface.wording import PromptWording
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups
 
 TOOLS = documents("GorillaFileSystem")
 MODE = PromptWording("Write [TOOL()].", compact=True)

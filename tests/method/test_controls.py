@@ -28,9 +28,9 @@ def tally(batch):
     return Tally.of(Trajectory("base", labels, 0.0) for labels in batch)
 
 
-def relabelled(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
+def relabel(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
     settings = DiagnosisSettings(source=source, taxonomy=taxonomy)
-    return controls.relabelled(batch, settings, seed, step, recent or tally(batch))
+    return controls.relabel(batch, settings, seed, step, recent or tally(batch))
 
 
 def pooled(batch):
@@ -38,13 +38,13 @@ def pooled(batch):
 
 
 def test_the_verifier_changes_nothing():
-    assert relabelled(BATCH, "verifier") == BATCH
+    assert relabel(BATCH, "verifier") == BATCH
 
 
 @pytest.mark.parametrize("source", ["verifier", "random", "permuted"])
 def test_every_control_keeps_lengths_and_excluded_labels_and_repeats_itself(source):
-    found = relabelled(BATCH, source, seed=3)
-    assert found == relabelled(BATCH, source, seed=3)
+    found = relabel(BATCH, source, seed=3)
+    assert found == relabel(BATCH, source, seed=3)
     assert [len(labels) for labels in found] == [len(labels) for labels in BATCH]
     assert found[3][0] == "checker_error" and pooled(found)["checker_error"] == 1
 
@@ -52,10 +52,10 @@ def test_every_control_keeps_lengths_and_excluded_labels_and_repeats_itself(sour
 def test_random_keeps_the_distribution_of_the_window_and_not_the_labels():
     window = tally([("pass", "pass", "pass", "missing_tool_call")] * 5)
     every_turn = [("state_mismatch",) * 4] * 500
-    drawn = pooled(relabelled(every_turn, "random", recent=window))
+    drawn = pooled(relabel(every_turn, "random", recent=window))
     assert set(drawn) == {"pass", "missing_tool_call"}
     assert drawn["pass"] / 2000 == pytest.approx(0.75, abs=0.05)
-    assert relabelled(MANY, "random") != relabelled(MANY, "random", step=2)
+    assert relabel(MANY, "random") != relabel(MANY, "random", step=2)
 
 
 @pytest.mark.parametrize("taxonomy", ["paper", "release"])
@@ -66,14 +66,12 @@ def test_permuted_gives_every_failure_another_name_utility_and_no_success(taxono
     for label, other in names.items():
         assert vocabulary.get(label).utility != vocabulary.get(other).utility
     batch = [tuple(taxonomy_labels(taxonomy))]
-    found = [
-        relabelled(batch, "permuted", step, seed=seed, taxonomy=taxonomy) for step, seed in ((1, 5), (9, 5), (9, 6))
-    ]
+    found = [relabel(batch, "permuted", step, seed=seed, taxonomy=taxonomy) for step, seed in ((1, 5), (9, 5), (9, 6))]
     assert found[0] == found[1] != found[2], "a run has one permutation, and another seed another one"
 
 
 def test_permuted_keeps_which_turns_failed_alike():
-    found = relabelled(MANY, "permuted")
+    found = relabel(MANY, "permuted")
     assert [[z == "pass" for z in labels] for labels in found] == [[z == "pass" for z in labels] for labels in MANY]
     assert sorted(pooled(found).values()) == sorted(pooled(MANY).values())
     for before, after in zip(MANY, found, strict=True):
@@ -102,5 +100,5 @@ def test_random_draws_from_the_window_and_not_from_the_run():
     profile = Profile(window=1)
     profile = profile.updated(1, [Trajectory("base", ("pass",), 1.0)] * 50)
     profile = profile.updated(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
-    drawn = relabelled([("pass",)] * 40, "random", step=2, recent=profile.recent())
+    drawn = relabel([("pass",)] * 40, "random", step=2, recent=profile.recent())
     assert set(pooled(drawn)) == {"state_mismatch"}

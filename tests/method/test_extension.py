@@ -23,8 +23,7 @@ from seal.settings.interface import EvolveSettings
 from seal.settings.reweighting import ReweightSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups
 from tests.support.extension import FOLDER, installed
 
 CACHES = (rules_module._installed, rules_module.taxonomy_of, catalogue)

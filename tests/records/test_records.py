@@ -1,6 +1,7 @@
 """Trajectories and steps survive their logs."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from seal.method.diagnosis.categories import CATEGORIES
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import Event
 from seal.records.source import ALL_CATEGORIES, averaged
-from seal.records.step import Range, StepRecord, read_steps
+from seal.records.step import Range, SentOmega, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import read_line
 
@@ -59,10 +60,9 @@ def test_a_step_survives_its_log(tmp_path):
         TrajectoryRecord("t", "base", "base", "train", i, float(i), stop="completed", diagnosis=blamed)
         for i in range(2)
     ]
-    step = StepRecord.of(
-        3,
-        played,
-        Omega.of([CUE], version=2),
+    step = replace(
+        StepRecord.of(3, played),
+        omega=SentOmega.of(Omega.of([CUE], version=2)),
         label_counts={"pass": 3, "state_mismatch": 1},
         w=Range.of([0.5, 1.5]),
         events=(Event(3, CUE, True, "*", {"prevalence": 0.2}),),

@@ -4,7 +4,9 @@ import pytest
 
 from env_service.environments.registry import get_environment
 from seal.method.interface.cues import catalogue
+from seal.rollout.lesson import Lesson
 from seal.rollout.row import Row
+from seal.rollout.speaker import SpeakerFault
 from seal.settings.interface import InterfaceSettings
 from seal.settings.sentences import SettingsError
 from tests.support.rollout_play import (
@@ -63,6 +65,32 @@ def test_nothing_that_cues_say_stands_in_a_lesson(url):
     for output, _ in of_kind(played, True):
         for words in ("Required:", "is not an available tool", *(cue.compact for cue in catalogue().values())):
             assert not words or "{" in words or words not in shown(output)
+
+
+def test_a_lesson_leaves_out_the_call_that_failed(url):
+    played = roll_out([url], ScriptedEngine([WRONG, *reference_texts()]), *SHARE, omega=OMEGA, trajectories=2)
+    ((output, record),) = of_kind(played, True)
+    said = tokenizer().decode(sampled(output))
+    assert "no_such_tool" not in said and said.startswith(reference_texts()[0])
+    assert "no_such_tool" in shown(output) and record.errors == 1
+
+
+@pytest.mark.parametrize(("faults", "infra"), [(1, None), (2, "engine")])
+def test_a_lesson_is_played_again_and_a_rollout_without_its_lesson_is_lost(url, monkeypatch, faults, infra):
+    left = [faults]
+    say = Lesson.say
+
+    async def fails(self, dialogue):
+        if left[0]:
+            left[0] -= 1
+            raise SpeakerFault("engine", "the line was cut")
+        return await say(self, dialogue)
+
+    monkeypatch.setattr(Lesson, "say", fails)
+    played = roll_out([url], ScriptedEngine(reference_texts()), *SHARE, omega=OMEGA, trajectories=2)
+    record = played[1][1]
+    assert (record.infra, record.taught, record.usable) == (infra, infra is None, infra is None)
+    assert infra is None or record.infra_message == "the lesson was lost: the line was cut"
 
 
 def test_what_does_not_pass_without_cues_is_not_trained(url):

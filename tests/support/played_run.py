@@ -30,7 +30,7 @@ from seal.launch.recipe import read_recipe
 from seal.launch.record import without_secrets
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
-from seal.method.teacher import answering, has_gradient, is_control, sees_omega
+from seal.method.teacher import has_gradient, omega_for, role_of, sees_omega
 from seal.records.folder import RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
@@ -39,8 +39,7 @@ from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop, weighed
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups, records_to_log
 from seal.training.log import RunLog
 from shelf.lab.advantages import group_advantages
 
@@ -292,7 +291,7 @@ def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Seque
     by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
     advantages = group_advantages(records, groups, by_deviation=by_deviation)
     weights, report = loop.step(step, records, groups, advantages)
-    log.trajectories(step, weighed(records, groups, advantages, weights))
+    log.trajectories(step, records_to_log(records, groups, advantages, weights))
     log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 
 
@@ -304,20 +303,20 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
     failed = frozenset().union(*(record.signals for record in judged))
     failed = frozenset() if any(record.passed for record in judged) else failed
     labels = named_failures(failed, settings.diagnosis, settings.seed, f"{step}/{index}")
-    shown = {"share": omega, "retry": answering(omega, row.category, labels), "plain": Omega()}[interface.teacher]
     records = []
     for sample in range(samples):
         if sample in plain:
             records.append(plain[sample])
             continue
-        control = interface.teacher == "retry" and is_control(sample, interface.share, samples)
-        cues = () if control else shown.for_category(row.category)
-        record = player.play(row, sample, step, shown.to_json() if cues else None, True)
+        role = role_of(sample, samples, interface)
+        shown = omega_for(role, omega, row.category, labels)
+        cues = shown.for_category(row.category) if shown else ()
+        record = player.play(row, sample, step, shown.to_json() if shown else None, True)
         taught = False
         if cues and record.usable and record.passed and not record.truncated:
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
-        trained = has_gradient(cues, taught, record.passed, interface.teacher == "plain") and not record.silent
+        trained = has_gradient(role, cues, taught, record.passed) and not record.silent
         records.append(replace(record, cues=cues, taught=taught, silent=record.usable and not trained))
     return records
 

@@ -76,6 +76,7 @@ def _row(uid, sample, mask, changes, noise):
     return {
         "uid": uid,
         "extra_fields": {"reward_extra_info": {"seal": record.to_json()}},
+        "responses": torch.tensor(mask),
         "response_mask": torch.tensor(mask),
         "loss_mask": torch.tensor(mask),
         "rm_scores": torch.tensor([0.0] * (length - 1) + [score]),
@@ -210,6 +211,19 @@ def test_what_is_silent_is_in_the_baseline_and_teaches_nothing(step):
     expected = {f"a_{sample}_0": W["a"][sample] * advantages[sample] for sample in (0, 2, 3)}
     check(played.field("advantages"), {**expected, "a_1_0": 0.0})
     assert not played.field("loss_mask")["a_1_0"].any()
+
+
+def test_verls_difference_of_engine_and_actor_leaves_lessons_out(step, monkeypatch):
+    def differs(self, batch, metrics):
+        metrics["training/rollout_probs_diff_max"] = 1.0
+        return batch
+
+    monkeypatch.setattr(PPOTrainer, "_compute_old_log_prob", differs)
+    lesson = {"cues": ("schema_required",), "omega_version": 0, "taught": True}
+    for teacher, largest in ((("seal.interface.teacher=share", "seal.interface.share=0.5"), 0.0), ((), 1.0)):
+        played, metrics = step(*teacher, changes={"a_0_0": lesson}, noise={"a_0_0": [1.0, 2.0, 9.0, 3.0]}), {}
+        played.trainer._compute_old_log_prob(played.batch, metrics)
+        assert metrics["training/rollout_probs_diff_max"] == largest
 
 
 def test_a_lesson_is_scored_by_the_actor_alone_and_its_transfer_is_logged(step):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from seal.method.profile import Profile
 from seal.training.async_trainer import continued
 from seal.training.batch import StepBatch
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups
 from tests.support.launches import refused
 from tests.training.test_closed_loop import batch, record, run, settings
 

@@ -140,12 +140,11 @@ def test_records_know_their_environment() -> None:
 
 def test_a_step_has_figures_by_environment() -> None:
     records = [record("base", 1.0), record("base", 0.0, ("state_mismatch",)), record("sound/say", 1.0)]
-    rest = {"label_counts": {}, "rho": {}, "w": None, "groups_with_spread": 0}
-    step = StepRecord.of(1, records, None, **rest)
+    step = StepRecord.of(1, records)
     assert step.environments["bfcl"]["reward_mean"] == 0.5 and set(step.environments) == {"bfcl", "sound"}
     assert step.metrics()["seal/sound/pass_share"] == 1.0
     assert StepRecord.from_line(step.line()) == step
-    assert StepRecord.of(1, records[:2], None, **rest).environments == {}
+    assert StepRecord.of(1, records[:2]).environments == {}
     assert environment_averages(records) == {"bfcl": 0.5, "sound": 1.0}
 
 

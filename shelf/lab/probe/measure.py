@@ -21,8 +21,7 @@ from seal.method.teacher import answering
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.services import addresses
 from seal.settings import SealSettings
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups
 from shelf.lab.advantages import group_advantages
 from shelf.lab.probe.rollouts import NAME, DialogueTokens, Job, Played, play
 from shelf.statistics.intervals import paired_difference

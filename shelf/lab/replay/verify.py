@@ -12,8 +12,7 @@ from seal.records.folder import STEP_LOGS, RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl, step_files
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import Group, mark_groups
+from seal.training.closed_loop import ClosedLoop, Group, mark_groups
 from shelf.lab.advantages import agrees, follow_from_rewards, group_advantages
 from shelf.lab.replay.differences import Difference, difference, shown
 from shelf.lab.replay.judged import Omegas, StoredLog, find_logs, judged

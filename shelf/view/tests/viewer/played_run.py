@@ -19,8 +19,7 @@ from seal.launch.recipe import read_recipe
 from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop
-from seal.training.group import mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups
 from seal.training.log import RunLog
 from shelf.authoring.tests.bfcl_faults import InjectedFault, faults
 

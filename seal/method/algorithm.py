@@ -1,0 +1,110 @@
+"""Algorithm 1 of the paper between the rollouts and the update: labelled rollouts in, w and Omega_{t+1} out. Pure.
+
+    C_t       = Agg({Z(tau_j)})                     section 3.2
+    rho_t     = update(rho_{t-1}, C_t)              section 3.4, the closed loop
+    w_j       = clip(mean of rho_t over Z(tau_j))   section 3.4
+    Omega_t+1 = Evolve(Omega_t, C_t)                section 3.3
+
+Before it, rollouts are played under Omega_t, and Psi labels their turns where they are verified. After it, the trainer
+multiplies: A~_j = w_j A_j. A control and a teacher are arguments.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from seal.method.controls import Batch
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import Event, evolve, initial_omega
+from seal.method.profile import Profile, Tally, Trajectory
+from seal.method.reweighting import initial_rho, update_rho, weight
+from seal.settings import SealSettings
+
+Control = Callable[[Sequence[Sequence[str]], Tally], Batch]
+"""Gives the labels to learn from, by those of the diagnosis and their tally in the window of C_t."""
+
+
+class Rollout(NamedTuple):
+    """One rollout that counts: Z(tau) by turn as diagnosed, r(tau), and the step whose Omega it was played with.
+
+    profiled: False leaves it out of C_t. A teacher leaves out what saw cues, as an evaluation sees none.
+    """
+
+    category: str
+    labels: tuple[str, ...]
+    reward: float
+    drawn: int
+    profiled: bool = True
+
+
+@dataclass(frozen=True)
+class State:
+    """C_t, rho_t and Omega_{t+1}, which one round hands to the next; observed: C_t of the labels as diagnosed."""
+
+    profile: Profile
+    observed: Profile
+    rho: Mapping[str, float]
+    omega: Omega
+
+    @classmethod
+    def initial(cls, settings: SealSettings) -> Self:
+        """An empty C_0, rho_0 and Omega_0."""
+        taxonomy, nothing = settings.diagnosis.taxonomy, Profile(window=settings.diagnosis.window)
+        rho, omega = initial_rho(settings.reweighting, taxonomy), initial_omega(settings.interface.evolve, taxonomy)
+        return cls(nothing, nothing, rho, omega)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the checkpoint; the inverse of :meth:`from_json`."""
+        parts = {name: getattr(self, name).to_json() for name in ("profile", "observed", "omega")}
+        return parts | {"rho": dict(self.rho)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], settings: SealSettings) -> Self:
+        """The state of a checkpoint, with the recipe's window, and the recipe's rho where it does not follow C_t."""
+        seen = (Profile.from_json(data[name]).within(settings.diagnosis.window) for name in ("profile", "observed"))
+        follows = settings.closed_loop and settings.reweighting.dynamic
+        rho = data["rho"] if follows else initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
+        return cls(*seen, dict(rho), Omega.from_json(data["omega"]))
+
+
+class Round(NamedTuple):
+    """One round: the labels that it learned from, by rollout and turn; w by rollout; what changed Omega."""
+
+    state: State
+    labels: Batch
+    w: list[float]
+    events: tuple[Event, ...]
+
+
+def play_round(
+    state: State,
+    step: int,
+    rollouts: Sequence[Rollout],
+    settings: SealSettings,
+    control: Control,
+    retired: Collection[str],
+) -> Round:
+    """One round. retired: the cues that a teacher shows no more, as "environment/cue"."""
+    taxonomy, rule = settings.diagnosis.taxonomy, settings.reweighting
+    diagnosed = [rollout.labels for rollout in rollouts]
+    observed = _aggregate(state.observed, step, rollouts, diagnosed)
+    labels = control(diagnosed, observed.recent())
+    profile = _aggregate(state.profile, step, rollouts, labels)
+    rho, omega, events = state.rho, state.omega, ()
+    if settings.enabled and settings.closed_loop:
+        rho = update_rho(rho, profile, rule, taxonomy)
+    w = [weight(z, rho, rule, taxonomy) if settings.enabled else 1.0 for z in labels]
+    if settings.shows_omega and settings.closed_loop:
+        omega, events = evolve(omega, profile, settings.interface.evolve, step, taxonomy, retired)
+    return Round(State(profile, observed, rho, omega), labels, w, events)
+
+
+def _aggregate(profile: Profile, step: int, rollouts: Sequence[Rollout], labels: Sequence[Sequence[str]]) -> Profile:
+    """C with each rollout in the step that drew it: the asynchronous trainer's leave the window with their Omega."""
+    by_step: dict[int, list[Trajectory]] = {step: []}
+    for rollout, z in zip(rollouts, labels, strict=True):
+        if rollout.profiled:
+            by_step.setdefault(rollout.drawn, []).append(Trajectory(rollout.category, tuple(z), rollout.reward))
+    for drawn in sorted(by_step, reverse=True):
+        profile = profile.updated(drawn, by_step[drawn])
+    return profile
