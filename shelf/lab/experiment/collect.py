@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seal.launch.folder import locked
+from seal.launch.folder import hold
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.system.errors import LaunchError
@@ -127,7 +127,7 @@ def held(run_dir: Path) -> Iterator[bool]:
     """Hold the folder's lock as a launcher would; yields False if one, or the rest of its run, works there."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(run_dir))
+            stack.enter_context(hold(run_dir))
             free = True
         except LaunchError:
             free = False
