@@ -78,7 +78,7 @@ class TrajectoryRecord:
     errors: int = 0
     """Tool calls that failed."""
     stop: str = ""
-    """Why it ended: completed, one of CUTS, or the service's word (step_limit, parse_error)."""
+    """Why it ended: completed, one of CUTS, refusal (an endpoint's), or a word of the service's (`step_limit`)."""
     excluded: bool = False
     """True if it was cut and the recipe excludes such trajectories."""
     silent: bool = False
@@ -86,7 +86,7 @@ class TrajectoryRecord:
     infra: str | None = None
     """The failure of infrastructure that ended it: a Cause, or an endpoint's in an evaluation."""
     infra_message: str = ""
-    """That failure in a sentence."""
+    """That failure, or a refusal, in a sentence."""
 
     # Conditions
     step: int | None = None

@@ -12,7 +12,8 @@ class Dialogue:
     """The messages so far, and what is known about them.
 
     turns: the user turn of each assistant message; turn: the current one. truncated: the numbers of the messages that a
-    length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord).
+    length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord); note: in
+    the words of a speaker that refused.
     waiting_for: the one that was waited for last. times: of each answered message, when it was asked for, said and
     answered, in seconds since the start.
     """
@@ -23,6 +24,7 @@ class Dialogue:
     truncated: list[int] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
+    note: str = ""
     waiting_for: str = ""
     times: list[tuple[float, float, float]] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)

@@ -69,7 +69,7 @@ async def play(
         "seconds": dialogue.seconds(),
         "rebuilt": episode.rebuilt,
         "infra": infra,
-        "infra_message": message,
+        "infra_message": message or dialogue.note,
         "omega_version": (dialogue.info.get("omega") or {}).get("version"),
         "data_hash": str(dialogue.info.get("data_hash", "")),
         "messages": tuple(dialogue.messages),

@@ -4,6 +4,9 @@ from typing import Any, NamedTuple
 
 from seal.rollout.dialogue import Dialogue
 
+REFUSAL = "refusal"
+"""The stop of an episode whose speaker will not speak: an endpoint's model or filter refused."""
+
 
 class SpeakerFault(RuntimeError):
     """The speaker could not say its next message; cause: a word for the record's `infra`."""
@@ -24,7 +27,7 @@ class Speaker:
     """The source of messages for `play`.
 
     name: in messages to the user. limit: the budget (a key of CUTS) that cut the last
-    message, or for which there is no further one; "" without one.
+    message, or why there is no further one: a budget, or REFUSAL; "" without one.
     """
 
     name = "the policy"

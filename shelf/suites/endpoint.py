@@ -1,4 +1,4 @@
-"""A model at an OpenAI-compatible endpoint: where it is, whether it can be asked, and what each answer means.
+"""A model at an OpenAI-compatible endpoint: where it is, whether it can be asked, and how (answers.py reads answers).
 
 The `openai` client retries overload and lost connections with growing pauses; what
 no retry can fix (a wrong key, an unknown model) is told apart.
@@ -10,24 +10,38 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
-from openai import NOT_GIVEN, APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletion
 
-from seal.rollout.speaker import SpeakerFault
 from seal.settings.sentences import nearest
 from seal.system.net import is_loopback
 from seal.system.text import enumeration
 from shelf.suites import FIXED
+from shelf.suites.answers import (
+    REQUEST_STATUSES,
+    ContextExceeded,
+    EndpointFault,
+    EndpointRefused,
+    Reply,
+    read_reply,
+    refusal,
+    refused_field,
+)
 from shelf.suites.bfcl.serving import served_checkpoint, status
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""
+FORBIDDEN = 403
+LIMIT = "max_completion_tokens"
+"""What some models take in place of max_tokens."""
+LEFT_OUT = "left out"
+"""Stands for a field that is not sent: the endpoint's own value counts."""
 
 OPENAI_KEY, DASHSCOPE_KEY = "OPENAI_API_KEY", "DASHSCOPE_API_KEY"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -43,22 +57,6 @@ TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
 """Options that vLLM needs to read calls out of a Qwen model's text; it only does so for requests that offer tools."""
 
 
-class EndpointFault(SpeakerFault):
-    """The endpoint gave no usable answer to one request; cause names the kind."""
-
-
-class EndpointRefused(RuntimeError):
-    """The endpoint will refuse every request; the text says what to change."""
-
-
-_TOO_LONG = (("context", "length"), ("max_tokens", "max_model_len"))
-"""Words of endpoints when a dialogue, or of vLLM when the limit of one message, does not fit the model's context."""
-
-
-class ContextExceeded(RuntimeError):
-    """The dialogue does not fit the model's context."""
-
-
 @dataclass(frozen=True)
 class Sampling:
     """Sampling of answers; max_tokens limits one assistant message, as the official runner's 4,096 does.
@@ -69,18 +67,6 @@ class Sampling:
     temperature: float = 0.0
     top_p: float = 1.0
     max_tokens: int | None = 4096
-
-
-class Reply(NamedTuple):
-    """One assistant message; truncated if a length limit cut it.
-
-    tokens and prompt_tokens are the endpoint's own counts, or 0.
-    """
-
-    text: str
-    truncated: bool
-    tokens: int
-    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -227,10 +213,16 @@ class EvaluatedModel:
 
 
 class ChatClient:
-    """Asynchronous client of one endpoint. timeout_s: for one attempt."""
+    """Asynchronous client of one endpoint. timeout_s: for one attempt.
+
+    replaced: the fields that the endpoint does not take, with what is sent in their place: another field or LEFT_OUT.
+    What its first answers refuse counts for all requests.
+    """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6):
         self.endpoint = endpoint
+        self.replaced: dict[str, str] = {}
+        self._served = False
         self._deadline_s = attempts * (timeout_s + _BACKOFF_S)
         self._client = AsyncOpenAI(
             base_url=endpoint.url.rstrip("/"),
@@ -241,80 +233,89 @@ class ChatClient:
         )
 
     async def complete(
-        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+        request_id: str,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Reply:
-        """The next assistant message, of min(max_tokens, what the context leaves) tokens.
+        """The next assistant message, of min(max_tokens, what the context leaves) tokens; tools: as the API has them.
 
-        Raises ContextExceeded if the dialogue is too long, EndpointFault if no
-        attempt succeeds, EndpointRefused if the endpoint would refuse every request.
+        Raises ContextExceeded if the dialogue is too long, RequestRefused if the model or a filter refuses,
+        EndpointFault if no attempt succeeds, EndpointRefused if the endpoint would refuse every request.
         """
+        fields = {name: value for name, value in asdict(sampling).items() if value is not None}
+        fields |= {"seed": seed, **self.endpoint.extra}
+        asked = {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
         try:
-            return await self._complete(messages, sampling, seed, request_id)
+            completion = await self._ask(asked, fields, request_id)
         except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
-            if sampling.max_tokens is None:
+            if fields.pop("max_tokens", None) is None:
                 raise
-            return await self._complete(messages, replace(sampling, max_tokens=None), seed, request_id)
+            completion = await self._ask(asked, fields, request_id)
+        return read_reply(completion, self.endpoint.shown, tools is not None)
 
-    async def _complete(
-        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, request_id: str
-    ) -> Reply:
-        drawn = {name: NOT_GIVEN if value is None else value for name, value in asdict(sampling).items()}
+    async def _ask(self, asked: Mapping[str, Any], fields: Mapping[str, Any], request_id: str) -> ChatCompletion:
+        """The answer to a request without the fields that the endpoint does not take."""
+        while True:
+            sent = {self.replaced.get(name, name): value for name, value in fields.items()}
+            sent.pop(LEFT_OUT, None)
+            try:
+                completion = await self._send({**asked, **sent}, request_id)
+            except APIStatusError as error:
+                code, text = error.status_code, error.response.text
+                if told := refusal(code, text, self.endpoint.shown):
+                    raise told from error
+                field = refused_field(text, sent) if code in REQUEST_STATUSES else None
+                if field is None or (self._served and field not in (*self.replaced, *self.replaced.values())):
+                    raise await self._refused(error, {**asked, **sent}) from error
+                name = next((name for name, other in self.replaced.items() if other == field), field)
+                self.replaced[name] = LIMIT if field == "max_tokens" and LIMIT in text else LEFT_OUT
+            else:
+                self._served = True
+                return completion
+
+    async def _send(self, body: Mapping[str, Any], request_id: str) -> ChatCompletion:
         url = self.endpoint.shown
         try:
             # The client's own timeout starts again with every byte that arrives.
             async with asyncio.timeout(self._deadline_s):
-                completion = await self._client.chat.completions.create(
+                return await self._client.chat.completions.create(
                     model=self.endpoint.model,
-                    messages=list(messages),
-                    seed=seed,
+                    messages=body["messages"],
                     extra_headers={"X-Request-Id": request_id},
-                    extra_body=dict(self.endpoint.extra),
-                    **drawn,
+                    extra_body={name: value for name, value in body.items() if name != "messages"},
                 )
         except (APITimeoutError, TimeoutError) as error:
             raise EndpointFault("endpoint_timeout", f"{url} did not answer in time") from error
         except APIConnectionError as error:
             raise EndpointFault("endpoint_unreachable", f"{url}: {error.__cause__ or error}") from error
-        except APIStatusError as error:
-            raise self._refusal(error) from error
         except ValueError as error:
             raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {error}") from error
-        return read_reply(completion, url)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    def _refusal(self, error: APIStatusError) -> Exception:
-        """Return the exception for a status other than 200, after the last attempt."""
+    async def _refused(self, error: APIStatusError, body: Mapping[str, Any]) -> Exception:
+        """Return the exception for a status other than 200, after the last attempt.
+
+        A status that may be about this request alone is, if the endpoint answers others.
+        """
         code, text, url = error.status_code, error.response.text, self.endpoint.shown
-        if code >= 500 or code in RETRIED:
-            return EndpointFault(f"endpoint_{code}", f"{url} answered {code}: {text[:200]}")
-        if code in (400, 413, 422) and any(all(word in text.lower() for word in words) for words in _TOO_LONG):
-            return ContextExceeded(text[:200])
+        fault = EndpointFault(f"endpoint_{code}", f"{url} answered {code}: {text[:200]}")
+        if code >= 500 or code in RETRIED or (code in REQUEST_STATUSES and self._served):
+            return fault
+        if code in REQUEST_STATUSES and code != FORBIDDEN:
+            try:
+                await self._send({**body, "messages": [{"role": "user", "content": "Hello."}]}, "seal-evaluation-probe")
+            except (APIStatusError, EndpointFault):
+                pass
+            else:
+                self._served = True
+                return fault
         return EndpointRefused(
             f"{url} refused the request with {code} ({text[:200]}): check --base-url, --model and "
             f"{self.endpoint.key_variable}."
         )
-
-
-def read_reply(completion: ChatCompletion, url: str) -> Reply:
-    """The message of a completion; the client does not check its shape, so EndpointFault if it has another one.
-
-    EndpointRefused if the endpoint parsed tool calls, so that what the model wrote is lost.
-    """
-    try:
-        choice = completion.choices[0]
-        if choice.message.tool_calls:
-            raise EndpointRefused(f"{url} parses tool calls itself: start it without a tool-call parser.")
-        # JSON can carry half of a surrogate pair, which no log and no other request could.
-        text = (choice.message.content or "").encode("utf-8", "replace").decode()
-        usage = completion.usage
-        return Reply(
-            text=text,
-            truncated=choice.finish_reason == "length",
-            tokens=(usage.completion_tokens if usage else 0) or 0,
-            prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
-        )
-    except (AttributeError, IndexError, TypeError) as error:
-        raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error

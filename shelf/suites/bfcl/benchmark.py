@@ -24,12 +24,13 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
-from seal.rollout.speaker import Said, Speaker
+from seal.rollout.speaker import REFUSAL, Said, Speaker
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
+from shelf.suites.answers import ContextExceeded, RequestRefused
 from shelf.suites.bfcl.journal import Journal
 from shelf.suites.bfcl.serving import environment_service, keep_running
-from shelf.suites.endpoint import ChatClient, ContextExceeded, Endpoint, EvaluatedModel, Sampling
+from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class EndpointSpeaker(Speaker):
         self._seed = seed
         self._tokens = self._tokens_in = 0
 
-    async def say(self, dialogue: Dialogue) -> Said:
+    async def say(self, dialogue: Dialogue) -> Said | None:
         number = len(dialogue.turns)
         name = f"{self._rollout}/{number}"
         seed = zlib.crc32(f"{self._seed}/{name}".encode())
@@ -77,6 +78,9 @@ class EndpointSpeaker(Speaker):
         except ContextExceeded:
             logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
             return Said("", truncated=True)
+        except RequestRefused as refused:
+            self.limit, dialogue.note = REFUSAL, str(refused)
+            return None
         self._tokens += reply.tokens
         self._tokens_in += reply.prompt_tokens
         return Said(reply.text, reply.truncated)
@@ -149,12 +153,16 @@ class Evaluation:
 
 
 class EvaluationOutcome(NamedTuple):
-    """The log of an evaluation, and how many rollouts were played now, kept from before, and failed."""
+    """The log of an evaluation, and how many rollouts were played now, kept from before, and failed.
+
+    replaced: the fields of requests that the endpoint did not take (`ChatClient`).
+    """
 
     log: Path
     played: int
     kept: int
     failed: int
+    replaced: Mapping[str, str]
 
 
 def evaluate(
@@ -180,16 +188,12 @@ def evaluate(
         done = journal.finished()
         queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]
 
-        def on_record(record: TrajectoryRecord) -> None:
-            journal.add(record.line())
-            on_rollout(record)
-
-        asyncio.run(_play_all(evaluation, endpoint, queue, service, on_record))
+        asyncio.run(_play_all(evaluation, endpoint, queue, service, journal, on_rollout))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
     failed = sum(line.get("infra") is not None for line in ordered)
-    return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed)
+    return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed, journal.replaced)
 
 
 async def _play_all(
@@ -197,9 +201,11 @@ async def _play_all(
     endpoint: Endpoint,
     queue: Sequence[tuple[TaskRow, int]],
     service: Service,
-    on_record: Callable[[TrajectoryRecord], None],
+    journal: Journal,
+    on_rollout: Callable[[TrajectoryRecord], None],
 ) -> None:
     asked = ChatClient(endpoint, evaluation.timeout_s)
+    asked.replaced |= journal.replaced
     client = AsyncServiceClient(service.url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS)
     services = Services([client], RESTART_WAIT_S)
     gate = asyncio.Semaphore(evaluation.concurrency)
@@ -207,7 +213,9 @@ async def _play_all(
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
             record = await play_row(row, sample, asked, evaluation.sampling, services, evaluation.episode)
-        on_record(record)
+        journal.add(record.line())
+        journal.note_replaced(asked.replaced)
+        on_rollout(record)
 
     try:
         await _check_settings(client, evaluation)

@@ -12,6 +12,8 @@ from seal.system.jsonl import read_records
 
 JOURNAL = "journal.jsonl"
 SETTINGS = "settings.json"
+REPLACED = "replaced"
+"""A field of SETTINGS: what the endpoint turned out not to take; no setting of the user's, so it is not compared."""
 Key = tuple[str, int, int]
 """Task id, number of user turns asked for (-1 for all), sample."""
 
@@ -22,7 +24,8 @@ class Journal:
     def __init__(self, folder: Path, settings: Mapping[str, Any]):
         """Open or continue; ValueError if the folder holds an evaluation with other settings."""
         require_same_settings(folder, settings)
-        self._path = folder / JOURNAL
+        self._path, self._settings = folder / JOURNAL, folder / SETTINGS
+        self.replaced: Mapping[str, str] = _recorded(self._settings).get(REPLACED, {})
         self.lines: dict[Key, dict[str, Any]] = {_key(line): line for line in resumed(self._path)}
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -30,6 +33,12 @@ class Journal:
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         self.lines[_key(line)] = dict(line)
+
+    def note_replaced(self, replaced: Mapping[str, str]) -> None:
+        """Record the fields of requests that the endpoint does not take (`ChatClient`)."""
+        if replaced != self.replaced:
+            self.replaced = dict(replaced)
+            write_json(_recorded(self._settings) | {REPLACED: self.replaced}, self._settings)
 
     def finished(self) -> set[Key]:
         """The rollouts that need not be played again."""
@@ -54,13 +63,17 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if not known.is_file():
         write_json(dict(settings), known)
         return
-    recorded = json.loads(known.read_text(encoding="utf-8"))
-    differing = sorted(key for key in {*recorded, *settings} if recorded.get(key) != settings.get(key))
+    recorded = _recorded(known)
+    differing = sorted(key for key in {*recorded, *settings} - {REPLACED} if recorded.get(key) != settings.get(key))
     if differing:
         raise ValueError(
             f"{folder} holds an evaluation with another {', '.join(differing)}: give another --out, or the same "
             "settings to resume it."
         )
+
+
+def _recorded(settings: Path) -> dict[str, Any]:
+    return json.loads(settings.read_text(encoding="utf-8"))
 
 
 def _key(line: Mapping[str, Any]) -> Key:

@@ -162,9 +162,11 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOut
 
 def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     from seal.records.trajectory import count_tokens
+    from seal.rollout.speaker import REFUSAL
     from shelf.statistics.log import read_log
     from shelf.statistics.summary import load_suspected, summarise, suspected_tasks
     from shelf.statistics.tables import summary_table
+    from shelf.suites.endpoint import LEFT_OUT
 
     log = read_log(outcome.log)
     suspected = suspected_tasks(log.lines, load_suspected())
@@ -174,9 +176,18 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     console.print(
         f"{outcome.played} rollouts played, {outcome.kept} kept from before (tokens: {tokens}); log: {outcome.log}"
     )
+    for name, other in outcome.replaced.items():
+        sent = "its own value counts" if other == LEFT_OUT else f"{other} was sent in its place"
+        console.print(f"The endpoint does not take {name}: {sent}.")
+    refused = [line for line in log.lines if line.stop == REFUSAL]
+    if refused:
+        console.print(f"{len(refused)} rollouts ended with a refusal and count as failed: {refused[0].infra_message}")
     if outcome.failed:
         console.print(
             f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "
             "plays them again.",
             style="bold red",
         )
+        causes = {line.infra: line.infra_message for line in log.lines if line.infra is not None}
+        for cause, example in causes.items():
+            console.print(f"{cause}: {example}", markup=False)

@@ -46,7 +46,7 @@ def default_folder(suite: str, name: str) -> Path:
 def one_sentence(command: str) -> Iterator[None]:
     """Turn what a user can fix into one sentence and exit code 2."""
     from env_service.client import ServiceError
-    from shelf.suites.endpoint import EndpointRefused
+    from shelf.suites.answers import EndpointRefused
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     with refusing(command, EndpointRefused, ServiceError):

@@ -1,9 +1,9 @@
 """An OpenAI-compatible endpoint that answers from the references, with chosen faults.
 
-``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE]``. It
-also knows the synthesised tasks of FILE. A request is recognised by its X-Request-Id
+``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE] [--odd]
+[--refuses FIELD...]``. It also knows the synthesised tasks of FILE. A request is recognised by its X-Request-Id
 ``task/sample/message``. The task's scenario chooses the fault, so that verdicts are known
-beforehand: see FAULTS.
+beforehand: see FAULTS, or, with --odd, ODD.
 """
 
 from __future__ import annotations
@@ -41,15 +41,30 @@ FAULTS = (
 DONE = "Done."
 
 
+def _choice(reason: str, **message: str | None) -> tuple[int, dict]:
+    return 200, {"choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}]}
+
+
+ODD = (
+    None,
+    _choice("stop", content=None, reasoning_content="Hm. <tool_call>\n{}\n</tool_call>"),
+    _choice("error", content=""),
+    _choice("stop", content=None, refusal="I cannot help with that."),
+    (400, {"error": {"code": "data_inspection_failed", "message": "Input data may contain inappropriate content."}}),
+    (400, {"error": {"message": "request (9000 tokens) exceeds the available context size (8192 tokens)"}}),
+    (422, {"error": {"message": "no"}}),
+)
+"""Answers that endpoints give for reasons of their own, by the remainder of the task's scenario."""
+
+
 def fault_of(scenario: int) -> str:
     """The fault that this endpoint makes in every task of a scenario."""
     return FAULTS[scenario % len(FAULTS)]
 
 
-def script(task: Task, prompt_mode: str) -> list[str]:
+def script(task: Task, prompt_mode: str, fault: str) -> list[str]:
     """The assistant messages of a task, turn after turn."""
     render = get_format(prompt_mode).render_call
-    fault = fault_of(task.scenario)
     messages: list[str] = []
     for index, turn in enumerate(task.reference):
         calls = [render(*parse_reference(call)) for call in turn]
@@ -68,7 +83,9 @@ def script(task: Task, prompt_mode: str) -> list[str]:
     return messages
 
 
-def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) -> FastAPI:
+def make_app(
+    prompt_mode: str, flaky: int, delay: float, task_file: str | None, odd: bool, refuses: list[str]
+) -> FastAPI:
     """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
     app = FastAPI()
     tasks = dict(load_tasks())
@@ -97,6 +114,8 @@ def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) 
             return JSONResponse({"error": {"message": "no such model"}}, 404)
         if {**body, **FIXED} != body:
             return JSONResponse({"error": {"message": "the model's own generation_config.json would decide"}}, 400)
+        if named := [field for field in refuses if field in body]:
+            return JSONResponse({"error": {"message": "not supported", "param": named[0]}}, 400)
         if flaky and served["requests"] % flaky == 0:
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
@@ -105,11 +124,13 @@ def make_app(prompt_mode: str, flaky: int, delay: float, task_file: str | None) 
         if message == "0":
             key = f"{task_id}/{sample}"
             served["by_task"][key] = served["by_task"].get(key, 0) + 1
-        messages = scripts.setdefault(task_id, script(tasks[task_id], prompt_mode))
+        fault = "none" if odd else fault_of(tasks[task_id].scenario)
+        messages = scripts.setdefault(task_id, script(tasks[task_id], prompt_mode, fault))
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
-        fault = fault_of(tasks[task_id].scenario)
+        if odd and index == 1 and (answer := ODD[tasks[task_id].scenario % len(ODD)]):
+            return JSONResponse(answer[1], answer[0])
         if index == 1 and (fault == "context" or (fault == "cut" and "max_tokens" in body)):
             return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
         if index == 1 and fault == "cut":  # a few tokens were left
@@ -130,6 +151,8 @@ if __name__ == "__main__":
     parser.add_argument("--flaky", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--tasks")
+    parser.add_argument("--odd", action="store_true")
+    parser.add_argument("--refuses", nargs="*", default=[])
     options = parser.parse_args()
-    app = make_app(options.prompt_mode, options.flaky, options.delay, options.tasks)
+    app = make_app(*(value for name, value in vars(options).items() if name != "port"))
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

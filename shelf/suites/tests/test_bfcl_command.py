@@ -219,6 +219,29 @@ def test_a_lost_endpoint_leaves_lines_with_the_cause_that_are_played_again(
     assert {line["infra"] for line in lines_of(out)} == {None}
 
 
+def test_an_odd_answer_is_of_its_rollout_alone_and_says_why(service_url, start_endpoint, tmp_path, capsys):
+    out, tasks = tmp_path / "out", tmp_path / "tasks.txt"
+    tasks.write_text("".join(f"multi_turn_base_{scenario}\n" for scenario in range(7)))
+    with start_endpoint("--odd", "--refuses", "seed", "temperature") as endpoint:
+        more = ["--split", "all", "--task-file", str(tasks), "--concurrency", "1"]
+        assert main(command(endpoint, service_url, out, *more)) == 1
+        said = capsys.readouterr().out
+        assert main(command(endpoint, service_url, out, *more)) == 1  # the faults alone are played again
+        assert "3 rollouts played, 4 kept" in capsys.readouterr().out
+    lines = {_scenario(line): line for line in lines_of(out)}
+    causes = [lines[number]["infra"] for number in range(7)]
+    assert causes == [None, "endpoint_reasoning", "endpoint_error", None, None, None, "endpoint_422"]
+    assert lines[0]["score"] == 1.0 and lines[0]["stop"] == "completed"
+    assert [lines[number]["stop"] for number in (3, 4)] == ["refusal", "refusal"]
+    assert "I cannot help with that" in lines[3]["infra_message"]
+    assert lines[5]["labels"][-1] == "budget_cut" and not any(lines[number]["score"] for number in (3, 4, 5))
+    for sentence in ("2 rollouts ended with a refusal", "without a reasoning parser", "does not take temperature"):
+        assert sentence in said
+    assert json.loads((out / "settings.json").read_text())["replaced"] == dict.fromkeys(
+        ("seed", "temperature"), "left out"
+    )
+
+
 def test_samples_and_prefixes(endpoint, service_url, tmp_path):
     out = tmp_path / "out"
     more = ("--categories", "base", "--limit", "3", "--samples", "2", "--prefix-turns", "1")

@@ -9,15 +9,8 @@ from threading import Thread
 import httpx
 import pytest
 
-from shelf.suites.endpoint import (
-    ChatClient,
-    ContextExceeded,
-    Endpoint,
-    EndpointFault,
-    EndpointRefused,
-    Sampling,
-    without_proxy,
-)
+from shelf.suites.answers import ContextExceeded, EndpointFault, EndpointRefused, RequestRefused
+from shelf.suites.endpoint import LEFT_OUT, ChatClient, Endpoint, Sampling, without_proxy
 from tests.support.loopback import Loopback
 
 
@@ -94,7 +87,7 @@ def test_half_a_surrogate_pair_can_be_logged():
 
 
 def test_an_endpoint_that_parses_tool_calls_is_refused():
-    with pytest.raises(EndpointRefused, match="without a tool-call parser"):
+    with pytest.raises(EndpointRefused, match="without a tool-call parser, or read its calls with --prompt-mode"):
         reply_to(answer(content=None, tool_calls=[{"id": "1"}]))
 
 
@@ -102,6 +95,134 @@ def test_an_endpoint_that_parses_tool_calls_is_refused():
 def test_anything_else_is_a_fault_of_the_endpoint(text):
     with pytest.raises(EndpointFault, match="no chat completion"):
         reply_to(text)
+
+
+@pytest.mark.parametrize("thoughts", ["reasoning_content", "reasoning", "thinking"])
+def test_an_answer_that_a_parser_left_in_the_thoughts_is_a_fault_with_its_fix(thoughts):
+    with pytest.raises(EndpointFault, match="without a reasoning parser") as fault:
+        reply_to(answer(content=None, **{thoughts: "Hm. <tool_call>\n{}\n</tool_call>"}))
+    assert fault.value.cause == "endpoint_reasoning"
+    assert reply_to(answer("length", content=None, **{thoughts: "Hm."})).truncated  # the policy's own budget
+    assert reply_to(answer(content="Done.", **{thoughts: "Hm."})).text == "Done."
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
+@pytest.mark.parametrize("text", ["", "half an ans"])
+def test_an_answer_that_the_endpoint_broke_off_is_its_fault(reason, text):
+    with pytest.raises(EndpointFault, match=reason) as fault:
+        reply_to(answer(reason, content=text))
+    assert fault.value.cause == "endpoint_error"
+
+
+def test_an_error_inside_a_completion_is_judged_as_one_outside():
+    faulty = json.loads(answer("error", content=""))
+    faulty["choices"][0]["error"] = {"code": 502, "message": "Upstream idle timeout"}
+    with pytest.raises(EndpointFault, match="Upstream idle timeout"):
+        reply_to(json.dumps(faulty))
+    with pytest.raises(EndpointFault, match="no capacity"):
+        reply_to('{"error": {"code": 503, "message": "no capacity"}}')
+    with pytest.raises(RequestRefused):
+        reply_to('{"error": {"code": 403, "message": "Your input was flagged"}}')
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        answer(content=None, refusal="I cannot help with that."),
+        answer("content_filter", content=""),
+        answer("SAFETY", content="half"),
+        answer("sensitive", content=None),
+        (400, "<400> InternalError.Algo.DataInspectionFailed: Input text data may contain inappropriate content."),
+        (400, '{"error": {"code": "content_filter", "message": "... Azure OpenAI\'s content management policy"}}'),
+        (403, "openai/gpt requires moderation. Your input was flagged for violence"),
+        (451, "censorship_blocked: The content you provided is blocked"),
+        (400, "The request was rejected because it was considered high risk"),
+    ],
+)
+def test_a_refusal_of_the_model_or_of_a_filter_is_no_fault_and_is_of_one_request(refused):
+    with pytest.raises(RequestRefused):
+        reply_to(refused)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "maximum context length is 100 tokens"),
+        (400, "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it"),
+        (500, "Context size has been exceeded."),
+        (400, "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]"),
+        (400, "The decoder prompt (length 9000) is longer than the maximum model length of 8192."),
+        (400, "The input (9000 tokens) is longer than the model's context length (8192 tokens)."),
+        (422, "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000"),
+        (400, "prompt is too long: 209153 tokens > 200000 maximum"),
+        (400, "The input token count (200000) exceeds the maximum number of tokens allowed (131072)."),
+        (400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
+        (413, "Please reduce the length of the messages or completion."),
+        (400, "too many tokens: size limit exceeded by 123 tokens."),
+        (400, "Your request exceeded model token limit: 8192"),
+        (400, "Prompt exceeds max length"),
+        (400, "Input is too long for requested model."),
+        (400, "the input length exceeds the context length"),
+        (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+        (400, "invalid params, context window exceeds limit (2013)"),
+    ],
+)
+def test_a_dialogue_beyond_the_context_is_told_apart_in_the_words_of_many(status, text):
+    with pytest.raises(ContextExceeded):
+        reply_to((status, json.dumps({"error": {"message": text}})), attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(500, "Request timed out: deadline exceeded"), (429, "token limit per minute exceeded"), (500, "CUDA error")],
+)
+def test_limits_of_time_and_rate_are_no_context(status, text):
+    with pytest.raises(EndpointFault, match=text[:10]):
+        reply_to((status, text), attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("temperature", '{"error": {"param": "temperature", "code": "unsupported_value"}}'),
+        ("seed", '{"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}'),
+        ("seed", "Invalid JSON payload received. Unknown name 'seed': Cannot find field."),
+        ("top_p", "`temperature` and `top_p` cannot both be specified for this model."),
+        ("top_p", "Argument not supported: topP"),
+        ("max_tokens", "Range of max_tokens should be [1, 32]"),
+    ],
+)
+def test_a_field_that_a_model_does_not_take_is_left_out_once_for_all(field, said):
+    async def twice(url):
+        client = ChatClient(Endpoint(url, "m"))
+        for name in ("task/0/1", "task/0/2"):
+            await client.complete([{"role": "user", "content": "hi"}], Sampling(0.5, 0.9, 64), 7, name)
+        await client.close()
+        return client.replaced
+
+    with answering([(400, said), (200, answer(content="hello"))]) as (url, got):
+        assert asyncio.run(twice(url)) == {field: LEFT_OUT}
+    assert [field in body for _, body in got] == [True, False, False]
+
+
+def test_a_model_s_other_name_for_the_limit_is_used():
+    said = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    refused = (400, json.dumps({"error": {"message": said, "param": "max_tokens"}}))
+    again = (400, json.dumps({"error": {"message": "Unsupported", "param": "max_completion_tokens"}}))
+    with answering([refused, (200, answer(content="hello"))]) as (url, got):
+        asyncio.run(ask(url))
+    assert got[1][1]["max_completion_tokens"] == 64 and "max_tokens" not in got[1][1]
+    with answering([refused, again, (200, answer(content="hello"))]) as (url, got):
+        assert asyncio.run(ask(url)).text == "hello"
+
+
+def test_a_refusal_that_no_list_knows_is_of_one_request_if_the_endpoint_answers_others():
+    odd = (422, '{"error": {"message": "no"}}')
+    with pytest.raises(EndpointFault) as fault:
+        reply_to(odd, answer(content="Hello!"))
+    assert fault.value.cause == "endpoint_422"
+    with pytest.raises(EndpointRefused):
+        reply_to(odd)
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
@@ -119,11 +240,6 @@ def test_what_no_retry_fixes_is_refused_at_once(status):
         with pytest.raises(EndpointRefused, match=f"refused the request with {status}"):
             asyncio.run(ask(url))
         assert len(got) == 1
-
-
-def test_a_dialogue_beyond_the_context_is_told_apart():
-    with pytest.raises(ContextExceeded):
-        reply_to((400, '{"error": {"message": "maximum context length is 100 tokens"}}'))
 
 
 def test_a_message_limit_beyond_the_context_of_a_small_model_is_left_out():

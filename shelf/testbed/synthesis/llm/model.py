@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seal.system.files import json_hash
+from shelf.suites.answers import ContextExceeded, EndpointFault, Reply
 from shelf.suites.bfcl.journal import resumed
-from shelf.suites.endpoint import ChatClient, ContextExceeded, EndpointFault, Reply, Sampling
+from shelf.suites.endpoint import ChatClient, Sampling
 
 Messages = Sequence[Mapping[str, str]]
 

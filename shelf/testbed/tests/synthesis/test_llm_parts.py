@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint, Reply
+from shelf.suites.answers import Reply
+from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.llm.model import AnswerFile
 from shelf.testbed.synthesis.llm.prompts import read_answer
