@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seal.data.selection import RunRows
 from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
@@ -60,14 +61,16 @@ class Recipe:
         OmegaConf.resolve(config)
         resolved = OmegaConf.to_container(config, throw_on_missing=False)
         settings, service = SealSettings.of(resolved), EnvServiceSettings.of(resolved)
-        try:
-            taxonomy_of(settings.diagnosis.taxonomy)
-        except ValueError as error:
-            raise SettingsError("seal.diagnosis.taxonomy", f"seal.diagnosis.taxonomy: {error}.") from error
-        try:
-            initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
-        except ValueError as error:
-            raise SettingsError("seal.reweighting.rho", f"seal.reweighting.rho: {error}.") from error
+        taxonomy = settings.diagnosis.taxonomy
+        for key, check in (
+            ("seal.diagnosis.taxonomy", partial(taxonomy_of, taxonomy)),
+            ("seal.reweighting.rho", partial(initial_rho, settings.reweighting, taxonomy)),
+            ("seal.interface.evolve.left_out", partial(cues_in_use, settings.interface.evolve, taxonomy)),
+        ):
+            try:
+                check()
+            except ValueError as error:
+                raise SettingsError(key, f"{key}: {error}.") from error
         defaults = _defaults()
         if added := sorted(set(config) - set(defaults)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")

@@ -17,9 +17,6 @@ from seal.method.labels import EXCLUDED, PASS
 from seal.method.profile import Cell, Profile
 from seal.settings.reweighting import ReweightSettings
 
-CONFIDENCE = 32
-"""The sightings of a label in the window at which its figures count in full."""
-
 
 def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
     """rho_0: the utility of every label of the taxonomy, the recipe's own where it gives one.
@@ -39,7 +36,7 @@ def update_rho(
 ) -> dict[str, float]:
     """rho_t from rho_{t-1} and C_t.
 
-        target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / 32)), w_min, w_max)
+        target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / confidence)), w_min, w_max)
         rho_t(z) = (1 - beta) rho_{t-1}(z) + beta target_z
 
     n, s, m: count, share and mean reward of the label in the profile's window. `pass`
@@ -55,7 +52,7 @@ def update_rho(
         if label == PASS:
             continue
         cell = seen.get(label, Cell())
-        pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / CONFIDENCE)
+        pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / settings.confidence)
         target = _clip(base[label] * (1 + settings.alpha * pressure), settings)
         updated[label] = (1 - settings.beta) * rho.get(label, base[label]) + settings.beta * target
     return updated

@@ -16,17 +16,24 @@ class EvolveSettings(Settings):
 
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of cues in use."""
+    left_out: tuple[str, ...] = ()
+    """Cues of those kinds that are not in use, by name."""
     adaptive: tuple[Kind, ...] = ("guideline",)
     """The kinds that C_t switches; cues of the other kinds are on in every training observation. None of them
     freezes Omega."""
     prevalence: NonZeroShare = 0.10
-    """A label becomes a weakness at this share of the recent turns or above; it stays one down to 0.7 of it."""
+    """A label becomes a weakness at this share of the recent turns or above."""
+    prevalence_of: Literal["turns", "failures"] = "turns"
+    """The turns that a share is taken of: all with a label that counts, or those that failed (the release)."""
     mean_reward: float = 0.6
-    """A label becomes a weakness only below this recent mean reward; it stays one up to 0.05 above it."""
+    """A label becomes a weakness only below this recent mean reward."""
     min_count: Count = 8
     """A label becomes a weakness only if it was seen this often in the window."""
     max_labels: NonNegativeInt = 3
     """The number of weaknesses whose cues are on at a time."""
+    hysteresis: bool = True
+    """`true` keeps a weakness down to 0.7 of the prevalence and up to 0.05 above the mean reward, until another one is
+    clearly worse; `false` takes the thresholds as they are (the paper)."""
 
 
 class InterfaceSettings(Settings):

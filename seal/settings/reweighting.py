@@ -5,7 +5,7 @@ from typing import Annotated
 from annotated_types import Ge
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from seal.settings.base import NonZeroShare, Settings, Share
+from seal.settings.base import Count, NonZeroShare, Settings, Share
 
 
 class ReweightSettings(Settings):
@@ -25,3 +25,5 @@ class ReweightSettings(Settings):
     """The strength with which a weakness raises its utility."""
     beta: Share = 0.25
     """The share of the target in rho of the next step; 1 follows it at once."""
+    confidence: Count = 32
+    """The sightings of a label in the window of C_t at which its figures count in full."""

@@ -128,12 +128,8 @@ def test_the_released_recipe_is_the_public_releases():
     config = SealSettings.of(composed(EXP / "SEAL_released.yaml"))
     evolve = config.interface.evolve
     assert config.diagnosis.taxonomy == "release"
-    assert initial_omega(evolve, "release").cues == (
-        "schema_required",
-        "schema_types",
-        "schema_values",
-        "schema_format",
-    )
+    assert initial_omega(evolve, "release").cues == ("schema_required", "schema_values", "schema_format")
+    assert (evolve.prevalence_of, evolve.hysteresis, config.reweighting.confidence) == ("failures", False, 32)
     assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
     assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.subset is None
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Cell, Profile, Tally, Trajectory
 from seal.settings.interface import EvolveSettings
 
 ALL_ADAPT = {"adaptive": ("schema", "feedback", "guideline")}
 DEFAULT = EvolveSettings(**ALL_ADAPT)
+RIVALS = ("missing_tool_call", "state_mismatch")
 FAILURES = sorted({cue.label for cue in catalogue().values()})
 
 
@@ -79,6 +80,46 @@ def test_the_margin_shrinks_with_the_evidence():
     for many, replaced in ((1, False), (20, True)):
         counts = {"missing_tool_call": 20 * many, "state_mismatch": 32 * many}
         assert ("reread_state" in evolve(on, seen(counts), settings, 1)[0].cues) == replaced
+
+
+@pytest.mark.parametrize(("factor", "replaced"), [(1.24, False), (1.26, True)])
+def test_with_endless_evidence_a_newcomer_must_be_worse_by_a_quarter(factor, replaced):
+    """1.25 exp(2 sqrt(1/n + 1/n')) (docs/how-it-works.md), at counts where the exponential is 1."""
+    settings, many = EvolveSettings(max_labels=1), 10**12
+    cells = {("base", label): Cell(count) for label, count in zip(RIVALS, (many, int(many * factor)), strict=True)}
+    profile = Profile(1, ((1, Tally(cells)),))
+    assert ("reread_state" in evolve(Omega.of(["use_tools"]), profile, settings, 1)[0].cues) == replaced
+
+
+@pytest.mark.parametrize(("newcomer", "replaced"), [(74, False), (75, True)])
+def test_the_fewer_sightings_the_worse_a_newcomer_must_be(newcomer, replaced):
+    """At 40 sightings the limit for n' is 40 x 1.25 exp(2 sqrt(1/40 + 1/n'))."""
+    profile = seen({"missing_tool_call": 40, "state_mismatch": newcomer})
+    cues = evolve(Omega.of(["use_tools"]), profile, EvolveSettings(max_labels=1), 1)[0].cues
+    assert ("reread_state" in cues) == replaced
+
+
+def test_without_hysteresis_the_thresholds_are_all():
+    plain, on = EvolveSettings(max_labels=1, hysteresis=False), Omega.of(["use_tools"])
+    for profile in (seen({"missing_tool_call": 9}, passes=91), seen({"missing_tool_call": 50}, 50, reward=0.62)):
+        assert guidelines(evolve(on, profile, plain, 1)[0]) == set()
+    worse = seen({"missing_tool_call": 40, "state_mismatch": 41})
+    assert guidelines(evolve(on, worse, plain, 1)[0]) == {"reread_state"}
+
+
+def test_prevalence_is_a_share_of_all_turns_or_as_in_the_release_of_the_failed_ones():
+    profile = seen({"missing_tool_call": 8, "correct_abstention": 12}, passes=80)
+    of_failures = EvolveSettings(prevalence_of="failures")
+    assert evolve(initial_omega(EvolveSettings()), profile, EvolveSettings(), 1)[1] == ()
+    on, (event, *_) = evolve(initial_omega(of_failures), profile, of_failures, 1)
+    assert "use_tools" in on.cues and (event.figures["prevalence"], event.figures["turns"]) == (1.0, 8)
+
+
+def test_a_cue_can_be_left_out():
+    without = EvolveSettings(kinds=("schema",), adaptive=(), left_out=("schema_types",))
+    assert initial_omega(without).cues == ("schema_required", "schema_values", "schema_format")
+    with pytest.raises(ValueError, match="there is no cue 'schema_type' to leave out; the cues are schema_required"):
+        initial_omega(EvolveSettings(left_out=("schema_type",)))
 
 
 def test_a_thin_window_changes_nothing():

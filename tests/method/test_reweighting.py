@@ -84,6 +84,15 @@ def test_rho_follows_the_equation():
     assert rho["state_mismatch"] == 1.0
 
 
+def test_figures_count_in_full_at_as_many_sightings_as_the_recipe_says():
+    def raised(sightings: int, **config) -> float:
+        profile = seen({"response_mismatch": sightings})
+        return update_rho(RHO, profile, settings(beta=1.0, **config))["response_mismatch"]
+
+    assert raised(31) < raised(32) == raised(64) == 1.8
+    assert raised(7, confidence=8) < raised(8, confidence=8) == 1.8
+
+
 def test_the_target_is_clipped():
     rho = dict(RHO)
     for _ in range(200):

@@ -1,10 +1,10 @@
 """Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
 
 A label is a weakness while its recent prevalence is high and its recent mean reward low; the cues of the worst
-weaknesses are on. Both are figures of the profile's window: prevalence is the label's share of the labelled turns, the
-mean reward is the mean terminal reward of the trajectories over the turns that carry the label. Thresholds to leave are
-laxer than those to enter, and a newcomer must be clearly worse than a weakness whose place it takes, so that cues do
-not flicker.
+weaknesses are on. Both are figures of the profile's window: prevalence is the label's share of the turns that count, or
+of those that failed; the mean reward is the mean terminal reward of the trajectories over the turns that carry the
+label. With hysteresis thresholds to leave are laxer than those to enter, and a newcomer must be clearly worse than a
+weakness whose place it takes, so that cues do not flicker.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from seal.method.diagnosis.categories import environment_of
 from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
-from seal.method.labels import SYNONYMS
+from seal.method.labels import SYNONYMS, get
 from seal.method.profile import Cell, Profile, Tally
 from seal.settings.interface import EvolveSettings
 
@@ -28,9 +28,12 @@ _MARGIN = 2.0
 
 
 def cues_in_use(settings: EvolveSettings, taxonomy: str = "paper") -> tuple[Cue, ...]:
-    """Every cue of the kinds in use whose label the taxonomy has."""
+    """Every cue in use whose label the taxonomy has; ValueError if a cue that is left out does not exist."""
+    for name in settings.left_out:
+        if name not in catalogue():
+            raise ValueError(f"there is no cue {name!r} to leave out; the cues are {', '.join(catalogue())}")
     fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, taxonomy))
-    return tuple(cue for cue in fitting if cue.kind in settings.kinds)
+    return tuple(cue for cue in fitting if cue.kind in settings.kinds and cue.name not in settings.left_out)
 
 
 def permanent_cues(settings: EvolveSettings, taxonomy: str = "paper") -> frozenset[str]:
@@ -48,7 +51,7 @@ class Event:
     """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
 
     category is "*", or the environment by whose figures the cue is judged. figures: prevalence, mean_reward, count,
-    score (prevalence x (1 - mean reward)) of the cue's label and the number of turns in the window.
+    score (prevalence x (1 - mean reward)) of the cue's label, and the turns that prevalence is a share of.
     """
 
     step: int
@@ -69,7 +72,7 @@ def evolve(
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
 
     Each environment of a run with several is judged by its own figures and has its own cues.
-    One with fewer than ``min_count`` labelled turns in the window keeps its cues. retired: cues that are
+    One with fewer than ``min_count`` turns that prevalence is a share of keeps its cues. retired: cues that are
     shown no more, whatever the figures, as "environment/cue".
     """
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
@@ -77,7 +80,7 @@ def evolve(
     active = dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally).items():
-        figures = _figures(tally, categories)
+        figures = _figures(tally, categories, settings)
         before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of BFCL
         after = before
         if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
@@ -104,10 +107,11 @@ def _scopes(tally: Tally) -> dict[str, tuple[str | None, ...]]:
     return scopes if len(scopes) > 1 else {EVERYWHERE: (None,)}
 
 
-def _figures(tally: Tally, categories: Sequence[str | None]) -> dict[str, dict[str, float]]:
+def _figures(tally: Tally, categories: Sequence[str | None], settings: EvolveSettings) -> dict[str, dict[str, float]]:
     """Return the figures that decide in a scope, for each label that has a cue."""
-    turns, seen, figures = sum(map(tally.turns, categories)), {}, {}
+    turns, seen, figures = 0, {}, {}
     for label, cell in (each for category in categories for each in tally.labels(category).items()):
+        turns += cell.count if settings.prevalence_of == "turns" or not get(label).success else 0
         cued = SYNONYMS.get(label, label)
         seen[cued] = seen.get(cued, Cell()) + cell
     for label in {cue.label for cue in catalogue().values()}:
@@ -131,6 +135,7 @@ def _weaknesses(
     def worst_first(label: str) -> tuple[float, str]:
         return -figures[label]["score"], label
 
+    on = on if settings.hysteresis else ()
     weak = sorted((label for label in labels if _weak(figures[label], label in on, settings)), key=worst_first)
     chosen = [label for label in weak if label in on][: settings.max_labels]
     for label in (label for label in weak if label not in on):
