@@ -1,7 +1,7 @@
 """One episode: a speaker and the environment take turns, and what happened becomes a TrajectoryRecord.
 
 This is the only driver of an episode on a service: of rollouts (`engine.EngineSpeaker`), evaluations (an endpoint) and
-replays of stored trajectories (`shelf/view/again.py`). A failure of the service or the speaker is recorded in the
+replays of stored trajectories (`shelf/replay/player.py`). A failure of the service or the speaker is recorded in the
 trajectory and not raised, because a bad rollout is data. Every wait has a deadline.
 """
 

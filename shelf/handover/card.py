@@ -14,7 +14,15 @@ from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.log import Log, read_validation_dir, validated
 from shelf.statistics.runs import not_held_out, provenance
-from shelf.statistics.summary import BFCL, Summary, informative, load_suspected, played, summarise_step, suspected_tasks
+from shelf.statistics.summary import (
+    BFCL,
+    Summary,
+    informative,
+    load_suspected,
+    summarise_step,
+    suspected_tasks,
+    tasks_in_words,
+)
 from shelf.statistics.tables import percent, with_difference, with_interval
 from shelf.view.report.run import training_cost
 
@@ -102,14 +110,14 @@ def figures_of(source: Source) -> Figures | None:
     suspected = suspected_tasks(log.at(at[1]), load_suspected())
     leak = not_held_out(source.run.path, log.lines)
     lines, changes = log.at(at[1]), {row.name: row for row in rows}
-    names, data = played(line.category for line in lines), provenance([Log(lines)])["data_hash"]
+    names, data = tasks_in_words(line.category for line in lines), provenance([Log(lines)])["data_hash"]
     return Figures(at, before, after, changes, len(suspected), leak, names, data)
 
 
 def _tasks(source: Source, kind: str) -> str:
     """What the launch's training or validation tasks are."""
     rows = source.launch.rows(kind) if source.launch else ()
-    return played(parse_data_source(name)[0] for name, _, _ in rows)
+    return tasks_in_words(parse_data_source(name)[0] for name, _, _ in rows)
 
 
 def base_name(source: Source) -> str:
@@ -148,8 +156,8 @@ def _results(source: Source, found: Figures | None) -> list[EvalResult]:
     return [
         EvalResult(
             task_type="text-generation",
-            dataset_type=LEADERBOARD if played(own[row.name]) == BFCL else found.played,
-            dataset_name=f"{played(own[row.name])}, {row.name}",
+            dataset_type=LEADERBOARD if tasks_in_words(own[row.name]) == BFCL else found.played,
+            dataset_name=f"{tasks_in_words(own[row.name])}, {row.name}",
             dataset_config=row.name,
             metric_type="pass_rate",
             metric_value=round(100 * row.rate.rate, 2),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from seal.records.source import averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.intervals import PairedDifference, paired_difference
-from shelf.statistics.log import judged_turns, scored
+from shelf.statistics.log import has_verdict, judged_turns
 from shelf.statistics.summary import AVERAGE, Task
 
 
@@ -46,7 +46,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
 
     ValueError if they share no task.
     """
-    sides = [[line for line in side.lines if scored(line) and line.task not in without] for side in (a, b)]
+    sides = [[line for line in side.lines if has_verdict(line) and line.task not in without] for side in (a, b)]
     shared = set.intersection(*({line.task for line in lines} for lines in sides))
     if not shared:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")

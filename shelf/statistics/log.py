@@ -21,8 +21,11 @@ from seal.system.text import enumeration
 MET = frozenset({PASS, CORRECT_ABSTENTION})
 """The labels of turns that met the verifier."""
 
+SETTINGS = "settings.json"
+"""The file in which an evaluation's folder says what its results depend on."""
 
-def scored(line: TrajectoryRecord) -> bool:
+
+def has_verdict(line: TrajectoryRecord) -> bool:
     """True if a rollout has a verdict: infrastructure did not lose it, and its file has a reward."""
     return line.infra is None and environment_of(line.category) != UNSCORED
 

@@ -21,13 +21,10 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.launches import read_launches
-from shelf.statistics.log import Log, read_validation_dir
+from shelf.statistics.log import SETTINGS, Log, read_validation_dir
 from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from shelf.task_rows import read_rows
-
-EVALUATION = "settings.json"
-"""Where an evaluation's folder says what its results depend on."""
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
 """The fields that say where lines come from, and their names for people."""
@@ -218,8 +215,8 @@ def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str
 def _sampling(folder: Path) -> str:
     """How the validations of a run, or an evaluation, sample, in words; "" if nothing recorded it."""
     folder = folder.parent if folder.name == RunFolder(folder).validations.name else folder
-    if (folder / EVALUATION).is_file():
-        found = json.loads((folder / EVALUATION).read_bytes())
+    if (folder / SETTINGS).is_file():
+        found = json.loads((folder / SETTINGS).read_bytes())
     else:
         launches = read_launches(RunFolder(folder))
         found = launches[-1].config["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}

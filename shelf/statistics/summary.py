@@ -15,7 +15,7 @@ from seal.method.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, enviro
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
-from shelf.statistics.log import Log, judged_turns, scored
+from shelf.statistics.log import Log, has_verdict, judged_turns
 
 AVERAGE = "average"
 BFCL = "BFCL V3 multi-turn"
@@ -108,7 +108,7 @@ def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
     return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
 
 
-def played(categories: Iterable[str]) -> str:
+def tasks_in_words(categories: Iterable[str]) -> str:
     """The tasks of some categories in words: the benchmark's, synthesised ones, those of another environment."""
     names = {**dict.fromkeys(CATEGORIES, BFCL), **dict.fromkeys(MADE_CATEGORIES, "tasks synthesised on BFCL's tools")}
     named = (names.get(each, f"the environment {environment_of(each)}") for each in ordered(categories))
@@ -146,7 +146,7 @@ def label_shares(lines: Iterable[TrajectoryRecord]) -> dict[str, float]:
 def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -> Summary:
     lines = [line for stratum in strata for line in stratum]
     ran = [line for line in lines if line.infra is None]
-    judged = [[line for line in stratum if scored(line)] for stratum in strata]
+    judged = [[line for line in stratum if has_verdict(line)] for stratum in strata]
     flat = [line for stratum in judged for line in stratum]
     turned = [[line for line in stratum if judged_turns(line)] for stratum in judged]
     outcomes = [_outcomes(stratum) for stratum in judged if stratum]

@@ -30,9 +30,9 @@ from env_service.server import BoundedServer
 from seal import __version__
 from seal.system.net import http_url, is_loopback
 from shelf.view import query
-from shelf.view.again import Replayer
 from shelf.view.index import Indexer
 from shelf.view.query import By, Filters, Log, parse_key
+from shelf.view.replayer import Replayer
 from shelf.view.runs import ViewedRun
 from shelf.view.trajectory import trajectory, whole_group
 from shelf.view.viewed import Viewed

@@ -16,9 +16,9 @@ import orjson
 
 from seal import __version__
 from seal.system.files import write_text
-from shelf.view.again import Replayer
 from shelf.view.app import STATIC
 from shelf.view.query import By, Filters, key_of
+from shelf.view.replayer import Replayer
 from shelf.view.runs import ViewedRun
 from shelf.view.trajectory import trajectory
 from shelf.view.viewed import Viewed

@@ -7,7 +7,7 @@ from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
-from shelf.statistics.log import MET, Log, begun, planned_steps, scored
+from shelf.statistics.log import MET, Log, begun, has_verdict, planned_steps
 from shelf.statistics.runs import not_held_out
 from shelf.statistics.summary import label_shares, summarise_step
 
@@ -22,7 +22,7 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     """
     done, of = steps[-1].step if steps else 0, planned_steps(begun(folder))
     reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""
-    lines = [line for line in validated if scored(line)]
+    lines = [line for line in validated if has_verdict(line)]
     prefix = min((line.prefix for line in lines), default=WHOLE)
     lines = [line for line in lines if line.prefix == prefix]
     categories = averaged(line.category for line in lines)

@@ -5,7 +5,7 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shelf.lab.replay.verify import run_logs, verify
+from shelf.lab.verify import run_logs, verify
 from shelf.statistics.launches import read_launches
 from tests.attack.odd import changed
 

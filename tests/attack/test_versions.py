@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from seal.training.checkpoints import STATE_FILE, STATE_VERSION, CheckpointError, load_state, save_state
-from shelf.lab.replay.verify import run_logs
+from shelf.lab.verify import run_logs
 from shelf.statistics.runs import summarise_run
 from shelf.view.app import make_app
 from shelf.view.report.summary import summarise

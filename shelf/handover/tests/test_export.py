@@ -17,7 +17,7 @@ from shelf.handover.card import LEADERBOARD
 from shelf.handover.export import export
 from shelf.handover.source import find_source
 from shelf.handover.weights import merged_weights
-from shelf.statistics.summary import played
+from shelf.statistics.summary import tasks_in_words
 from shelf.suites.bfcl.serving import served_checkpoint
 from tests.support.exported_run import POLICY, save_sharded, write_exportable
 
@@ -116,7 +116,10 @@ def test_the_card_names_the_tasks_that_were_played(exported, run, tmp_path):
     assert "tasks passed (the environment todo)" in card.text and "data `0123456789abcdef`" in card.text
     assert not re.search("bfcl|trading", card.content, re.IGNORECASE)
     assert {each.dataset_type for each in card.data.eval_results} == {"the environment todo"}
-    assert played(["synth_values_base", "todo/lists"]) == "tasks synthesised on BFCL's tools and the environment todo"
+    assert (
+        tasks_in_words(["synth_values_base", "todo/lists"])
+        == "tasks synthesised on BFCL's tools and the environment todo"
+    )
 
 
 def test_figures_of_another_step_are_not_the_models(run, tmp_path):

@@ -33,7 +33,7 @@ def rollouts(
     from seal.system.files import write_jsonl
     from shelf.lab.foreign.formats import read_files
     from shelf.lab.foreign.judged import judge, sentences
-    from shelf.lab.service import service
+    from shelf.replay.service import service
     from shelf.statistics.runs import summarise_run
     from shelf.statistics.tables import console
 

@@ -40,9 +40,9 @@ def rescore(
     """
     from seal.system.files import write_json
     from shelf.lab.foreign.atif import write_atif
-    from shelf.lab.replay.judged import find_logs
-    from shelf.lab.replay.rescore import rescored, tables, to_json
-    from shelf.lab.service import service
+    from shelf.lab.rescore import rescore_log, tables, to_json
+    from shelf.replay.service import service
+    from shelf.replay.stored import find_logs
     from shelf.statistics.tables import console
 
     given = {"mode": reward_mode, "cut": reward_cut}
@@ -53,7 +53,7 @@ def rescore(
         terms = [each.terms(taxonomy, reward) for each in logs]
         made = {task["id"]: task for each in logs for task in each.tasks(tasks or ())}
         with service(list(made.values()), processes) as url:
-            findings = [rescored(each, judged, url) for each, judged in zip(logs, terms, strict=True)]
+            findings = [rescore_log(each, judged, url) for each, judged in zip(logs, terms, strict=True)]
         for found in findings:
             out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
             if atif:

@@ -9,7 +9,7 @@ from seal.cli.commands import option, refusing
 from shelf.list_command import ListCommand
 
 if TYPE_CHECKING:
-    from shelf.lab.replay.verify import Findings
+    from shelf.lab.verify import Findings
 
 SHOWN = 10
 TASKS = "Files of the synthesised tasks, if the run does not name them."
@@ -28,9 +28,9 @@ def verify(
 
     Needs no GPU and no weights. Exits with 0 if nothing differs, 1 if something does, 2 for bad input.
     """
-    from shelf.lab.replay.verify import run_logs
-    from shelf.lab.replay.verify import verify as check
-    from shelf.lab.service import service
+    from shelf.lab.verify import run_logs
+    from shelf.lab.verify import verify as check
+    from shelf.replay.service import service
     from shelf.statistics.launches import read_launches
     from shelf.statistics.tables import console
 

@@ -18,7 +18,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
 from shelf.lab.foreign.chat import ChatMessage
 from shelf.lab.foreign.rollout import Call
-from shelf.lab.replay.rescore import Rescoring
+from shelf.lab.rescore import Rescoring
 
 VERSION = "ATIF-v1.8"
 AGENT_TIMEOUT = "AgentTimeoutError"
@@ -104,14 +104,14 @@ def trial_of(path: Path) -> dict[str, Any]:
     rewards = rewards if isinstance(rewards, dict) else {}
     reward = number_of(next(iter(rewards.values())) if len(rewards) == 1 else rewards.get("reward"))
     fault = value.get("exception_info")
-    failure = said(fault) if not (reward is not None and said(fault).startswith(AGENT_TIMEOUT)) else ""
+    failure = error_text(fault) if not (reward is not None and error_text(fault).startswith(AGENT_TIMEOUT)) else ""
     return {"task_id": value.get("task_name"), "reward": reward, "failure": failure}
 
 
-def said(fault: Any) -> str:
+def error_text(fault: Any) -> str:
     """An error of another program as text: its type and message if it has them; "" for none."""
     if isinstance(fault, list):
-        return "; ".join(map(said, fault))
+        return "; ".join(map(error_text, fault))
     if not isinstance(fault, Mapping):
         return str(fault) if fault else ""
     names = ("type", "exception_type", "code", "message", "exception_message")
@@ -123,16 +123,22 @@ def continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Pa
 
     ValueError if one is missing or cannot be read.
     """
-    steps, files, following = list(value.get("steps") or ()), [], value.get("continued_trajectory_ref")
+    steps, files, following = list(_steps(value)), [], value.get("continued_trajectory_ref")
     while following:
         file = path.parent / str(following)
         if not file.is_file() or file in (path, *files):
             raise ValueError(f"goes on in {following}, which is not beside it: put it there")
         more = _object(file)
         files.append(file)
-        steps += more.get("steps") or ()
+        steps += _steps(more)
         following = more.get("continued_trajectory_ref")
     return steps, tuple(files)
+
+
+def _steps(value: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(steps := value.get("steps") or [], list):
+        raise ValueError(f"steps is {steps!r:.80}: a list is expected")
+    return steps
 
 
 def _object(file: Path) -> dict[str, Any]:

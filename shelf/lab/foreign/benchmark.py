@@ -14,7 +14,7 @@ from seal.method.diagnosis.rules import diagnose
 from seal.records.source import WHOLE, data_source
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Rollout, Turn
-from shelf.view.again import Again
+from shelf.replay.player import Again
 
 STRUCTURED = "bfcl_qwen_fc"
 """The prompt mode that expresses calls which the file has apart from the text."""
@@ -57,7 +57,7 @@ def align(rollout: Rollout) -> Rollout:
     first = (task.users[0] or "").strip() if task else ""
     if first and first in rollout.system:
         return replace(rollout, failure="the policy did not write the first turns of this task")
-    if not task or len(turns) == _asked(rollout) or turns[0].user.strip() != first:
+    if not (task and turns) or len(turns) == _asked(rollout) or turns[0].user.strip() != first:
         return rollout
     kept: list[Turn] = []
     for turn in turns:

@@ -53,7 +53,7 @@ class Dialogue:
     unread: tuple[str, ...] = ()
 
 
-def given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMessage]:
+def as_given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMessage]:
     """The messages, marked as not written by the policy."""
     return [message.model_copy(update={"given": given}) for message in messages]
 

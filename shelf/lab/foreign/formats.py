@@ -12,10 +12,10 @@ from seal.method.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Agent, Own, Step, continued, messages_of, number_of, said, trial_of
-from shelf.lab.foreign.chat import ChatMessage, dialogue_of, documents_of, given, messages_of_items
+from shelf.lab.foreign.atif import Agent, Own, Step, continued, error_text, messages_of, number_of, trial_of
+from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, documents_of, messages_of_items
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
-from shelf.lab.foreign.template import spoken, tools_in
+from shelf.lab.foreign.template import parse_dialogue, tools_in
 
 SUFFIXES = (".json", ".jsonl")
 IDS = ("task_id", "id", "session_id", "trajectory_id")
@@ -69,7 +69,7 @@ class Chat(Foreign):
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         reward = self.score if self.reward is None else self.reward
-        if failure := said(self.error):
+        if failure := error_text(self.error):
             return Rollout(place, task_id, [], reward=reward, failure=failure)
         first = [ChatMessage(role="system", content=self.system)] if self.system else []
         found = dialogue_of([*first, *self.messages], scored=reward is not None)
@@ -89,7 +89,7 @@ class Completion(Chat):
             [ChatMessage(role=role, content=said)] if isinstance(said, str) else said
             for role, said in (("user", self.prompt), ("assistant", self.completion))
         )
-        whole = Chat(**{**dict(self), "messages": [*given(prompt), *own]})
+        whole = Chat(**{**dict(self), "messages": [*as_given(prompt), *own]})
         return whole.rollout(place, task_id)
 
 
@@ -101,9 +101,9 @@ class VerlDump(Foreign):
     score: FiniteFloat | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        prompt, own = spoken(self.input, "user"), spoken(self.output, "assistant")
+        prompt, own = parse_dialogue(self.input, "user"), parse_dialogue(self.output, "assistant")
         prompt = prompt[:-1] if prompt[-1].role == "assistant" else prompt  # it opens the response
-        chat = Chat(messages=[*given(prompt), *own], tools=tools_in(self.input), score=self.score)
+        chat = Chat(messages=[*as_given(prompt), *own], tools=tools_in(self.input), score=self.score)
         return chat.rollout(place, task_id)
 
 
@@ -182,9 +182,9 @@ class VerifiersTrace(Foreign):
         data = named.get("data")
         task = (data.get("id") if isinstance(data, dict) else None) or named.get("key") or task_id
         tools = [tool for node in self.nodes for tool in node.tools or ()] or self.tools
-        messages = [each for node in self.nodes for each in given([node.message], node.sampled is False)]
+        messages = [each for node in self.nodes for each in as_given([node.message], node.sampled is False)]
         lost = self.ok is False or (self.ok is None and self.errors)
-        error = (said(self.errors) or self.stop_condition or "ok is false") if lost else None
+        error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
         return chat.rollout(place, str(task))
 
@@ -213,10 +213,10 @@ class NemoRollout(Foreign):
         asked, answered = self.responses_create_params, self.response
         items = asked.input if isinstance(asked.input, list) else [{"role": "user", "content": asked.input or ""}]
         prompt, (own, unread) = messages_of_items(items)[0], messages_of_items(answered.output)
-        lost = said(answered.error) or (
-            said(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
+        lost = error_text(answered.error) or (
+            error_text(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
         )
-        chat = Chat(messages=[*given(prompt), *own], tools=asked.tools, reward=self.reward, error=lost)
+        chat = Chat(messages=[*as_given(prompt), *own], tools=asked.tools, reward=self.reward, error=lost)
         cut = "message_length" if (answered.incomplete_details or {}).get("reason") == "max_output_tokens" else ""
         found = chat.rollout(place, task_id)
         return replace(found, cut=cut, unread=(*found.unread, *unread))

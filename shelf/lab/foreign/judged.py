@@ -9,8 +9,8 @@ from seal.records.source import UNSCORED
 from seal.records.trajectory import TrajectoryRecord
 from shelf.lab.foreign.benchmark import align, compare, replay_of
 from shelf.lab.foreign.rollout import Rollout
-from shelf.lab.foreign.seen import seen, sources
-from shelf.view.again import played_again
+from shelf.lab.foreign.seen import label_dialogue, sources
+from shelf.replay.player import play_again
 
 
 class Judged(NamedTuple):
@@ -31,7 +31,7 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
         known.append({"task_id": rollout.task_id, "split": "eval", "step": 0, "sample": samples[task]})
         samples[task] += 1
     pairs = list(zip(rollouts, known, strict=True))
-    played = played_again((replay_of(rollout, names) for rollout, names in pairs if rollout.replays), url)
+    played = play_again((replay_of(rollout, names) for rollout, names in pairs if rollout.replays), url)
     for rollout, names in pairs:
         if rollout.failure:
             lost = {"infra": "inference", "infra_message": rollout.failure, "score": 0.0}
@@ -39,7 +39,7 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
         elif rollout.replays:
             yield Judged(rollout, *compare(rollout, next(played)))
         else:
-            yield Judged(rollout, seen(rollout, names))
+            yield Judged(rollout, label_dialogue(rollout, names))
 
 
 def sentences(every: Sequence[Judged]) -> Iterator[str]:

@@ -31,7 +31,7 @@ REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 
 
-def seen(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
+def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     """A record with the labels that the dialogue shows; all other turns are `checker_error`, which counts nowhere."""
     answered = [turn for turn in rollout.turns if turn.actions]
     documents = None if rollout.tools is None else {tool["name"]: tool for tool in rollout.tools}

@@ -11,7 +11,7 @@ _HEAD = re.compile(r"(?<![ \w])(system|user|assistant|tool)\n")
 """The head of a message."""
 
 
-def spoken(text: str, first: str) -> list[ChatMessage]:
+def parse_dialogue(text: str, first: str) -> list[ChatMessage]:
     """The messages of a text. first: the role of what precedes its first head."""
     before, *found = _HEAD.split(text)
     said = [*([(first, before)] if before or not found else []), *zip(found[::2], found[1::2], strict=True)]

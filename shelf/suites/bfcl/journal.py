@@ -9,9 +9,9 @@ from typing import Any
 from seal.records.source import parse_data_source
 from seal.system.files import write_json
 from seal.system.jsonl import read_records
+from shelf.statistics.log import SETTINGS
 
 JOURNAL = "journal.jsonl"
-SETTINGS = "settings.json"
 REPLACED = "replaced"
 """A field of SETTINGS: what the endpoint turned out not to take; no setting of the user's, so it is not compared."""
 Key = tuple[str, int, int]

@@ -17,7 +17,7 @@ from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.log import Log
 from shelf.statistics.runs import missing_sentences, mixed, not_held_out, provenance
-from shelf.statistics.summary import Summary, informative, played
+from shelf.statistics.summary import Summary, informative, tasks_in_words
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
 from shelf.view.examples import learnt_example
@@ -61,7 +61,7 @@ def _before_after(log: Log, rows: Sequence[Summary], turns: bool) -> Table:
     first, last = log.steps[0], log.steps[-1]
     rate = attrgetter("turn_rate" if turns else "rate")
     change = attrgetter("turn_rate" if turns else "pass_rate")
-    what = f"{'turns' if turns else 'tasks'} of {played(line.category for line in log.lines)}"
+    what = f"{'turns' if turns else 'tasks'} of {tasks_in_words(line.category for line in log.lines)}"
     title = f"% of {what} passed without cues, at step {first}"
     before = informative([row for row in rows if row.step == first])
     columns = {"category": [row.name for row in before], "passed": [with_interval(rate(row)) for row in before]}

@@ -88,8 +88,9 @@ def test_a_turn_may_have_more_messages_than_the_runner_allows_and_one_that_it_cu
     long, ended = steps(), steps()
     long[0][:0] = [[{"pwd": "{}"}]] * 25
     ended[0] = long[0][:21]
-    whole, cut = diagnosed(tmp_path, {"id": TASK, "result": long}, {"id": TASK, "result": ended[:1]})
-    assert whole.passed and cut.labels == ("budget_cut",) and not cut.passed
+    results = (long, ended[:1], [])
+    whole, cut, nothing = diagnosed(tmp_path, *({"id": TASK, "result": result} for result in results))
+    assert whole.passed and cut.labels == ("budget_cut",) and not (cut.passed or nothing.passed)
 
 
 def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
@@ -668,6 +669,7 @@ def call_steps(**arguments) -> list[dict]:
         ('{"nodes": [{"message": {"role": 1}}], "task": {"data": []}}', "rollouts.jsonl:1: nodes.0.message.role is 1"),
         ('{"schema_version": "", "steps": [{"step_id": 1, "source": "x"}]}', "rollouts.jsonl:1: has no agent"),
         ('{"id": "multi_turn_base_1", "result": [[1]]}', "rollouts.jsonl:1: result.0.0"),
+        ('{"schema_version": "", "agent": {}, "steps": 3}', "rollouts.jsonl:1: steps is 3: a list is expected"),
         ("[1]\n", "rollouts.jsonl:1: a int where an object is expected"),
     ],
 )

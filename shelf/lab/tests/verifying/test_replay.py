@@ -6,10 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.records.folder import RunFolder
-from shelf.lab.replay.judged import StoredLog
-from shelf.lab.replay.verify import LABELS, VERDICT
+from shelf.lab.verify import LABELS, VERDICT
+from shelf.replay.player import play_again
+from shelf.replay.stored import StoredLog
 from shelf.statistics.launches import Launch
-from shelf.view.again import played_again
 from tests.support.rollout_play import ScriptedEngine, configured, reference_texts, roll_out, running_service
 
 OMEGA = {"version": 2, "cues": {"*": ["feedback_error", "schema_types"]}}
@@ -47,7 +47,7 @@ def test_an_episode_of_the_agent_loop_is_found_again(url, texts, training, omega
     config = OmegaConf.to_container(configured([url], *overrides), resolve=True)
     launch = Launch.of({"step": 0, "config": config, "rows": {"training": [], "validation": []}})
     log = StoredLog(Path("1.jsonl"), 1, training, RunFolder("."), launch)
-    (again,) = played_again([log.again(record, log.terms(None, {}), {2: OMEGA})], url)
+    (again,) = play_again([log.again(record, log.terms(None, {}), {2: OMEGA})], url)
     assert again.infra is None and again.messages == record.messages
     for name in (*VERDICT, *LABELS, "silent"):
         assert getattr(again, name) == getattr(record, name), name

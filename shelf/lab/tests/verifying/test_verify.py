@@ -10,7 +10,7 @@ import pytest
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
-from shelf.lab.replay.verify import run_logs, verify
+from shelf.lab.verify import run_logs, verify
 from shelf.statistics.launches import read_launches
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise

@@ -15,8 +15,8 @@ from seal.method.interface.cues import catalogue
 from seal.records.folder import RunFolder
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
-from shelf.view.again import Replayer
 from shelf.view.cli.view import app
+from shelf.view.replayer import Replayer
 from shelf.view.simulated import compare, leaves
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run

@@ -7,7 +7,7 @@ import pytest
 from seal.method.interface.cues import Omega
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
-from shelf.view.again import Again, played_again
+from shelf.replay.player import Again, play_again
 from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
 
 PARAMS = {"split": "eval", "tool_prompt_mode": "compact"}
@@ -25,7 +25,7 @@ def rolled_out(url, *overrides, **others):
 
 
 def again(url, record, params=PARAMS, **terms):
-    (new,) = played_again([Again(record, params, Terms(**terms))], url)
+    (new,) = play_again([Again(record, params, Terms(**terms))], url)
     return new
 
 

@@ -14,8 +14,8 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop, Group, mark_groups
 from shelf.lab.advantages import agrees, follow_from_rewards, group_advantages
-from shelf.lab.replay.differences import Difference, difference, shown
-from shelf.lab.replay.judged import Omegas, StoredLog, find_logs, judged
+from shelf.replay.differences import Difference, difference, shown
+from shelf.replay.stored import Omegas, StoredLog, find_logs, judge
 from shelf.statistics.launches import Launch, due_validations
 
 VERDICT = ("score", "turns", "turns_passed", "progress", "stop", "excluded", "omega_version")
@@ -156,7 +156,7 @@ class _Verification:
         """The rollouts as they follow from the replay; as written where there is none."""
         omegas: Omegas = self._omegas if self._loop else log.omegas()
         teaches = log.training and log.launch.settings.teaches
-        for each in judged(log, log.terms(None, {}), omegas, self._url):
+        for each in judge(log, log.terms(None, {}), omegas, self._url):
             if each.now is None:
                 self._found.unjudged[f"rollouts: {each.problem}"] += 1
                 yield each.stored

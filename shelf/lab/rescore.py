@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
-from shelf.lab.replay.judged import PARTS, Rescored, StoredLog, judged
+from shelf.replay.stored import PARTS, Rescored, StoredLog, judge
 from shelf.statistics.comparison import Comparison, Side, compare
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.tables import comparison_record, comparison_table, percent, table
@@ -42,9 +42,9 @@ class Rescoring(NamedTuple):
         return tuple(each for each in self.rollouts if each.reason is not None)
 
 
-def rescored(log: StoredLog, terms: Terms, url: str) -> Rescoring:
+def rescore_log(log: StoredLog, terms: Terms, url: str) -> Rescoring:
     """Judge every rollout of a log again on the service at `url`, which serves its synthesised tasks."""
-    rollouts = tuple(judged(log, terms, log.omegas(), url))
+    rollouts = tuple(judge(log, terms, log.omegas(), url))
     pairs = [(each.stored, each.now) for each in rollouts if each.now is not None]
     sides = [Side(name, (tuple(side),)) for name, side in zip((STORED, NOW), zip(*pairs, strict=True), strict=False)]
     verdicts = any(stored.passed != now.passed or stored.turns_passed != now.turns_passed for stored, now in pairs)

@@ -1,121 +1,22 @@
-"""Stored trajectories played again on a service, from what the policy said.
+"""Lines of a log replayed for the viewer: the states after each turn, and what the cues had added."""
 
-For the viewer also on a service of its own: the states after each turn, and what the cues had added.
-"""
-
-import asyncio
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
-from itertools import islice
 from threading import Lock
 from typing import Any
 
-from env_service.client import AsyncServiceClient, ServiceClient, ServiceError
+from env_service.client import ServiceClient, ServiceError
 from env_service.local_service import local_service
 from seal.records.folder import RunFolder
-from seal.records.trajectory import CUTS, TrajectoryRecord
-from seal.rollout.dialogue import Dialogue
-from seal.rollout.episode import Episode
-from seal.rollout.play import Terms, play
-from seal.rollout.services import Services
-from seal.rollout.speaker import Said, Speaker
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
+from shelf.replay.player import Again, play_again
 from shelf.statistics.launches import read_launches
 from shelf.statistics.log import read_line
 
-BATCH = 32
-RESTART_WAIT_S = 10.0
-_BROKEN = "Error during execution: "
 SERVICE = {"BFCL_WORKERS": "1", "BFCL_ENVIRONMENTS": "bfcl=shelf.view.simulated:SimulatedBenchmark"}
 DEADLINE_S = 60.0
-
-
-class Recorded(Speaker):
-    """Says what the policy said in a stored trajectory.
-
-    The new record keeps the fields of the stored one that the environment does not decide.
-    """
-
-    name = "the record"
-
-    def __init__(self, record: TrajectoryRecord):
-        self._record = record
-        self._texts = [str(message["content"]) for message in record.messages if message["role"] == "assistant"]
-        self.limit = record.stop if record.stop in CUTS else ""
-
-    async def say(self, dialogue: Dialogue) -> Said | None:
-        number = len(dialogue.turns)
-        return Said(self._texts[number], number in self._record.truncated) if number < len(self._texts) else None
-
-    def facts(self, dialogue: Dialogue) -> dict[str, Any]:
-        names = (each.name for each in fields(self._record) if each.name not in _DECIDED)
-        spans = zip(dialogue.turns, self._record.spans, strict=False)
-        return {name: getattr(self._record, name) for name in names} | {
-            "spans": tuple((turn, start, end) for turn, (_, start, end) in spans)
-        }
-
-
-_DECIDED = (
-    "score", "labels", "diagnosis", "evidence", "turns_passed", "turns", "progress", "calls", "errors", "stop",
-    "excluded", "silent", "infra", "infra_message", "omega_version", "data_hash", "messages", "truncated", "day",
-    "rebuilt",
-)  # fmt: skip
-"""The fields of a record that playing it again decides."""
-
-
-@dataclass(frozen=True)
-class Again:
-    """A stored trajectory to be played again. params: those of /create. environment: None for the record's own."""
-
-    record: TrajectoryRecord
-    params: Mapping[str, Any]
-    terms: Terms = field(default_factory=Terms)
-    environment: str | None = None
-
-
-def played_again(plays: Iterable[Again], url: str) -> Iterator[TrajectoryRecord]:
-    """The records that stored trajectories give on the service at `url`, in order, some at once.
-
-    What the environment decides is new: messages, evidence, labels, verdict, reward, stop and
-    infra, which is set if the environment does not play the record; the rest is the stored
-    record's. The date and the calls that exceeded a limit are those of the first playing.
-    """
-    waiting = iter(plays)
-    with asyncio.Runner() as runner:
-        services = Services([AsyncServiceClient(url)], RESTART_WAIT_S)
-        try:
-            while batch := list(islice(waiting, BATCH)):
-                yield from runner.run(_all(batch, services))
-        finally:
-            runner.run(services.close())
-
-
-async def _all(batch: Sequence[Again], services: Services) -> list[TrajectoryRecord]:
-    return await asyncio.gather(*(_play(again, services) for again in batch))
-
-
-async def _play(again: Again, services: Services) -> TrajectoryRecord:
-    record, params = again.record, dict(again.params)
-    if record.day:
-        params["day"] = record.day
-    enforced = bool(params.get("enforce_available_tools"))
-    calls = refused_calls(record.evidence, enforced)
-    environment = again.environment or record.environment
-    episode = Episode(services, record.task_id, params, environment, **({"refused_calls": calls} if calls else {}))
-    return await play(episode, Recorded(record), {}, again.terms)
-
-
-def refused_calls(evidence: Sequence[Mapping[str, Any]], enforced: bool) -> list[tuple[int, int, str]]:
-    """The calls that exceeded a limit, as /create takes them; enforced: calls of hidden tools were not run."""
-    actions = [action for turn in evidence for action in turn["actions"]]
-    return [
-        (message, number, str(call["result"]).removeprefix(_BROKEN))
-        for message, action in enumerate(actions)
-        for number, call in enumerate(call for call in action["calls"] if call["available"] or not enforced)
-        if call["error"] == "deadline"
-    ]
 
 
 class Replayer:
@@ -139,7 +40,7 @@ class Replayer:
         try:
             record, _ = read_line(value, step)
             with self._lock:
-                client = self._client = self._client or self._started()
+                client = self._client = self._client or self._start()
             if record.task_id.startswith("synth_"):
                 client.add_tasks([task_line(record.task_id, run)])
             turns, data_hash = _turns(client, record)
@@ -152,7 +53,7 @@ class Replayer:
         """End the service."""
         self._stack.close()
 
-    def _started(self) -> ServiceClient:
+    def _start(self) -> ServiceClient:
         url = self._stack.enter_context(local_service(**SERVICE))
         return self._stack.enter_context(ServiceClient(url, deadline_s=self._deadline_s, attempts=1))
 
@@ -176,7 +77,7 @@ def _plain(url: str, record: TrajectoryRecord) -> list[int | None]:
     params |= _prefix(record) | {"enforce_available_tools": True}
     # Whether an unreadable message was answered depends on the cues: the way that explains more of the log is its own.
     ways = [Again(record, params | {"parse_errors": way}) for way in ("feedback", "end_turn")]
-    lengths = [_lengths(record.messages, again.messages) for again in played_again(ways, url)]
+    lengths = [_lengths(record.messages, again.messages) for again in play_again(ways, url)]
     return max(lengths, key=lambda way: sum(length is not None for length in way))
 
 

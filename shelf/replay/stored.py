@@ -17,11 +17,10 @@ from seal.system.jsonl import read_records, step_files
 from seal.system.paths import HOME
 from seal.system.text import enumeration
 from seal.training.closed_loop import ClosedLoop
-from shelf.lab.replay.differences import difference, shown
+from shelf.replay.differences import difference, shown
+from shelf.replay.player import Again, play_again
 from shelf.statistics.launches import Launch, launch_of_step, read_launches
-from shelf.statistics.log import values
-from shelf.suites.bfcl.journal import SETTINGS
-from shelf.view.again import Again, played_again
+from shelf.statistics.log import SETTINGS, values
 
 PARTS = {
     "tools": "the simulators answer a call differently",
@@ -168,11 +167,11 @@ def _found(path: Path, step: int, training: bool, run: RunFolder, launches: Sequ
     return StoredLog(path, step, training, run, launch)
 
 
-def judged(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[Rescored]:
+def judge(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[Rescored]:
     """Every rollout of a log judged again, in order; ValueError if this machine cannot play one."""
     records = log.records
     problems = {number: text for number, record in enumerate(records) if (text := _lost(record, omegas))}
-    played = played_again((log.again(r, terms, omegas) for n, r in enumerate(records) if n not in problems), url)
+    played = play_again((log.again(r, terms, omegas) for n, r in enumerate(records) if n not in problems), url)
     for number, record in enumerate(records):
         stored = _slim(record)
         if number in problems:
