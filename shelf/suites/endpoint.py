@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
@@ -284,7 +284,7 @@ class ChatClient:
                 return await self._client.chat.completions.create(
                     model=self.endpoint.model,
                     messages=body["messages"],
-                    extra_headers={"X-Request-Id": request_id},
+                    extra_headers={"X-Request-Id": quote(request_id)},
                     extra_body={name: value for name, value in body.items() if name != "messages"},
                 )
         except (APITimeoutError, TimeoutError) as error:

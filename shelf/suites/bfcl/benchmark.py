@@ -28,7 +28,7 @@ from seal.rollout.speaker import REFUSAL, Said, Speaker
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
 from shelf.suites.answers import ContextExceeded, RequestRefused
-from shelf.suites.bfcl.journal import Journal
+from shelf.suites.bfcl.journal import Journal, held
 from shelf.suites.bfcl.serving import environment_service, keep_running
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
 
@@ -43,18 +43,19 @@ RESTART_WAIT_S = 120.0
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Settings of every episode. params: further parameters of /create; the plain benchmark has none."""
+    """Settings of every episode. max_steps: None for the environment's own number. params: further ones of /create."""
 
     prompt_mode: str = "bfcl_qwen_fc"
-    max_steps: int = 20
+    max_steps: int | None = None
     deadline_s: float = 1800.0
     seed: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def create_params(self, turns: int) -> dict[str, Any]:
         """The parameters of /create for a task, or for its first turns if `turns` is positive."""
-        params = {"split": "eval", "tool_prompt_mode": self.prompt_mode, "max_steps": self.max_steps, **self.params}
-        return {**params, "turns": turns} if turns > 0 else params
+        params = {"split": "eval", "tool_prompt_mode": self.prompt_mode, **self.params}
+        limits = {"max_steps": self.max_steps, "turns": turns if turns > 0 else None}
+        return params | {name: value for name, value in limits.items() if value is not None}
 
 
 class EndpointSpeaker(Speaker):
@@ -176,6 +177,7 @@ def evaluate(
     """
     out = evaluation.out
     with ExitStack() as stack:
+        stack.enter_context(held(out))
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )

@@ -2,13 +2,16 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from seal.records.folder import RunFolder
 from seal.records.source import parse_data_source
 from seal.system.files import write_json
 from seal.system.jsonl import read_records
+from seal.system.lock import CannotLock, Locked, lock
 from shelf.statistics.log import SETTINGS
 
 JOURNAL = "journal.jsonl"
@@ -16,6 +19,22 @@ REPLACED = "replaced"
 """A field of SETTINGS: what the endpoint turned out not to take; no setting of the user's, so it is not compared."""
 Key = tuple[str, int, int]
 """Task id, number of user turns asked for (-1 for all), sample."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder of results; ValueError if another evaluation plays into it."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock(RunFolder(folder).lock))
+        except Locked as error:
+            who = f" (process {error.holder.pid} since {error.holder.since})" if error.holder else ""
+            raise ValueError(
+                f"Another evaluation{who} plays into {folder}: wait for it, or give another --out."
+            ) from None
+        except CannotLock as error:
+            raise ValueError(f"{folder} cannot be locked ({error}): give an --out whose file system can.") from error
+        yield
 
 
 class Journal:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
@@ -28,8 +29,26 @@ if TYPE_CHECKING:
 SERVICE = EnvServiceSettings()
 TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
 
+OFFICIAL_STEPS = 20
+"""The benchmark's limit of messages with calls per user turn."""
+
+
+class EnvironmentGroup(TyperGroup):
+    """The commands, and for every further environment the benchmark's: `seal evaluate ENVIRONMENT`."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of that name."""
+        from env_service.environments.registry import locations
+
+        return super().get_command(ctx, cmd_name) or (
+            super().get_command(ctx, BENCHMARK) if cmd_name in locations() else None
+        )
+
+
 app = typer.Typer(
-    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn), synthesised tasks or official suites.",
+    cls=EnvironmentGroup,
+    help="Evaluate a model on the plain benchmark (BFCL V3 multi-turn), synthesised tasks, another environment (by its "
+    "name: `seal env list`) or official suites.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -38,6 +57,7 @@ app.add_typer(suites)
 
 @app.command(cls=ListCommand)
 def bfcl(
+    ctx: typer.Context,
     base_url: shared.BaseUrl = None,
     model: shared.Model = None,
     checkpoint: shared.Checkpoint = None,
@@ -49,11 +69,13 @@ def bfcl(
     task_file: Annotated[str | None, shared.of_tasks("A list of task ids.")] = None,
     limit: Annotated[int | None, shared.of_tasks("At most this many tasks of each category.")] = None,
     samples: Annotated[int, shared.of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
-    prompt_mode: Annotated[str, shared.of_how("Prompt and parser.")] = SERVICE.prompt_mode,
+    prompt_mode: Annotated[str | None, shared.of_how("Prompt and parser (default: the environment's first).")] = None,
     temperature: Annotated[float | None, shared.of_how("Default: 0, or 1 with several samples.")] = None,
     top_p: Annotated[float, shared.of_how("Share of the probability mass to sample from.")] = 1.0,
     max_tokens: Annotated[int, shared.of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
-    max_steps: Annotated[int, shared.of_how("Messages with calls per user turn, like the official tool.")] = 20,
+    max_steps: Annotated[
+        int | None, shared.of_how("Messages with calls per user turn (default: 20, like the official tool).", least=1)
+    ] = None,
     seed: Annotated[int, shared.of_how("Of the samples.")] = 0,
     concurrency: Annotated[int, shared.of_how("Rollouts at once.")] = 32,
     timeout: Annotated[float, shared.of_how("Seconds for one request.")] = 600.0,
@@ -61,11 +83,13 @@ def bfcl(
     env_url: Annotated[str, shared.of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
     out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
-    """Evaluate a model on the benchmark, or on the synthesised tasks of --tasks.
+    """Evaluate a model on an environment: on bfcl, or the one that is named in its place.
 
     Exits with 1 if rollouts failed for reasons other than the policy.
     """
-    with shared.one_sentence("seal evaluate bfcl"):
+    environment = ctx.info_name or BENCHMARK
+    with shared.one_sentence(f"seal evaluate {environment}"):
+        from env_service.environments.registry import get_environment
         from shelf.statistics.tables import console as wide_console
         from shelf.suites.bfcl.benchmark import EpisodeSettings, Evaluation
         from shelf.suites.endpoint import EvaluatedModel, Sampling
@@ -74,13 +98,17 @@ def bfcl(
         chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
         if temperature is None:
             temperature = float(samples > 1)
+        if environment == BENCHMARK:
+            max_steps = max_steps or OFFICIAL_STEPS
+        mode = prompt_mode or get_environment(environment).formats[0]
+        suite = "eval" if environment == BENCHMARK else f"eval_{environment}"
         evaluation = Evaluation(
-            rows=select(split, tasks or (), **chosen),
+            rows=select(split, tasks or (), environment, **chosen),
             model=named,
-            out=out or shared.default_folder("eval", named.name),
+            out=out or shared.default_folder(suite, named.name),
             samples=samples,
             sampling=Sampling(temperature, top_p, max_tokens),
-            episode=EpisodeSettings(prompt_mode, max_steps, deadline, seed),
+            episode=EpisodeSettings(mode, max_steps, deadline, seed),
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
@@ -88,7 +116,7 @@ def bfcl(
         )
         console = wide_console()
         outcome = _play(evaluation, named.name, console)
-        _show(outcome, f"{named.name}, {prompt_mode}", console)
+        _show(outcome, f"{named.name}, {mode}", console)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
 
@@ -119,18 +147,23 @@ def export_bfcl(
     )
 
 
-def select(split: str, tasks: Sequence[str] = (), **filters: Any) -> tuple[TaskRow, ...]:
-    """The benchmark's rows of one side, or of both ("all"), that pass the filters of a Selection.
+def select(split: str, tasks: Sequence[str] = (), environment: str = BENCHMARK, **filters: Any) -> tuple[TaskRow, ...]:
+    """An environment's rows of one side, or of both ("all"), that pass the filters of a Selection.
 
     tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
     keeps its own.
     """
+    from env_service.environments.registry import locations
     from seal.data.selection import Selection, made_rows, selected_rows
 
+    for name in tasks:
+        if environment != BENCHMARK or (name != BENCHMARK and name in locations()):
+            named = name if environment == BENCHMARK else environment
+            raise ValueError(f"--tasks names files of the benchmark's kind: play {named} with `seal evaluate {named}`.")
     rows: list[TaskRow] = []
     if not tasks or BENCHMARK in tasks:
         for side in ("train", "eval") if split == "all" else (split,):
-            rows += selected_rows(Selection.read({**filters, "split": side}))
+            rows += selected_rows(Selection.read({**filters, "split": side}), environment)
     for file in dict.fromkeys(tasks):
         if file != BENCHMARK:
             rows += made_rows(file, Selection.read({**filters, "split": "eval"}))

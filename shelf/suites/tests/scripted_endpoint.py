@@ -1,7 +1,8 @@
 """An OpenAI-compatible endpoint that answers from the references, with chosen faults.
 
 ``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE] [--odd]
-[--refuses FIELD...]``. It also knows the synthesised tasks of FILE. A request is recognised by its X-Request-Id
+[--refuses FIELD...] [--environment NAME]``. It also knows the synthesised tasks of FILE, and plays an environment's
+tasks by their references. A request is recognised by its X-Request-Id
 ``task/sample/message``. The task's scenario chooses the fault, so that verdicts are known
 beforehand: see FAULTS, or, with --odd, ODD.
 """
@@ -13,6 +14,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -24,6 +26,7 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.registry import get_environment
 from shelf.suites import FIXED
 
 FAULTS = (
@@ -83,8 +86,22 @@ def script(task: Task, prompt_mode: str, fault: str) -> list[str]:
     return messages
 
 
+def reference_of(environment: str, task_id: str, prompt_mode: str) -> list[str]:
+    """The messages of another environment's reference."""
+    there = get_environment(environment)
+    turns = there.reference(task_id)
+    said = ([*(there.render(prompt_mode, call) for call in turn), there.closing(prompt_mode)] for turn in turns)
+    return [message for turn in said for message in turn]
+
+
 def make_app(
-    prompt_mode: str, flaky: int, delay: float, task_file: str | None, odd: bool, refuses: list[str]
+    prompt_mode: str,
+    flaky: int,
+    delay: float,
+    task_file: str | None,
+    odd: bool,
+    refuses: list[str],
+    environment: str | None,
 ) -> FastAPI:
     """The endpoint; every flaky-th request is answered 503, each after delay seconds."""
     app = FastAPI()
@@ -120,12 +137,15 @@ def make_app(
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
             await asyncio.sleep(delay)
-        task_id, sample, message = request.headers["x-request-id"].split("/")
+        task_id, sample, message = unquote(request.headers["x-request-id"]).rsplit("/", 2)
         if message == "0":
             key = f"{task_id}/{sample}"
             served["by_task"][key] = served["by_task"].get(key, 0) + 1
-        fault = "none" if odd else fault_of(tasks[task_id].scenario)
-        messages = scripts.setdefault(task_id, script(tasks[task_id], prompt_mode, fault))
+        fault = "none" if odd or environment else fault_of(tasks[task_id].scenario)
+        if task_id not in scripts:
+            played = reference_of(environment, task_id, prompt_mode) if environment else None
+            scripts[task_id] = played or script(tasks[task_id], prompt_mode, fault)
+        messages = scripts[task_id]
         index = int(message)
         text = messages[index] if index < len(messages) else DONE
         finish = "stop"
@@ -153,6 +173,7 @@ if __name__ == "__main__":
     parser.add_argument("--tasks")
     parser.add_argument("--odd", action="store_true")
     parser.add_argument("--refuses", nargs="*", default=[])
+    parser.add_argument("--environment")
     options = parser.parse_args()
     app = make_app(*(value for name, value in vars(options).items() if name != "port"))
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

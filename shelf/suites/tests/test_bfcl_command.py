@@ -22,6 +22,7 @@ from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.export import result_file
+from shelf.suites.bfcl.journal import held
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.tool import ROOT
@@ -240,6 +241,38 @@ def test_an_odd_answer_is_of_its_rollout_alone_and_says_why(service_url, start_e
     assert json.loads((out / "settings.json").read_text())["replaced"] == dict.fromkeys(
         ("seed", "temperature"), "left out"
     )
+
+
+def test_another_environment_is_evaluated_with_the_same_options(service_url, start_endpoint, tmp_path, capsys):
+    pytest.importorskip("tau2")
+    out = tmp_path / "out"
+    with start_endpoint("--environment", "tau2_telecom", "--prompt-mode", "hermes") as endpoint:
+        _, *options = command(endpoint, service_url, out, "--limit", "1", "--samples", "2")
+        assert main(["tau2_telecom", *options]) == 0
+        count = len(lines_of(out))
+        assert main(["tau2_telecom", *options]) == 0
+        assert f"0 rollouts played, {count} kept" in capsys.readouterr().out
+        assert main(["tau2_telecom", *options, "--categories", "base"]) == 2
+    assert all(line["score"] == 1.0 and line["category"].startswith("tau2_telecom/") for line in lines_of(out))
+    assert {row.samples for row in summarise(read_log(out / "validation_log" / "0.jsonl"))} == {2}
+
+
+def test_an_environment_among_the_files_and_a_file_for_an_environment_are_told(endpoint, service_url, tmp_path, capsys):
+    _, *options = command(endpoint, service_url, tmp_path / "out", "--tasks", "tau2_telecom")
+    for name in ("bfcl", "tau2_telecom"):
+        assert main([name, *options]) == 2
+        assert "play tau2_telecom with `seal evaluate tau2_telecom`" in capsys.readouterr().err
+    assert execute(load("evaluate"), ["nowhere", *options], "seal evaluate") == 2
+
+
+def test_two_evaluations_into_one_folder_are_one_too_many(endpoint, service_url, tmp_path, capsys):
+    out = tmp_path / "out"
+    with held(out):
+        assert main(command(endpoint, service_url, out, "--limit", "1")) == 2
+        with pytest.raises(ValueError, match="plays into"), held(out):
+            pass
+    assert f"(process {os.getpid()} since" in capsys.readouterr().err
+    assert not (out / "journal.jsonl").exists()
 
 
 def test_samples_and_prefixes(endpoint, service_url, tmp_path):
