@@ -20,7 +20,7 @@ from seal import __version__
 from seal.data.rows import TaskRow
 from seal.launch.places import record_folder
 from seal.launch.recipe import Recipe
-from seal.method.diagnosis.rules import extension_file
+from seal.method.diagnosis.extension import extension_file
 from seal.records.method import method_digest
 from seal.system.files import file_sha256, write_json
 from seal.system.paths import HOME

@@ -8,13 +8,15 @@ import pytest
 
 from seal.launch.recipe import read_recipe
 from seal.method import labels
+from seal.method.diagnosis import extension as extension_module
 from seal.method.diagnosis import rules as rules_module
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
-from seal.method.diagnosis.rules import diagnose, extension_file, taxonomy_of
+from seal.method.diagnosis.extension import Extension, Rule, extension_file
+from seal.method.diagnosis.rules import diagnose, taxonomy_of, with_rule
 from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.method.interface.guard import _fixed_wording
-from seal.method.interface.wording import PromptWording
+from seal.method.interface.wording import PromptWording, placeholders
 from seal.method.profile import Profile, Trajectory
 from seal.method.reweighting import initial_rho, weight
 from seal.records.trajectory import TrajectoryRecord
@@ -26,7 +28,7 @@ from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, mark_groups
 from tests.support.extension import FOLDER, installed
 
-CACHES = (rules_module._installed, rules_module.taxonomy_of, catalogue)
+CACHES = (extension_module.installed, rules_module.taxonomy_of, catalogue)
 MODE = PromptWording("", compact=True)
 SETTINGS = EvolveSettings()
 BEFORE = (taxonomy_of("paper").rules, cues_in_use(SETTINGS), Omega.of(tuple(catalogue())).digest)
@@ -110,7 +112,7 @@ def test_one_that_cannot_be_loaded_is_refused_only_where_it_is_chosen(repeated, 
     monkeypatch.setitem(sys.modules, "repeated_call", None)
     forget()
     assert "vary_calls" not in catalogue()
-    with pytest.raises(ValueError, match=r"extension 'repeated' \(repeated_call:TAXONOMY\) cannot be loaded"):
+    with pytest.raises(ValueError, match=r"extension 'repeated' \(repeated_call:EXTENSION\) cannot be loaded"):
         diagnose([failing(2)], repeated)
 
 
@@ -121,6 +123,61 @@ def test_one_that_imports_an_earlier_layout_is_told_what_to_rename(repeated, tmp
     forget()
     with pytest.raises(ValueError, match=r"No module named 'seal\.diagnosis.*The method is seal\.method now: import"):
         diagnose([failing(2)], repeated)
+
+
+SAID = {"kind": "guideline", "label": "pass", "text": "Go on."}
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (
+            {"cues": {"mine": SAID | {"kind": "guidelin"}}},
+            "the cue 'mine' is of kind 'guidelin'; choose one of: schema, ",
+        ),
+        (
+            {"cues": {"mine": SAID | {"text": "Use {oops} calls."}}},
+            r"the text of the cue 'mine' has {oops}, which nothing",
+        ),
+        (
+            {"cues": {"mine": SAID | {"compact": "{tools}"}}},
+            r"the compact of the cue 'mine' has {tools}, which nothing",
+        ),
+        ({"cues": {"mine": {"kind": "schema", "label": "pass"}}}, "the cue 'mine' has no text"),
+        ({"cues": {"mine": SAID | {"label": "odd"}}}, "unknown label 'odd'"),
+        (
+            {"weigh": lambda labels: 1.0},
+            r"weigh has the signature \(labels\); it gets the labels of a trajectory and rho",
+        ),
+        ({"reward": lambda: 1.0}, r"reward has the signature \(\); it gets an evaluation"),
+        ({"rules": (Rule("r", "pass", lambda: None),)}, "the test of the rule 'r' has the signature"),
+    ],
+)
+def test_a_part_that_cannot_work_is_refused_when_a_recipe_names_it(repeated, monkeypatch, parts, sentence):
+    import repeated_call
+
+    monkeypatch.setattr(repeated_call, "EXTENSION", Extension(**{"rules": taxonomy_of("paper").rules} | parts))
+    forget()
+    place = r"the extension 'repeated' \(repeated_call:EXTENSION\): "
+    with pytest.raises(LaunchError, match=rf"seal\.diagnosis\.taxonomy: {place}{sentence}"):
+        read_recipe(HOME / "exp" / "quickstart.yaml", ["seal.diagnosis.taxonomy=repeated"])
+    assert "mine" not in catalogue(), "other runs go on without it"
+
+
+def test_the_placeholders_of_cues_are_those_that_the_interface_fills_in():
+    common = set(MODE.values())
+    for kind, allowed in extension_module.PLACEHOLDERS.items():
+        used = {
+            each for cue in catalogue().values() if cue.kind == kind for each in placeholders(cue.text + cue.compact)
+        }
+        assert used | common == set(allowed)
+
+
+def test_several_rules_can_be_added():
+    first, second = Rule("first", "pass", lambda turn: None), Rule("second", "pass", lambda turn: None)
+    rules = with_rule(second, before="pass", taxonomy=with_rule(first))
+    assert rules[-1] == first and [rule.name for rule in rules].index("second") == 1
+    assert len(rules) == len(taxonomy_of("paper").rules) + 2
 
 
 def test_the_page_prints_the_package():

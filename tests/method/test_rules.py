@@ -201,7 +201,7 @@ def test_bad_registrations_are_refused_in_a_sentence():
     rule = Rule("mine", "no_such_label", lambda turn: None)
     with pytest.raises(ValueError, match="unknown label 'no_such_label'"):
         with_rule(rule)
-    with pytest.raises(ValueError, match="already has a rule named 'other_state'"):
+    with pytest.raises(ValueError, match="there is already a rule named 'other_state'"):
         with_rule(Rule("other_state", "pass", lambda turn: None))
     with pytest.raises(ValueError, match="no rule for 'nothing'"):
         with_rule(Rule("mine", "pass", lambda turn: None), before="nothing")

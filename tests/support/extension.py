@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from seal.method.diagnosis.rules import EXTENSIONS
+from seal.method.diagnosis.extension import EXTENSIONS
 from seal.system.paths import HOME
 
 FOLDER = HOME / "tests" / "method" / "repeated_call"

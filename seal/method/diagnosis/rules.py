@@ -6,45 +6,15 @@ decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
-from typing import Any
 
 from seal.method import labels
 from seal.method.diagnosis import recovery
 from seal.method.diagnosis.evidence import Blame, TurnEvidence
-
-EXTENSIONS = "seal.extensions"
-"""The entry points of packages that add a taxonomy: each is a `Taxonomy` under the name that recipes choose."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule: ``test`` returns a one-line reason when the label's signal is present."""
-
-    name: str
-    label: str
-    test: Callable[[TurnEvidence], str | None]
-
-
-@dataclass(frozen=True)
-class Taxonomy:
-    """The labels that turns can get, and what a run does with them; an extension adds one (docs/extend.md).
-
-    rules: in order of priority. cues: entries as in `cues.toml`, by name. weigh: a trajectory's
-    weight before it is clipped, from its counted labels and rho; None: the mean utility. reward:
-    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says.
-    """
-
-    rules: tuple[Rule, ...]
-    cues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    weigh: Callable[[Sequence[str], Mapping[str, float]], float] | None = None
-    reward: Callable[[Mapping[str, Any]], float] | None = None
+from seal.method.diagnosis.extension import Extension, Rule, installed, load
 
 
 @dataclass(frozen=True)
@@ -200,7 +170,7 @@ _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
 
 _BUILT_IN = {
-    "paper": Taxonomy(
+    "paper": Extension(
         (
             _GT,
             _PASS,
@@ -215,7 +185,7 @@ _BUILT_IN = {
             Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
         )
     ),
-    "release": Taxonomy(
+    "release": Extension(
         (
             _GT,
             _SPURIOUS,
@@ -231,60 +201,39 @@ _BUILT_IN = {
 
 
 @cache
-def _installed() -> Mapping[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=EXTENSIONS) if point.name not in _BUILT_IN}
-
-
-@cache
-def taxonomy_of(name: str) -> Taxonomy:
-    """The taxonomy of that name; ValueError when it is unknown or its package cannot be loaded."""
+def taxonomy_of(name: str) -> Extension:
+    """The taxonomy of that name; ValueError when it is unknown, or its package cannot be loaded or used."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    if name not in _installed():
-        known = ", ".join(sorted({*_BUILT_IN, *_installed()}))
+    if name not in installed():
+        known = ", ".join(sorted({*_BUILT_IN, *installed()}))
         raise ValueError(f"unknown diagnosis taxonomy {name!r}; choose one of: {known}")
-    try:
-        found = _installed()[name].load()
-    except (ImportError, AttributeError, ValueError) as error:
-        moved = isinstance(error, ImportError) and str(error.name).partition(".")[0] == "seal"
-        fix = ". The method is seal.method now: import seal.method.labels, seal.method.diagnosis.rules" if moved else ""
-        raise ValueError(
-            f"the extension {name!r} ({_installed()[name].value}) cannot be loaded: {error}{fix}"
-        ) from error
-    if not isinstance(found, Taxonomy):
-        raise ValueError(
-            f"the extension {name!r} ({_installed()[name].value}) is no seal.method.diagnosis.rules.Taxonomy"
-        )
-    return found
+    return load(name)
 
 
-def extensions() -> Mapping[str, Taxonomy]:
-    """The taxonomies of installed packages; one that cannot be loaded is refused where a recipe names it."""
+def extensions() -> Mapping[str, Extension]:
+    """The usable extensions of installed packages; another one is refused where a recipe names it."""
     loaded = {}
-    for name in _installed():
+    for name in installed():
         with suppress(ValueError):
             loaded[name] = taxonomy_of(name)
     return loaded
 
 
-def extension_file(name: str) -> Path | None:
-    """The module of an installed package that has the taxonomy; None for one of ours."""
-    return None if name in _BUILT_IN else Path(str(import_module(_installed()[name].module).__file__))
+def with_rule(rule: Rule, before: str | None = None, taxonomy: str | Sequence[Rule] = "paper") -> tuple[Rule, ...]:
+    """The rules of a taxonomy (or these rules) and one more, ahead of the first of the label ``before``, or last.
 
-
-def with_rule(rule: Rule, before: str | None = None, taxonomy: str = "paper") -> tuple[Rule, ...]:
-    """The rules of a taxonomy and another one, ahead of the first of the label ``before`` (default: last).
-
-    The rule's label must be declared (:func:`seal.method.labels.declare`).
+    To add several, give the result as ``taxonomy`` of the next call. The rule's label must be declared
+    (:func:`seal.method.labels.declare`).
     Raises ValueError for an unknown label or taxonomy and for a name that is taken.
     """
     labels.get(rule.label)
-    current = taxonomy_of(taxonomy).rules
+    current = taxonomy_of(taxonomy).rules if isinstance(taxonomy, str) else tuple(taxonomy)
     if any(other.name == rule.name for other in current):
-        raise ValueError(f"taxonomy {taxonomy!r} already has a rule named {rule.name!r}")
+        raise ValueError(f"there is already a rule named {rule.name!r}: choose another name")
     order = [other.label for other in current]
     if before is not None and before not in order:
-        raise ValueError(f"taxonomy {taxonomy!r} has no rule for {before!r} to put {rule.name!r} before")
+        raise ValueError(f"there is no rule for {before!r} to put {rule.name!r} before")
     at = order.index(before) if before is not None else len(order)
     return (*current[:at], rule, *current[at:])
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from seal.method import labels
 from seal.method.diagnosis.evidence import TurnEvidence
-from seal.method.diagnosis.rules import Rule, Taxonomy, with_rule
+from seal.method.diagnosis.rules import Extension, Rule, with_rule
 
 
 def repeated(turn: TurnEvidence) -> str | None:
@@ -30,7 +30,7 @@ CUE = {
     "text": "A call that failed fails again unchanged: change it or ask.",
     "compact": "Never repeat a failed call unchanged.",
 }
-TAXONOMY = Taxonomy(
+EXTENSION = Extension(
     rules=with_rule(Rule("repeated", LABEL.name, repeated), before=labels.STATE_MISMATCH),
     cues={"vary_calls": CUE},
     weigh=worst,
