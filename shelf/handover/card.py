@@ -12,7 +12,7 @@ from seal.records.source import WHOLE, averaged, parse_data_source
 from seal.system.paths import HOME
 from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
-from shelf.statistics.log import Log, read_validation_dir, validated
+from shelf.statistics.log import Log, has_validations, read_validation_dir
 from shelf.statistics.runs import not_held_out, provenance
 from shelf.statistics.summary import (
     BFCL,
@@ -96,7 +96,7 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
 
 def figures_of(source: Source) -> Figures | None:
     """The figures of a run up to the exported step; None if it had not validated."""
-    if not validated(source.run):
+    if not has_validations(source.run):
         return None
     log = read_validation_dir(source.run.path)
     steps = [step for step in log.steps if step <= source.step]

@@ -53,7 +53,7 @@ class Pretrained(NamedTuple):
         return f"---\nlicense: {self.licence}\n---\n# {self.name}\n\n{source}\n"
 
 
-def known() -> dict[str, Pretrained]:
+def list_pretrained() -> dict[str, Pretrained]:
     """The models of the list, by name."""
     listed = tomllib.loads(LIST.read_text(encoding="utf-8"))
     return {name: Pretrained(name, **values) for name, values in listed.items()}

@@ -14,7 +14,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl, step_files
 from seal.training.closed_loop import ClosedLoop, Group, mark_groups
 from shelf.lab.advantages import agrees, follow_from_rewards, group_advantages
-from shelf.replay.differences import Difference, difference, shown
+from shelf.replay.differences import Difference, as_text, difference
 from shelf.replay.stored import Omegas, StoredLog, find_logs, judge
 from shelf.statistics.launches import Launch, due_validations
 
@@ -68,7 +68,7 @@ class Findings:
         self.compared[what] += 1
         self.agree[what] += one is None
         if one is not None:
-            values = f"the log has {shown(one.written)}, and {shown(one.found)} follows"
+            values = f"the log has {as_text(one.written)}, and {as_text(one.found)} follows"
             self.differs.append(f"{place}: {one.field}: {values}")
 
     def missing(self, what: str, place: Place, text: str) -> None:

@@ -48,7 +48,7 @@ def _same_number(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value, cut to one line."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -17,7 +17,7 @@ from seal.system.jsonl import read_records, step_files
 from seal.system.paths import HOME
 from seal.system.text import enumeration
 from seal.training.closed_loop import ClosedLoop
-from shelf.replay.differences import difference, shown
+from shelf.replay.differences import as_text, difference
 from shelf.replay.player import Again, play_again
 from shelf.statistics.launches import Launch, launch_of_step, read_launches
 from shelf.statistics.log import SETTINGS, values
@@ -230,5 +230,5 @@ def _calls(written: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, An
     for one, other in zip(was, now, strict=False):
         for name in ("name", "arguments", "available", "error", "result"):
             if one.get(name) != other.get(name):
-                return f"{one['name']}: {name} was {shown(one.get(name))} and is {shown(other.get(name))}"
+                return f"{one['name']}: {name} was {as_text(one.get(name))} and is {as_text(other.get(name))}"
     return "" if len(was) == len(now) else f"{len(was)} calls were read, and {len(now)} are now"

@@ -15,7 +15,7 @@ from seal.system.jsonl import read_records
 MOST_STEPS = 1_000_000
 
 
-def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration that a run recorded, without the settings that only other versions know; never for a launch."""
     known = {}
     for name, block in BLOCKS.items():
@@ -42,7 +42,7 @@ class Launch:
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """Read a line of launches.jsonl; ValueError if it is not one."""
         try:
-            config = recorded(facts["config"])
+            config = read_config(facts["config"])
             launch = cls(int(facts["step"]), facts, SealSettings.of(config))
             counts = (launch.samples, launch.prompts, launch.validation_samples)
             if not all(isinstance(count, int) and count > 0 for count in counts):

@@ -135,7 +135,7 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     return TrajectoryRecord.from_line(known), "sample" in value
 
 
-def validated(folder: RunFolder) -> bool:
+def has_validations(folder: RunFolder) -> bool:
     """Return whether a run has a validation."""
     return bool(step_files(folder.validations))
 
@@ -146,7 +146,7 @@ def values(path: Path) -> Iterator[Mapping[str, Any]]:
     return (line.value for line in lines if isinstance(line, Line))
 
 
-def begun(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
+def read_stages(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
     """The usable lines of `stages`: a `stage` that began, its `step`, `of` how many steps (validate: tasks)."""
     return tuple(values(folder.stages))
 

@@ -85,7 +85,7 @@ def summarise_run(
         bad=log.bad,
         missing=missing_sentences([log], None if expected is None else set(expected)),
         provenance=provenance([log]),
-        warning=" ".join(filter(None, (not_held_out(run, log.lines), *mixed([log])))) or None,
+        warning=" ".join(filter(None, (not_held_out(run, log.lines), *name_mixtures([log])))) or None,
     )
 
 
@@ -124,7 +124,7 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         bad=Log.joined(every).bad,
         missing=missing_sentences(every),
         provenance=provenance(every),
-        warning=" ".join((*mixed(every), *_unlike(logs, step))) or None,
+        warning=" ".join((*name_mixtures(every), *_unlike(logs, step))) or None,
     )
 
 
@@ -241,7 +241,7 @@ def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
     return {field: sorted({getattr(line, field) for line in lines} - {""}) for field in PROVENANCE}
 
 
-def mixed(logs: Sequence[Log]) -> Iterator[str]:
+def name_mixtures(logs: Sequence[Log]) -> Iterator[str]:
     """A sentence for each field of PROVENANCE in which the lines differ, with what to do about it."""
     for field, what in PROVENANCE.items():
         counts = Counter(getattr(line, field) for log in logs for line in log.lines)

@@ -14,7 +14,7 @@ from shelf.statistics.log import MET, Log
 from shelf.statistics.tables import table
 from shelf.view.query import Filters, groups
 from shelf.view.report.run import by_task
-from shelf.view.trajectory import placed
+from shelf.view.trajectory import place_messages
 
 CLEAREST = "infra > 0, abs(2.0 * passed / size - 1), turns BETWEEN 2 AND 4 DESC, kinds, step DESC, task"
 """Nothing lost, half passed, few turns but several, failures that agree; of equal ones the newest."""
@@ -76,7 +76,7 @@ def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
     """The messages of a turn, without the system message; a model's text is never markup."""
     spoken = [
         message
-        for message in placed(line.messages, line.evidence)
+        for message in place_messages(line.messages, line.evidence)
         if message["turn"] in (turn, None) and message["speaker"] not in ("system", "environment")
     ]
     texts = []

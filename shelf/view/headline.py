@@ -7,7 +7,7 @@ from seal.records.source import WHOLE, averaged
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
-from shelf.statistics.log import MET, Log, begun, has_verdict, planned_steps
+from shelf.statistics.log import MET, Log, has_verdict, planned_steps, read_stages
 from shelf.statistics.runs import not_held_out
 from shelf.statistics.summary import label_shares, summarise_step
 
@@ -20,7 +20,7 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     the last is paired by task, with a 95 % interval; then comes the failure label whose share of these turns moved
     most. Tasks are called held out if the run recorded its training tasks and none of these is among them.
     """
-    done, of = steps[-1].step if steps else 0, planned_steps(begun(folder))
+    done, of = steps[-1].step if steps else 0, planned_steps(read_stages(folder))
     reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""
     lines = [line for line in validated if has_verdict(line)]
     prefix = min((line.prefix for line in lines), default=WHOLE)

@@ -34,7 +34,7 @@ def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[
 def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str, Any]:
     """All that the log holds of a trajectory. ValueError as for `raw_line`."""
     value, row = raw_line(db, folder, key)
-    messages = placed(_messages(value), value.get("evidence"))
+    messages = place_messages(_messages(value), value.get("evidence"))
     for name in ("input", "output", "sampled"):  # earlier logs have the text of each token
         value.pop(name, None)
     return {
@@ -86,7 +86,7 @@ def whole_group(
         value, _ = raw_line(db, folder, row["key"])
         said = {name: value.get(name) for name in ("evidence", "diagnosis")}
         members.append(row | {name: found if isinstance(found, list) else [] for name, found in said.items()})
-        for before, message in itertools.pairwise(placed(_messages(value), value.get("evidence"))):
+        for before, message in itertools.pairwise(place_messages(_messages(value), value.get("evidence"))):
             if message["action"] == 0 and message["turn"] is not None:
                 users.setdefault(message["turn"], before["content"])
     return {"log": log, "step": step, "source": source, "task": task, "users": users, "members": members}
@@ -105,7 +105,7 @@ def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def placed(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list[dict[str, Any]]:
+def place_messages(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list[dict[str, Any]]:
     """Each message with its turn and, if it is the policy's, its place among the turn's actions; null if unknown.
 
     The evidence has one action per message of the policy. What the environment says belongs to the turn of the

@@ -11,7 +11,7 @@ import orjson
 
 from seal.records.folder import RunFolder
 from seal.system.jsonl import step_files
-from shelf.statistics.log import Log, begun
+from shelf.statistics.log import Log, read_stages
 from shelf.view import overview
 from shelf.view.examples import first_group, learnt
 from shelf.view.headline import headline
@@ -79,7 +79,7 @@ class Viewed:
         self.index = Index(folder)
         self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
-        self._stage = Watched(lambda: [folder.stages], lambda: begun(folder))
+        self._stage = Watched(lambda: [folder.stages], lambda: read_stages(folder))
         self._lift = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lift_now)
         self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
 

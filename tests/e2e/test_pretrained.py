@@ -3,10 +3,10 @@
 import pytest
 
 from seal.system import exits
-from shelf.handover.pretrained import known
+from shelf.handover.pretrained import list_pretrained
 from tests.support.struck_run import assert_same
 
-MODEL = known()["smollm2-135m-instruct"].folder.with_name("smollm2-135m-lessons")
+MODEL = list_pretrained()["smollm2-135m-instruct"].folder.with_name("smollm2-135m-lessons")
 
 pytestmark = [
     pytest.mark.slow,

@@ -29,9 +29,9 @@ def fetch(
     Exits with 0, also if the folder in the cache is there already, or with 2 if the index or its files do not allow it.
     """
     from shelf.handover.pretrained import fetch as write
-    from shelf.handover.pretrained import known
+    from shelf.handover.pretrained import list_pretrained
 
-    models = known()
+    models = list_pretrained()
     if name is None:
         for model in models.values():
             typer.echo(f"{model.name}: {model.origin}; {model.licence}; {model.folder}")

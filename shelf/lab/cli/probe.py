@@ -29,7 +29,7 @@ def probe(
     from env_service.client import ServiceError
     from seal.launch.recipe import read_recipe
     from seal.system.files import write_json
-    from shelf.lab.probe.measure import findings, played
+    from shelf.lab.probe.measure import findings, play_tasks
     from shelf.suites.bar import Bar
     from shelf.suites.cli.shared import default_folder
 
@@ -37,7 +37,7 @@ def probe(
         asked = read_recipe(recipe, [*(changes or ()), f"actor_rollout_ref.model.path={model.resolve()}"])
         folder = out or default_folder("probe", model.resolve().name)
         folder.mkdir(parents=True, exist_ok=True)
-        found, lines = findings(asked, bar, *played(asked, folder, bar))
+        found, lines = findings(asked, bar, *play_tasks(asked, folder, bar))
         write_json(
             {"model": str(model), "recipe": str(recipe), "changes": changes or [], **found}, folder / "probe.json"
         )

@@ -20,7 +20,7 @@ from shelf.lab.experiment.arms import ComposedArm, recorded_arm
 from shelf.lab.experiment.design import Keep
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult, StepFigures, validation_scores
-from shelf.statistics.log import Log, read_validation_dir, validated, values
+from shelf.statistics.log import Log, has_validations, read_validation_dir, values
 from shelf.statistics.runs import not_held_out
 
 
@@ -54,7 +54,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     """Write the result of a run that is whole. ValueError if its logs cannot be read."""
     folder = experiment.run(cell)
     steps, bad = read_steps(folder.steps)
-    log = read_validation_dir(folder.path) if validated(folder) else Log(())
+    log = read_validation_dir(folder.path) if has_validations(folder) else Log(())
     attempts = [attempt for attempt in read_attempts(experiment) if attempt.cell == str(cell)]
     commit, inputs = _recorded(experiment, cell)
     last = last_step(folder.checkpoints)
@@ -112,7 +112,7 @@ def collect_finished(experiment: Experiment, drops: bool = False) -> None:
         arm = None if finished else recorded_arm(experiment, cell.arm)
         if not finished and (arm is None or not is_whole(folder, arm)):
             continue
-        with held(folder.path) as free:
+        with hold_run(folder.path) as free:
             if not free:
                 continue
             if not finished:
@@ -123,7 +123,7 @@ def collect_finished(experiment: Experiment, drops: bool = False) -> None:
 
 
 @contextmanager
-def held(run_dir: Path) -> Iterator[bool]:
+def hold_run(run_dir: Path) -> Iterator[bool]:
     """Hold the folder's lock as a launcher would; yields False if one, or the rest of its run, works there."""
     with ExitStack() as stack:
         try:

@@ -13,7 +13,7 @@ from shelf.lab.experiment.collect import Attempt, folder_size, read_attempts
 from shelf.lab.experiment.effects import by_arm, detectable, family
 from shelf.lab.experiment.matrix import Cell, Experiment
 from shelf.lab.experiment.records import RunResult
-from shelf.statistics.log import begun
+from shelf.statistics.log import read_stages
 from shelf.statistics.tables import table
 
 GIB = 1 << 30
@@ -173,7 +173,7 @@ def _state(experiment: Experiment, cell: Cell, attempt: Attempt | None) -> str:
         return DONE
     folder, arm = experiment.run(cell), recorded_arm(experiment, cell.arm)
     ended = f"code {attempt.code}" if attempt and attempt.code else ""
-    if not (stages := begun(folder)):
+    if not (stages := read_stages(folder)):
         return ended or ("started" if folder.path.is_dir() else "-")
     stage = stages[-1]
     at = f"{STAGES.get(stage['stage'], 'step')} {stage['step']} of {arm and arm.steps}"

@@ -19,7 +19,7 @@ from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.system.text import last_line
 from shelf.lab.experiment.arms import ComposedArm, record_configuration, require_unchanged
-from shelf.lab.experiment.collect import Attempt, collect, collect_finished, drop, held, is_whole, write_results
+from shelf.lab.experiment.collect import Attempt, collect, collect_finished, drop, hold_run, is_whole, write_results
 from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 
 POLL_S = 0.5
@@ -168,7 +168,7 @@ class _Runs:
         record_configuration(self.experiment, self.arms[cell.arm])
         deadline, folder = time.monotonic() + STOP_S, self.experiment.run(cell).path
         while folder.is_dir() and time.monotonic() < deadline and not self.session.signals:
-            with held(folder) as free:
+            with hold_run(folder) as free:
                 if free:
                     break
             time.sleep(POLL_S)

@@ -127,5 +127,5 @@ def _validations(result: RunResult, outcome: OutcomeMeasure):
 
 _RATES: dict[str, Callable[[TaskScore], float]] = {
     "pass": lambda score: score.passed / score.samples,
-    "turns": lambda score: score.turns_met / score.turns if score.turns else 0.0,
+    "turns": lambda score: score.turns_met / score.turns if score.turns else np.nan,
 }

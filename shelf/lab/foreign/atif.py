@@ -118,7 +118,7 @@ def error_text(fault: Any) -> str:
     return ": ".join(str(fault[name]) for name in names if fault.get(name)) or json.dumps(fault)
 
 
-def continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:
+def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:
     """The steps of a trajectory and of those that go on from it, and their files.
 
     ValueError if one is missing or cannot be read.

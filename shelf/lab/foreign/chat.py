@@ -17,6 +17,7 @@ RESPONSES = ("<tool_response>", "</tool_response>")
 """The tags around a result in a user message of Qwen's template."""
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+READ = ("text", "refusal", "tool_use", "tool_result")
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools")
 """Types of parts and items that a dialogue does not show."""
 
@@ -99,8 +100,7 @@ def _kind(part: Any) -> str:
 def _split(message: ChatMessage) -> Iterator[ChatMessage]:
     """A message whose parts are calls (Anthropic's `tool_use`) or results as a message for each result."""
     parts = message.content if isinstance(message.content, list) else ()
-    kinds = {_kind(part) for part in parts}
-    if not kinds & {"tool_use", "tool_result"}:
+    if not {_kind(part) for part in parts} & {"tool_use", "tool_result"}:
         yield message
         return
     calls = [Call.model_validate(part) for part in parts if _kind(part) == "tool_use"]
@@ -112,30 +112,38 @@ def _split(message: ChatMessage) -> Iterator[ChatMessage]:
     yield from (results if acts else [said] if text_of(rest) else ())
 
 
-def dialogue_of(messages: Iterable[ChatMessage], scored: bool = False) -> Dialogue:
+def dialogue_of(messages: Sequence[ChatMessage], scored: bool = False) -> Dialogue:
     """A chat as turns; a result goes to its call by id, else to the next one.
 
-    What precedes the policy's first message and was answered by another (examples, history) is part of the system text.
-    scored: the policy was asked, so that it said nothing if there is no message. ValueError without a message.
+    What another wrote before the policy's first message (examples, history) is part of the system text. scored: the
+    policy was asked, so that it said nothing if there is no message. ValueError without a message.
     """
-    whole = list(messages)
-    parts = [part for message in whole if isinstance(message.content, list) for part in message.content]
-    readable = ("", "text", "refusal", "tool_use", "tool_result", *THOUGHTS)
-    unread = tuple(_kind(part) for part in parts if _kind(part) not in readable and not _part_text(part))
-    every = [part for message in whole for part in _split(message)]
-    own = next((at for at, each in enumerate(every) if each.role == "assistant" and not each.given), len(every))
-    answered = [at for at, each in enumerate(every[:own]) if each.role == "assistant"]
-    start = max(answered, default=-1) + 1
-    while answered and start < own and every[start].role in TOOL_ROLES:
-        start += 1
-    given = [each.text if _instructs(each) else _quoted(each) for each in every[:start]]
-    system = [each.text for each in every[start:] if _instructs(each)]
-    turns = _turns(each for each in every[start:] if not _instructs(each))
+    every = [part for message in messages for part in _split(message)]
+    before, rest = _opening(every)
+    turns = _turns(message for message in rest if not _instructs(message))
     if scored and turns and not any(turn.actions for turn in turns):
         turns[-1].actions.append(Action(""))
     if not any(turn.actions for turn in turns):
         raise ValueError("has no message of the policy")
-    return Dialogue("\n\n".join([*given, *system]), turns, unread)
+    system = [message.text if _instructs(message) else _quoted(message) for message in before]
+    system += [message.text for message in rest if _instructs(message)]
+    return Dialogue("\n\n".join(system), turns, tuple(kind for message in messages for kind in _unread(message)))
+
+
+def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatMessage]]:
+    """The messages up to the last that another answered before the policy spoke, and those from there on."""
+    own = (at for at, message in enumerate(messages) if message.role == "assistant" and not message.given)
+    first = next(own, len(messages))
+    answers = ("assistant", *TOOL_ROLES)
+    start = max((at + 1 for at in range(first) if messages[at].role in answers), default=0)
+    return messages[:start], messages[start:]
+
+
+def _unread(message: ChatMessage) -> Iterator[str]:
+    """The kinds of a message's parts that are neither text nor calls, results or thoughts."""
+    for part in message.content if isinstance(message.content, list) else ():
+        if _kind(part) not in ("", *READ, *THOUGHTS) and not _part_text(part):
+            yield _kind(part)
 
 
 def _instructs(message: ChatMessage) -> bool:
@@ -160,16 +168,20 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             waiting = []
             turns[-1].actions[-1].results.append(_quoted(message))
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
-            results = turns[-1].actions[-1].results
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
-                free = [at for at, known in enumerate(results[: len(waiting)]) if known is None]
-                at = next((at for at in free if waiting[at] == message.tool_call_id), free[0] if free else len(results))
-                results[at : at + 1] = [result]
+                _answer(turns[-1].actions[-1].results, result, waiting, message.tool_call_id)
         elif turns and not turns[-1].actions:
             turns[-1].user += f"\n\n{_quoted(message) if message.given else text}"
         else:
             turns.append(Turn(text))
     return turns
+
+
+def _answer(results: list[str | None], result: str, waiting: Sequence[str | None], call: str | None) -> None:
+    """Give a result to the call that it names, else to the next one without a result. waiting: the ids of the calls."""
+    free = [at for at, known in enumerate(results[: len(waiting)]) if known is None]
+    at = next((at for at in free if waiting[at] == call), free[0] if free else len(results))
+    results[at : at + 1] = [result]
 
 
 class _Schema(BaseModel):

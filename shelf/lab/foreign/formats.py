@@ -12,7 +12,7 @@ from seal.method.diagnosis.categories import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Agent, Own, Step, continued, error_text, messages_of, number_of, trial_of
+from shelf.lab.foreign.atif import Agent, Own, Step, error_text, join_continued, messages_of, number_of, trial_of
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, documents_of, messages_of_items
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
 from shelf.lab.foreign.template import parse_dialogue, tools_in
@@ -239,7 +239,7 @@ class Atif(Foreign):
         task = str(extra.get("task_id") or self.trial.get("task_id") or task_id)
         if failure := self.trial.get("failure"):
             return Rollout(place, task, [], reward=reward, failure=failure)
-        found = dialogue_of(messages_of(self.steps), scored=reward is not None)
+        found = dialogue_of(list(messages_of(self.steps)), scored=reward is not None)
         referred = sum(len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results)
         return Rollout(
             place,
@@ -314,7 +314,7 @@ def _read(line: Line) -> Rollout:
     task = next((str(value[key]) for key in IDS if value.get(key)), f"{line.path.stem}:{line.line}")
     files: tuple[Path, ...] = ()
     if model is Atif:
-        value["steps"], files = continued(value, line.path)
+        value["steps"], files = join_continued(value, line.path)
         value["trial"] = trial_of(line.path)
     return replace(model.model_validate(value).rollout(f"{line.path}:{line.line}", task), continued=files)
 

@@ -44,14 +44,7 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
 
 def sentences(every: Sequence[Judged]) -> Iterator[str]:
     """Sentences on how the rollouts were judged, whose the faults are, and which rollouts could not be judged."""
-    replayed = [judged for judged in every if judged.rollout.replays]
-    lost = [judged for judged in replayed if judged.record.infra is not None]
-    yield f"{len(replayed) - len(lost)} of {len(every)} rollouts were played again on the benchmark: labels are exact."
-    blames = Counter(found.get("blame") for judged in replayed for found in judged.record.diagnosis)
-    if replayed:
-        yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
-    for each in lost:
-        yield f"{each.rollout.place} could not be played again: {each.record.infra_message}."
+    yield from _on_replays([judged for judged in every if judged.rollout.replays], len(every))
     for text, count in Counter(judged.rollout.failure for judged in every if judged.rollout.failure).most_common():
         yield f"{count} count as not run, by their file: {text}"
     if unread := Counter(kind for judged in every for kind in judged.rollout.unread):
@@ -60,8 +53,6 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
     if subagents := [judged.rollout for judged in every if judged.rollout.subagents]:
         number = sum(rollout.subagents for rollout in subagents)
         yield f"{number} trajectories of sub-agents have no labels, first those of {subagents[0].place}."
-    if differing := [judged for judged in replayed if judged.differs]:
-        yield f"{len(differing)} differ from their file, first {differing[0].rollout.place}: {differing[0].differs}."
     if seen := [judged.record for judged in every if not (judged.rollout.replays or judged.rollout.failure)]:
         turns = Counter(label for record in seen for label in record.labels)
         yield (
@@ -69,4 +60,16 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
             f"{turns.total()} turns show nothing by themselves and have no label."
         )
     if any(judged.record.environment == UNSCORED for judged in every):
-        yield "The rows of unscored/ have no reward in their file: their rates mean nothing, their labels do."
+        yield "The rows of unscored/ have no reward in their file, so they have labels and no rates."
+
+
+def _on_replays(replayed: Sequence[Judged], of: int) -> Iterator[str]:
+    lost = [judged for judged in replayed if judged.record.infra is not None]
+    yield f"{len(replayed) - len(lost)} of {of} rollouts were played again on the benchmark: labels are exact."
+    blames = Counter(found.get("blame") for judged in replayed for found in judged.record.diagnosis)
+    if replayed:
+        yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
+    for each in lost:
+        yield f"{each.rollout.place} could not be played again: {each.record.infra_message}."
+    if differing := [judged for judged in replayed if judged.differs]:
+        yield f"{len(differing)} differ from their file, first {differing[0].rollout.place}: {differing[0].differs}."

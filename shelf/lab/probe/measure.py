@@ -153,7 +153,7 @@ def findings(
     return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": named}, said
 
 
-def played(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tuple[Rollouts, Rollouts, Answers]:
+def play_tasks(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tuple[Rollouts, Rollouts, Answers]:
     """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues.
 
     LaunchError or ValueError for what a user can fix.

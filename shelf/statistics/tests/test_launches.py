@@ -4,7 +4,7 @@ import pytest
 
 from seal.settings import BLOCKS, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
-from shelf.statistics.launches import recorded
+from shelf.statistics.launches import read_config
 
 
 def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
@@ -14,7 +14,7 @@ def test_a_record_of_another_version_is_read_without_what_only_that_version_know
     config["seal"]["interface"]["departed"] = config["seal"]["data"]["train"]["departed"] = True
     with pytest.raises(SettingsError, match="departed is not a setting"):
         SealSettings.of(config)
-    assert SealSettings.of(recorded(config)) == known
+    assert SealSettings.of(read_config(config)) == known
     config["seal"]["seed"] = "y"
     with pytest.raises(SettingsError, match=r"seal\.seed is 'y'"):
-        recorded(config)
+        read_config(config)

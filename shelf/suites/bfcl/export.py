@@ -18,7 +18,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
-from shelf.statistics.log import read_line, validated
+from shelf.statistics.log import has_validations, read_line
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl.benchmark import STEP
 
@@ -75,7 +75,7 @@ def find_log(run_or_log: Path, step: int | None) -> Path:
     log = run_or_log
     if log.is_dir():
         folder = RunFolder(log)
-        if not validated(folder):
+        if not has_validations(folder):
             raise ValueError(f"{log} holds no validation_log/<step>.jsonl: name a run or one log.")
         log = step_files(folder.validations)[-1][1] if step is None else folder.validations / f"{step}.jsonl"
     if not log.is_file():

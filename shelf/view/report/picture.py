@@ -15,7 +15,7 @@ from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
 from shelf.view.plots import colours, draw_rates, tidy
-from shelf.view.report.run import Run, taught
+from shelf.view.report.run import Run, teaching
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 """The colours of the stages of a step that take longest."""
@@ -128,7 +128,7 @@ def _rho(axes: Axes, run: Run) -> None:
 def _teaching(axes: Axes, run: Run) -> None:
     window = max(1, len(run.steps) // 4)
     _title(axes, f"The teacher: lift of its cues, and reward without them (means of {window} steps)")
-    rows = [row | {"step": step.step} for step in run.steps for row in taught([step]).values() if row["prompts"]]
+    rows = [row | {"step": step.step} for step in run.steps for row in teaching([step]).values() if row["prompts"]]
     lifts = pd.DataFrame(rows, columns=["step", "lift", "prompts"]).eval("lift = lift * prompts").groupby("step").sum()
     sums = lifts.reindex([step.step for step in run.steps]).fillna(0).rolling(window, min_periods=1).sum()
     axes.plot(sums["lift"] / sums["prompts"], color="#D55E00", linewidth=2, label="lift of the cues")

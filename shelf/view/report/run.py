@@ -13,7 +13,7 @@ from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
 from seal.system.jsonl import BadLine, step_files
-from shelf.statistics.log import Log, read_log, read_validation_dir, validated, values
+from shelf.statistics.log import Log, has_validations, read_log, read_validation_dir, values
 
 QUARTER = 4
 _SECONDS = 3600.0
@@ -160,11 +160,11 @@ def read_run(folder: Path | str) -> Run:
     if not files.path.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
     steps, bad = logged_steps(files)
-    if not steps and not validated(files):
+    if not steps and not has_validations(files):
         raise ValueError(
             f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"
         )
-    return Run(files, steps, read_validation_dir(files.path) if validated(files) else None, bad)
+    return Run(files, steps, read_validation_dir(files.path) if has_validations(files) else None, bad)
 
 
 def practice(folder: RunFolder) -> tuple[int, Change] | None:
@@ -200,7 +200,7 @@ def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
     return sum((Counter(step.label_counts) for step in steps), Counter())
 
 
-def taught(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
+def teaching(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
     """With a teacher: the sums of each cue's figures over some steps, and its mean lift over their prompts, or nan."""
     sums: dict[str, Counter[str]] = {}
     for name, row in (item for step in steps for item in step.teaching.items()):

@@ -16,7 +16,7 @@ from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.log import Log
-from shelf.statistics.runs import missing_sentences, mixed, not_held_out, provenance
+from shelf.statistics.runs import missing_sentences, name_mixtures, not_held_out, provenance
 from shelf.statistics.summary import Summary, informative, tasks_in_words
 from shelf.statistics.summary import summarise as summarise_log
 from shelf.statistics.tables import percent, table, with_difference, with_interval
@@ -24,7 +24,7 @@ from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
 from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.report.picture import draw
-from shelf.view.report.run import Change, Quarters, Run, practice, ranges, read_run, taught, training_cost
+from shelf.view.report.run import Change, Quarters, Run, practice, ranges, read_run, teaching, training_cost
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -95,7 +95,7 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
 def _validation_problems(run: Run, log: Log) -> list[str]:
     problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
     leak = not_held_out(run.folder.path, log.lines)
-    problems += [*([leak] if leak else []), *mixed([log]), *missing_sentences([log])]
+    problems += [*([leak] if leak else []), *name_mixtures([log]), *missing_sentences([log])]
     failed = sum(line.infra is not None for line in log.lines)
     if failed:
         problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
@@ -175,10 +175,11 @@ def _cues(run: Run) -> list[RenderableType]:
 
 def _teaching(run: Run) -> list[RenderableType]:
     """A table of the rollouts that cues taught, and their lift in both halves of the run; nothing without a teacher."""
-    half, whole = len(run.steps) // 2, taught(run.steps)
+    half, whole = len(run.steps) // 2, teaching(run.steps)
     made = table("What cues taught", ["cue", "shown", "passed", "taught", "lift at first", "at last"])
     for name, row in whole.items():
-        lifts = (taught(steps).get(name, {"lift": math.nan})["lift"] for steps in (run.steps[:half], run.steps[half:]))
+        halves = (run.steps[:half], run.steps[half:])
+        lifts = (teaching(steps).get(name, {"lift": math.nan})["lift"] for steps in halves)
         shown = ("-" if math.isnan(lift) else f"{lift:+.2f}" for lift in lifts)
         made.add_row(name, *(f"{row[key]:.0f}" for key in ("shown", "passed", "taught")), *shown)
     return [made] if whole else []

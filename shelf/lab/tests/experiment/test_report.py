@@ -151,6 +151,15 @@ def test_turns_are_weighted_by_their_number_and_sources_averaged(tmp_path):
     assert panel([result], outcome).means == pytest.approx([(1 / 4 + 1) / 2])
     whole = outcome.model_copy(update={"metric": "pass"})
     assert panel([result], whole).means == pytest.approx([(0 + 1) / 2])
+    runs = []
+    for score in (
+        TaskScore(1, 1, 2, 2),
+        TaskScore(1, 1, 0, 0),
+    ):  # no turn of the second has a label: unknown, not missed
+        more = {**tasks, "base": {**tasks["base"], "multi_turn_base_2": score}}
+        scores = tuple(ValidationScores(4, source, found) for source, found in more.items())
+        runs.append(simulated.result(made, Cell("a", len(runs)), scores))
+    assert panel(runs, outcome).means == pytest.approx([(1 / 4 + 1) / 2] * 2)
 
 
 def test_runs_of_different_lengths_are_compared_at_their_own_last_validation(tmp_path):

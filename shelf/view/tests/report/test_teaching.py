@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from shelf.view.report.run import read_run, taught
+from shelf.view.report.run import read_run, teaching
 from shelf.view.report.summary import summarise
 from shelf.view.tests.report.sample_run import write_run
 
@@ -38,7 +38,7 @@ def test_the_picture_has_the_reward_of_rollouts_without_cues(run):
 
 
 def test_the_report_says_what_each_cue_taught(run):
-    rows = taught(read_run(run).steps[:2])
+    rows = teaching(read_run(run).steps[:2])
     assert rows["bfcl/schema_required"]["shown"] == 8 and rows["bfcl/schema_required"]["lift"] == pytest.approx(0.75)
     console = Console(width=80)
     with console.capture() as printed:
@@ -50,4 +50,4 @@ def test_the_report_says_what_each_cue_taught(run):
 
 def test_a_run_without_a_teacher_has_no_such_table(tmp_path):
     found = read_run(write_run(tmp_path / "run", steps=4, validations=()))
-    assert not taught(found.steps) and not found.plain_rewards
+    assert not teaching(found.steps) and not found.plain_rewards

@@ -25,7 +25,7 @@ from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
 from shelf.view.tests.report.sample_run import write_run as write_older_run
 from shelf.view.tests.viewer.conftest import client
-from shelf.view.trajectory import placed, trajectory, whole_group
+from shelf.view.trajectory import place_messages, trajectory, whole_group
 from shelf.view.viewed import Viewed
 
 LABELS = ["", "pass", "state_mismatch", "argument_mismatch", "recovery_failure", "budget_cut"]
@@ -193,11 +193,11 @@ def _distance(group):
 def test_a_message_says_who_speaks_whatever_its_role():
     said = ["system", "user", "assistant", "user", "assistant", "user", "assistant", "user", "user"]
     evidence = [{"actions": [{"calls": [{}]}, {"calls": []}]}, {"actions": [{"calls": []}]}]
-    shown = placed([{"role": role, "content": ""} for role in said], evidence)
+    shown = place_messages([{"role": role, "content": ""} for role in said], evidence)
     assert [message["speaker"] for message in shown] == [
         "system", "user", "policy", "tool", "policy", "user", "policy", "environment", "environment",
     ]  # fmt: skip
-    unknown = placed([{"role": role, "content": ""} for role in ("user", "assistant", "user", "tool")], None)
+    unknown = place_messages([{"role": role, "content": ""} for role in ("user", "assistant", "user", "tool")], None)
     assert [message["speaker"] for message in unknown] == ["user", "policy", "environment", "tool"]
 
 
