@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
         "data_source": TEXT,
         "prompt": pa.list_(pa.struct({"role": TEXT, "content": TEXT})),
         "reward_model": pa.struct({"style": TEXT, "ground_truth": TEXT}),
-        "extra_info": pa.struct({"index": NUMBER, **TASK, "withdrawn": TEXT}),
+        "extra_info": pa.struct({"index": NUMBER, **TASK, "withdrawal": TEXT}),
     }
 )
 _PRECISION = 10**6
@@ -36,7 +36,7 @@ class TaskRow:
     """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
 
     category: qualified by the environment (`seal.method.diagnosis.categories`). scenario: shared by tasks of which
-    none may be on the other side. withdrawn: in a withdrawal, what it goes without (TrajectoryRecord).
+    none may be on the other side. withdrawal: see TrajectoryRecord.
     """
 
     task_id: str
@@ -44,7 +44,7 @@ class TaskRow:
     scenario: int
     split: Side
     turns: int = WHOLE
-    withdrawn: str | None = None
+    withdrawal: str | None = None
 
     @property
     def environment(self) -> str:

@@ -17,7 +17,6 @@ from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
 from seal.method.diagnosis.categories import parse_task_id, qualified, variant
 from seal.records.source import WHOLE
-from seal.records.trajectory import EVERY_CUE
 from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
 
 
@@ -43,7 +42,7 @@ class RunRows(NamedTuple):
                 "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
             )
         played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
-        withdrawal = tuple(replace(row, withdrawn=left_out) for row in played for left_out in ("", EVERY_CUE))
+        withdrawal = tuple(replace(row, withdrawal=side) for row in played for side in ("shown", "hidden"))
         val = tuple(row for selection in data.val for row in rows("val", selection))
         return cls(rows("train", data.train), val, withdrawal)
 

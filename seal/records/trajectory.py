@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from seal.method.diagnosis.categories import environment_of
 from seal.method.labels import EXCLUDED
-from seal.records.format import FORMAT
+from seal.records.format import FORMAT, upgrade
 from seal.records.source import parse_data_source, scenario_of
 from seal.system.causes import Cause
 
@@ -35,9 +35,6 @@ CUTS = {
 """Stops of trajectories that one of our budgets cut, with the stop that the service is told. In order:
 seal.rollout.max_message_tokens, data.max_response_length, rollout.max_model_len, the actor's
 ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training)."""
-
-EVERY_CUE = "*"
-"""The value of `withdrawn` for a trajectory that saw no interface."""
 
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
@@ -97,8 +94,8 @@ class TrajectoryRecord:
     """With a teacher: the cues that it saw."""
     taught: bool = False
     """True if it was trained under the plain prompt, where it passed too; the dialogue is the one with cues."""
-    withdrawn: str | None = None
-    """In a withdrawal: what it went without, EVERY_CUE or "" for no cue; in logs of earlier versions also one cue."""
+    withdrawal: str | None = None
+    """In a withdrawal: `shown` with the interface, `hidden` without; earlier versions also hid one cue, by its name."""
     prompt_mode: str = ""
     """The prompt and parser format."""
     data_hash: str = ""
@@ -219,7 +216,7 @@ class TrajectoryRecord:
     @classmethod
     def from_line(cls, value: Mapping[str, Any]) -> Self:
         """Rebuild a record from the line that :meth:`line` or the release made; ValidationError if it is not one."""
-        messages = []
+        value, messages = upgrade(value), []
         for name, role in (("input", "user"), ("output", "assistant")):
             said = value.get(name, ())
             messages += [{"role": role, "content": said}] if isinstance(said, str) else said

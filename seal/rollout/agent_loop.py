@@ -54,7 +54,7 @@ class SEALAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **columns) -> AgentLoopOutput:
         """Roll one trajectory out; columns: the data set's, and what the trainer adds."""
         row, share, rollouts = Row.read(columns), self.settings.interface.share, self.rollout_config.n
-        if not row.training or row.withdrawn is not None:
+        if not row.training or row.withdrawal is not None:
             return await self._untaught(sampling_params, row)
         role = role_of(row.sample, rollouts, self.settings.interface)
         if self.teacher == "off":

@@ -17,8 +17,9 @@ class Row:
     """One rollout of one task.
 
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
-    trainer's step, which drew it. index: of the task in its data set. training: played as in training. omega: what the
-    episode shows, None for the plain benchmark. withdrawn: see TrajectoryRecord.
+    trainer's step, which drew it. index: of the task in its data set. training: played as in training, as the shown
+    side of a withdrawal is. omega: what the episode shows, None for the plain benchmark. withdrawal: see
+    TrajectoryRecord.
     """
 
     task_id: str
@@ -31,29 +32,23 @@ class Row:
     index: str
     training: bool
     omega: Mapping[str, Any] | None
-    withdrawn: str | None
+    withdrawal: str | None
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
-        """From the columns of the data set and those that the trainer adds.
-
-        A validation shows its Omega only to rows of a withdrawal that go without no cue.
-        """
-        extra = row["extra_info"]
-        withdrawn = extra.get("withdrawn")
-        training = bool(row.get("training")) or withdrawn == ""
+        """From the columns of the data set and those that the trainer adds."""
+        task = row["extra_info"]
+        training = bool(row.get("training")) or task.get("withdrawal") == "shown"
         return cls(
-            task_id=extra["task_id"],
-            category=extra["category"],
-            split=extra["split"],
+            **{name: task[name] for name in ("task_id", "category", "split")},
             data_source=row["data_source"],
-            turns=int(extra.get("turns", -1)),
+            turns=int(task.get("turns", -1)),
             sample=int(row["session_id"]),
             step=int(row["global_steps"]),
             index=str(row["index"]),
             training=training,
             omega=row.get("omega") if training else None,
-            withdrawn=withdrawn,
+            withdrawal=task.get("withdrawal"),
         )
 
     @property
@@ -82,7 +77,7 @@ class Row:
 
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""
-        names = ("task_id", "data_source", "category", "split", "sample", "withdrawn")
+        names = ("task_id", "data_source", "category", "split", "sample", "withdrawal")
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.training else None}
 
     def create_params(self, prompt_mode: str, always_guarded: bool = False) -> dict[str, Any]:

@@ -170,13 +170,13 @@ class Durable(PPOTrainer):
     def _val_metrics_update(self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **rest):
         """Log a validation and note its average; verl's figures leave out what infrastructure lost."""
         everything = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
-        records = [record for record in everything if record.withdrawn is None]
+        records = [record for record in everything if record.withdrawal is None]
         # A task that the settings cannot hold costs only its own result, unless nothing else is there.
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)
         self._log.validation(self.global_steps, everything)
-        kept = [record.infra is None and record.withdrawn is None for record in everything]
+        kept = [record.infra is None and record.withdrawal is None for record in everything]
         sources, uids, turns = (list(compress(values, kept)) for values in (data_sources, sample_uids, sample_turns))
         infos = {name: list(compress(values, kept)) for name, values in reward_extra_infos_dict.items()}
         figures = super()._val_metrics_update(sources, uids, infos, turns, **rest)

@@ -58,8 +58,8 @@ class RunLog:
     def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write a validation in the order of tasks and samples; its withdrawal, if it has one, into another file."""
         ordered = sorted(records, key=_place_in_log)
-        _write(self._folder.validations, step, [record for record in ordered if record.withdrawn is None])
-        if withdrawal := [record for record in ordered if record.withdrawn is not None]:
+        _write(self._folder.validations, step, [record for record in ordered if record.withdrawal is None])
+        if withdrawal := [record for record in ordered if record.withdrawal is not None]:
             _write(self._folder.withdrawals, step, withdrawal)
 
     def keep_through(self, step: int) -> None:
@@ -76,7 +76,7 @@ class RunLog:
 
 
 def _place_in_log(record: TrajectoryRecord) -> tuple[str, str, str, int]:
-    return record.data_source, record.task_id, record.withdrawn or "", record.sample
+    return record.data_source, record.task_id, record.withdrawal or "", record.sample
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

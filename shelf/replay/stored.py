@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from env_service.environments.bfcl.task_file import read_task_file
 from seal.method.interface.cues import Omega
 from seal.records.folder import RunFolder
-from seal.records.format import FORMAT
+from seal.records.format import READABLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from seal.settings.reward import RewardSettings
@@ -152,7 +152,7 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
 
 
 def _record(line: Mapping[str, Any]) -> TrajectoryRecord:
-    if line.get("format") != FORMAT:
+    if line.get("format") not in READABLE[1:]:
         was = line.get("format", "unknown")
         raise ValueError(f"a rollout of format {was} lacks what a replay needs: play it again")
     return TrajectoryRecord.from_line(line)

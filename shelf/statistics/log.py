@@ -12,7 +12,7 @@ from typing import Any, Self
 from seal.method.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
 from seal.method.labels import BROKEN, CORRECT_ABSTENTION, PASS
 from seal.records.folder import RunFolder
-from seal.records.format import require_format
+from seal.records.format import require_format, upgrade
 from seal.records.source import UNSCORED, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, Line, read_jsonl, read_records, step_files
@@ -78,7 +78,7 @@ def read_log(path: Path | str) -> Log:
 
     def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
         record, numbered = read_line(value, step)
-        seen = samples.setdefault((record.step, *record.task, record.withdrawn), set())
+        seen = samples.setdefault((record.step, *record.task, record.withdrawal), set())
         record = record if numbered else replace(record, sample=len(seen))
         if record.sample in seen:
             place = f"sample {record.sample} of {record.task_id} at step {record.step}"
@@ -117,8 +117,7 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     step, reward, task_id, data_source). file_step: the step of a line without
     one. Raises ValueError with one sentence for a line that cannot be used.
     """
-    # An empty text stands for nothing, except that a trajectory of a withdrawal went without no cue.
-    value = {key: found for key, found in value.items() if found not in (None, "") or (key, found) == ("withdrawn", "")}
+    value = {key: found for key, found in upgrade(value).items() if found not in (None, "")}
     require_format(value)
     task = value.get("task_id")
     if not isinstance(task, str):

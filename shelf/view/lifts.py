@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seal.records.folder import RunFolder
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
@@ -36,7 +36,7 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
     """
     usable = [record for record in records if record.infra is None]
     scenarios = {(record.step, *record.task): record.scenario for record in usable}
-    without, shown = (_scores(usable, withdrawn) for withdrawn in (EVERY_CUE, ""))
+    without, shown = (_scores(usable, side) for side in ("hidden", "shown"))
 
     def over(steps: Sequence[int]) -> PairedDifference:
         a, b = ({key: value for key, value in side.items() if key[0] in steps} for side in (without, shown))
@@ -62,9 +62,9 @@ def _figures(paired: PairedDifference) -> dict[str, Any]:
     return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
 
 
-def _scores(records: Sequence[TrajectoryRecord], withdrawn: str) -> Scores:
+def _scores(records: Sequence[TrajectoryRecord], side: str) -> Scores:
     passed: dict[tuple[int, str, int], list[bool]] = {}
     for record in records:
-        if record.withdrawn == withdrawn:
+        if record.withdrawal == side:
             passed.setdefault((record.step, *record.task), []).append(record.passed)
     return {key: fmean(outcomes) for key, outcomes in passed.items()}

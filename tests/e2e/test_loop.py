@@ -96,8 +96,8 @@ def check_complete(run, last, said):
         assert all(0 < len(line["labels"]) <= line["turns"] for line in validated)
         withdrawn = run.lines(f"seal_log/withdrawal/{step}.jsonl")
         assert not any(line["infra"] for line in withdrawn)
-        ways = sorted((line["withdrawn"], line["omega_version"] is None, line["drawn"]) for line in withdrawn)
-        assert ways == [("", False, step)] * 2 + [("*", True, None)] * 2
+        ways = sorted((line["withdrawal"], line["omega_version"] is None, line["drawn"]) for line in withdrawn)
+        assert ways == [("hidden", True, None)] * 2 + [("shown", False, step)] * 2
     assert "`seal report" in said
 
     best = json.loads((run.checkpoints / "best.json").read_text())

@@ -24,7 +24,6 @@ from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.run import Request, find_services, launch
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
-from seal.records.trajectory import EVERY_CUE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.system import exits
@@ -350,7 +349,7 @@ def test_the_tasks_of_a_withdrawal_are_written_twice_beside_the_validation_s(tmp
     assert validation == len(read_rows(tmp_path / "val.parquet"))
     written = pq.read_table(tmp_path / "withdrawal.parquet").to_pylist()
     assert [row["extra_info"]["index"] for row in written] == list(range(validation, validation + 4))
-    assert [row["extra_info"]["withdrawn"] for row in written] == ["", EVERY_CUE] * 2
+    assert [row["extra_info"]["withdrawal"] for row in written] == ["shown", "hidden"] * 2
     config.seal.data.withdrawal.split = "eval"
     with pytest.raises(SettingsError, match=r"seal\.data\.withdrawal needs split=train"):
         Recipe.of(config)

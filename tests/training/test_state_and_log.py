@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.settings.run import CheckpointSettings
 from seal.training.checkpoints import (
     STATE_FILE,
@@ -105,7 +105,7 @@ def test_a_withdrawal_is_logged_beside_its_validation(tmp_path):
     record = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0)
     log.validation(0, [record])
     assert not (tmp_path / "seal_log" / "withdrawal").exists()
-    log.validation(4, [record, replace(record, withdrawn=EVERY_CUE), replace(record, withdrawn="")])
+    log.validation(4, [record, replace(record, withdrawal="hidden"), replace(record, withdrawal="shown")])
     files = ("validation_log/4.jsonl", "seal_log/withdrawal/4.jsonl")
-    logged = [[json.loads(line)["withdrawn"] for line in (tmp_path / name).read_text().splitlines()] for name in files]
-    assert logged == [[None], ["", EVERY_CUE]]
+    logged = [[json.loads(line)["withdrawal"] for line in (tmp_path / name).read_text().splitlines()] for name in files]
+    assert logged == [[None], ["hidden", "shown"]]

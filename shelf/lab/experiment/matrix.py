@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seal.records.folder import RunFolder
-from seal.records.format import FORMAT
 from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_jsonl
 from seal.system.paths import HOME
@@ -24,7 +23,7 @@ class Registration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    format: Literal[FORMAT]
+    format: Literal[2]
     time: str
     sha256: str
     text: str
@@ -45,7 +44,7 @@ class Registration(BaseModel):
         """Return the registration; register this text if there is none."""
         if registered := cls.read(folder):
             return registered
-        now = cls(format=FORMAT, time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
+        now = cls(format=2, time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
         write_jsonl([now.model_dump()], folder / REGISTRATION)
         return now
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from seal.records.format import FORMAT
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.crossed import CrossedMean
 from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
@@ -106,7 +105,7 @@ def _figures(analysis: Analysis) -> dict[str, Any]:
     """The effects for programs."""
     kinds = {"primary": analysis.primary, "secondary": analysis.secondary, "area": analysis.area}
     return {
-        "format": FORMAT,
+        "format": 2,
         "experiment": analysis.experiment.design.name,
         "registered": analysis.registration.sha256 if analysis.registration else None,
         "finished": len(analysis.results),

@@ -48,7 +48,7 @@ def test_rows_are_what_verl_reads(made):
             "scenario": 0,
             "split": "train",
             "turns": -1,
-            "withdrawn": None,
+            "withdrawal": None,
         },
     }
     assert sorted(row["extra_info"]["index"] for row in rows) == list(range(400))

@@ -14,10 +14,12 @@ def test_a_line_with_further_fields_is_read():
     assert read_line(line)[0] == record
 
 
-@pytest.mark.parametrize("withdrawn", [None, "", "*"])
-def test_a_log_keeps_apart_what_went_without_no_cue_and_what_no_withdrawal_played(withdrawn):
-    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawn=withdrawn).line()
-    assert read_line(line)[0].withdrawn == withdrawn
+@pytest.mark.parametrize(("before", "now"), [(None, None), ("", "shown"), ("*", "hidden"), ("recover", "recover")])
+def test_the_sides_of_a_withdrawal_are_read_in_logs_of_each_format(before, now):
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3, withdrawal=now).line()
+    earlier = {name: value for name, value in line.items() if name != "withdrawal"} | {"withdrawn": before, "format": 2}
+    for each in (line, earlier):
+        assert read_line(each)[0].withdrawal == TrajectoryRecord.from_line(each).withdrawal == now
 
 
 def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):

@@ -123,7 +123,7 @@ def test_a_task_that_is_gone_is_left_out_and_said(copy, tmp_path, capsys):
 )
 def test_what_cannot_be_judged_again_is_one_sentence(copy, capsys, log, options, said):
     path = copy / "validation_log" / "2.jsonl"
-    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    path.write_text(path.read_text().replace('"format": 3', '"format": 1'))
     if "launches" in said:
         (copy / "seal_log" / "launches.jsonl").unlink()
     if "withdrawal" in said:

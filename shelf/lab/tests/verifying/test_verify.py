@@ -255,7 +255,7 @@ def test_what_cannot_be_verified_is_one_sentence(copy, tmp_path, capsys, what):
         shutil.rmtree(copy / "validation_log")
         shutil.rmtree(copy / "seal_log" / "trajectories")
     if what == "another format":
-        path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+        path.write_text(path.read_text().replace('"format": 3', '"format": 1'))
     if what == "not JSON":
         path.write_text("x\n")
     assert seal_verify(tmp_path / "none" if what == "no run" else copy) == 2

@@ -16,7 +16,7 @@ from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.launch.recipe import read_recipe
-from seal.records.trajectory import EVERY_CUE, TrajectoryRecord
+from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, mark_groups
@@ -54,7 +54,7 @@ def write_run(folder: Path, steps: int = 6, seed: int = 0, groups: int = 3, gain
             play_step(log, loop, step, rng, groups, 0.35 + gain * step / steps)
         if step in (0, steps):
             log.stage("validate", step=step, of=5)
-            log.validation(step, [*validated(rng), *withdrawn(loop, step)])
+            log.validation(step, [*validated(rng), *withdrawal(loop, step)])
     return folder
 
 
@@ -126,15 +126,15 @@ def validated(rng: random.Random) -> list[TrajectoryRecord]:
     ]
 
 
-def withdrawn(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
+def withdrawal(loop: ClosedLoop, step: int) -> list[TrajectoryRecord]:
     """Tasks under Omega and in the plain interface, in which they fail more often."""
     rng, sent = random.Random(step), loop.omega_to_send()
     records = []
     for task in tasks()[::4]:
-        for name, shown, chance in (("", sent, 0.8), (EVERY_CUE, None, 0.3)):
+        for name, shown, chance in (("shown", sent, 0.8), ("hidden", None, 0.3)):
             fault = perfect(task) if rng.random() < chance else rng.choice(list(faults(task, step)))
-            split = "eval" if name == EVERY_CUE else "train"
-            records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawn=name))
+            split = "eval" if name == "hidden" else "train"
+            records.append(replace(play(task, replace(fault, mode="compact"), 0, shown, split), withdrawal=name))
     return records
 
 
