@@ -3,7 +3,7 @@
 import sysconfig
 from importlib import metadata
 
-from seal.method.diagnosis.rules import EXTENSIONS
+from seal.method.diagnosis.extension import EXTENSIONS
 from tests.support.extension import installed
 from tests.support.isolation import hide_other_packages
 
