@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from env_service.environments.bfcl.splits import Side
-from seal.method.diagnosis.categories import environment_of, parse_task_id
+from seal.method.diagnosis.categories import environment_of
+from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE, data_source
 from seal.system.files import replacing
 

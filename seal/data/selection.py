@@ -15,7 +15,8 @@ from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
-from seal.method.diagnosis.categories import parse_task_id, qualified, variant
+from seal.method.diagnosis.categories import qualified
+from seal.records.benchmark import parse_task_id, variant
 from seal.records.source import WHOLE
 from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from zlib import crc32
 
-from seal.method.diagnosis.categories import BENCHMARK, CATEGORIES, MADE_CATEGORIES, environment_of, parse_task_id
+from seal.method.diagnosis.categories import BENCHMARK, environment_of
+from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES, parse_task_id
 
 ALL_CATEGORIES = CATEGORIES + MADE_CATEGORIES
 """The categories of the benchmark and of synthesised tasks, in the order of every table."""

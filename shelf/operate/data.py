@@ -15,7 +15,7 @@ from typing import Any
 from env_service.environments.bfcl.catalog import data_hash
 from env_service.environments.bfcl.splits import SPLITS, task_ids
 from seal.data.rows import TaskRow, whole_rows, write_rows
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from seal.system.files import json_hash, write_json
 from shelf.task_rows import read_rows
 

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from seal.method.diagnosis.categories import BENCHMARK, environment_of, parse_task_id
+from seal.method.diagnosis.categories import BENCHMARK, environment_of
 from seal.method.labels import BROKEN, CORRECT_ABSTENTION, PASS
+from seal.records.benchmark import parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.format import require_format, upgrade
 from seal.records.source import UNSCORED, parse_data_source

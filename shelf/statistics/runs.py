@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 
 from env_service.environments.bfcl.splits import side_of
-from seal.method.diagnosis.categories import BENCHMARK, parse_task_id
+from seal.method.diagnosis.categories import BENCHMARK
+from seal.records.benchmark import parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord

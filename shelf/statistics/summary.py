@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from seal.method.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, environment_of
+from seal.method.diagnosis.categories import environment_of
+from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
 from seal.records.source import WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k

@@ -9,7 +9,7 @@ from env_service.environments.bfcl.splits import (
     side_of,
     task_ids,
 )
-from seal.method.diagnosis.categories import CATEGORIES, parse_task_id
+from seal.records.benchmark import CATEGORIES, parse_task_id
 from shelf.operate.data import siblings_in_train
 
 

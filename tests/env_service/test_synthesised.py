@@ -22,7 +22,7 @@ from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import BfclEnvironment, open_episode
 from env_service.environments.bfcl.task_file import MadeTask, write_task_file
 from env_service.environments.bfcl.verifier import reference
-from seal.method.diagnosis.categories import LEVELS
+from seal.records.benchmark import LEVELS
 from seal.system.paths import HOME
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise

@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seal.method.diagnosis.categories import CATEGORIES
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import Event
+from seal.records.benchmark import CATEGORIES
 from seal.records.source import ALL_CATEGORIES, averaged
 from seal.records.step import Range, SentOmega, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord

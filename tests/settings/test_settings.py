@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from annotated_types import Ge, Gt, Le
 
-from seal.method.diagnosis.categories import CATEGORIES
+from seal.records.benchmark import CATEGORIES
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.data import Selection

@@ -20,7 +20,7 @@ from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FI
 from env_service.environments.base import Document, TaskFacts
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.kit.tasks import Turns
-from seal.method.diagnosis.categories import CATEGORIES, variant
+from seal.records.benchmark import CATEGORIES, variant
 
 CLASSES = (
     "GorillaFileSystem",

@@ -14,8 +14,8 @@ from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
 from env_service.environments.bfcl.verifier import reference
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
-from seal.method.diagnosis.categories import MADE_CATEGORIES
 from seal.method.interface.secrets import Secrets, reference_secrets
+from seal.records.benchmark import MADE_CATEGORIES
 
 MADE = "synth"
 """The split with every task of the task files."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Mapping
 
 from env_service.environments.base import Side
-from seal.method.diagnosis.categories import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
+from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
 
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
 DEFAULT_SPLIT = "scenario"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.tools import parse_reference
-from seal.method.diagnosis.categories import Category, Level, parse_task_id
+from seal.records.benchmark import Category, Level, parse_task_id
 from seal.system.files import json_hash, write_jsonl
 from seal.system.jsonl import BadLine, read_records
 

@@ -1,14 +1,6 @@
-"""Categories of tasks over all environments: BFCL's keep their names, others begin with their environment's.
+"""Categories over all environments: the benchmark's keep their names, others begin with their environment's."""
 
-A task of the benchmark has the id ``multi_turn_<category>_<scenario>``, a synthesised one
-``synth_<level>_<category>_<12 hex digits>``: the level is `train`, or says in what the
-task differs from those of training.
-"""
-
-import re
-from typing import Literal, get_args
-
-from seal.settings.data import BENCHMARK, Category
+from seal.settings.data import BENCHMARK
 
 
 def qualified(environment: str, category: str) -> str:
@@ -20,42 +12,3 @@ def environment_of(category: str) -> str:
     """The environment of a qualified category."""
     environment, slash, _ = category.partition("/")
     return environment if slash else BENCHMARK
-
-
-CATEGORIES: tuple[str, ...] = get_args(Category)
-"""The four variants of a scenario of the benchmark, in the order of every table and file."""
-
-SCENARIO_COUNT = 200
-
-Level = Literal["train", "values", "phrases", "paths"]
-LEVELS: tuple[str, ...] = get_args(Level)
-"""The new parts of a synthesised task: none (training), values, some phrases too, or all phrases and call pairs."""
-
-MADE_CATEGORIES: tuple[str, ...] = tuple(f"synth_{level}_{category}" for level in LEVELS for category in CATEGORIES)
-"""The categories of synthesised tasks, which follow the benchmark's in every table."""
-
-_MADE_ID = re.compile(rf"({'|'.join(MADE_CATEGORIES)})_([0-9a-f]{{12}})")
-_TASK_ID = re.compile(rf"multi_turn_({'|'.join(CATEGORIES)})_(\d+)")
-
-
-def task_id(category: str, scenario: int) -> str:
-    """The benchmark's id of one variant of one scenario."""
-    return f"multi_turn_{category}_{scenario}"
-
-
-def parse_task_id(task: str) -> tuple[str, int]:
-    """Category and scenario of a task id, past the benchmark's for a synthesised task; ValueError for anything else."""
-    if made := _MADE_ID.fullmatch(task):
-        return made[1], SCENARIO_COUNT + int(made[2], 16)
-    match = _TASK_ID.fullmatch(task)
-    if match is None or int(match[2]) >= SCENARIO_COUNT:
-        raise ValueError(
-            f"{task!r} is not a multi-turn task id: expected multi_turn_CATEGORY_N with CATEGORY one of "
-            f"{', '.join(CATEGORIES)} and N below {SCENARIO_COUNT}, or the id of a synthesised task."
-        )
-    return match[1], int(match[2])
-
-
-def variant(category: str) -> str:
-    """Which of the benchmark's four variants a category of its own or of synthesised tasks is."""
-    return category.split("_", 2)[2] if category in MADE_CATEGORIES else category

@@ -4,7 +4,7 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from env_service.environments.bfcl.tools import parse_reference
-from seal.method.diagnosis.categories import CATEGORIES, task_id
+from seal.records.benchmark import CATEGORIES, task_id
 
 TASKS = tuple(task_id(category, scenario) for category in CATEGORIES for scenario in TRAIN_SCENARIOS[:2])
 DONE = "Done."

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 
 Document = Mapping[str, Any]

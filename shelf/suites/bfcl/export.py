@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
-from seal.method.diagnosis.categories import CATEGORIES
+from seal.records.benchmark import CATEGORIES
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord

@@ -15,7 +15,7 @@ import pytest
 
 from env_service.local_service import LocalService
 from seal.cli.main import execute, load
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.statistics.log import read_log

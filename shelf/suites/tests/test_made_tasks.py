@@ -10,7 +10,7 @@ from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file, write_task_file
 from seal.data.rows import write_rows
 from seal.data.selection import selected_rows
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from seal.records.trajectory import TrajectoryRecord
 from seal.records.validation import validation_averages
 from seal.settings.data import DataSettings

@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from seal.method.diagnosis.categories import Level
+from seal.records.benchmark import Level
 from shelf.testbed.synthesis.held_out import HELD_OUT_PHRASES
 from shelf.testbed.synthesis.path import CallPath, Clause, PathTurn, Slot
 from shelf.testbed.synthesis.phrases import PhraseList, phrasebook

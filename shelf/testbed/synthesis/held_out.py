@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from seal.method.diagnosis.categories import Level
+from seal.records.benchmark import Level
 
 WORD_SHARE = 4
 """Every 4th word is held out."""

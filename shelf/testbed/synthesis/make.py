@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
-from seal.method.diagnosis.categories import Level
+from seal.records.benchmark import Level
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.sampler import SamplerSettings, sample_path
 from shelf.testbed.synthesis.stage import RejectedDraw

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seal.method.diagnosis.categories import Category
+from seal.records.benchmark import Category
 
 Style = Literal["name", "text", "plain", "amount", "list"]
 """The form of a value: a name or an id with or without quotes, a text in quotes, a text as it is, a number, several."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
-from seal.method.diagnosis.categories import Category, Level
+from seal.records.benchmark import Category, Level
 from shelf.testbed.synthesis.held_out import pair_is_reserved
 from shelf.testbed.synthesis.operations import OPERATIONS, Operation
 from shelf.testbed.synthesis.path import CallPath, Clause, PathCall, PathTurn

@@ -9,8 +9,8 @@ from typing import Any
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.kit.tasks import Outcome
-from seal.method.diagnosis.categories import Category
 from seal.method.diagnosis.results import reports_failure
+from seal.records.benchmark import Category
 from shelf.testbed.synthesis.path import Known, Login, PathCall, Slot, Style
 from shelf.testbed.synthesis.values import Values
 

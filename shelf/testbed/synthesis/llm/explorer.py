@@ -15,8 +15,8 @@ from env_service.environments.bfcl.splits import TRAIN_SCENARIOS
 from env_service.environments.bfcl.task_file import MadeTask, Provenance
 from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.bfcl.verifier import ReferenceTurn, compare, reference
-from seal.method.diagnosis.categories import task_id
 from seal.method.diagnosis.results import reports_failure
+from seal.records.benchmark import task_id
 from shelf.suites.endpoint import Sampling
 from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import UserMessage, exploring, proposing, read_answer

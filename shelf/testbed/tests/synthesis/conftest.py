@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from env_service.environments.bfcl.task_file import MadeTask
-from seal.method.diagnosis.categories import LEVELS
+from seal.records.benchmark import LEVELS
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 

@@ -11,7 +11,7 @@ from env_service.environments.bfcl.catalog import CLASSES, available_tools, load
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import MadeTask, Provenance, write_task_file
 from env_service.environments.bfcl.tools import parse_reference
-from seal.method.diagnosis.categories import parse_task_id
+from seal.records.benchmark import parse_task_id
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.operations import OPERATIONS
