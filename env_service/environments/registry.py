@@ -55,8 +55,9 @@ def get_environment(name: str) -> Environment:
 def _imported(name: str, location: str) -> Environment:
     try:
         environment = pkgutil.resolve_name(location)()
-    except (ImportError, AttributeError) as error:
+        named = environment.name
+    except (ImportError, AttributeError, TypeError) as error:
         raise ValueError(f"The environment {name} ({location}) cannot be imported: {error}.") from error
-    if environment.name != name:
-        raise ValueError(f"{location} calls itself {environment.name!r}: register it under that name, not as {name!r}.")
+    if named != name:
+        raise ValueError(f"{location} calls itself {named!r}: register it under that name, not as {name!r}.")
     return environment

@@ -114,8 +114,8 @@ class Shown:
         name, step = line["stage"], line["step"]
         self.where = f"step {step}, {STAGES.get(name, name)}"
         if name == "validate":
-            self._console.print(f"validating {line['of']} tasks at step {step}")
-            self._progress.update(self._bar, description=f"validating {line['of']} tasks", total=None)
+            self._console.print(f"validating {line['of']} prompts at step {step}")
+            self._progress.update(self._bar, description=f"validating {line['of']} prompts", total=None)
         else:
             self._progress.update(self._bar, description=f"step {step}: {name}", total=line["of"], completed=step - 1)
 

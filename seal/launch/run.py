@@ -60,7 +60,9 @@ class Prepared(NamedTuple):
     @property
     def tasks(self) -> str:
         """How many tasks it trains and validates on."""
-        return f"{len(self.recipe.rows.train)} training tasks, {len(self.recipe.rows.val)} validation tasks"
+        rows = self.recipe.rows
+        more = f" and {len(rows.withdrawal)} prompts with and without cues" if rows.withdrawal else ""
+        return f"{len(rows.train)} training tasks, {len(rows.val)} validation tasks{more}"
 
     @property
     def plan(self) -> str:

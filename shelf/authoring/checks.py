@@ -71,7 +71,7 @@ class Subject:
 
 
 def tasks_and_splits(subject: Subject) -> str:
-    """Every task is known, splits cover tasks, and a split that says so holds groups out."""
+    """Every task is known, splits cover tasks, and no group is on both sides of the first split."""
     environment = subject.environment
     sides = {side: set(environment.task_ids(side)) for side in ("train", "eval")}
     every = list(environment.task_ids(""))
@@ -81,9 +81,9 @@ def tasks_and_splits(subject: Subject) -> str:
         if wrong := [task for task in ids if environment.task(task).side != side]:
             raise Nonconforming(f"{wrong[0]} is listed under {side}, but its side is {environment.task(wrong[0]).side}")
     groups = {side: {environment.task(task).group for task in ids} for side, ids in sides.items()}
-    name, split = next(iter(environment.splits().items()))
-    if split.held_out and (shared := groups["train"] & groups["eval"]):
-        raise Nonconforming(f"the split {name} is called held out, but {min(shared)!r} is on both sides")
+    if shared := groups["train"] & groups["eval"]:
+        name = next(iter(environment.splits()))
+        raise Nonconforming(f"the split {name} holds nothing out: tasks of the group {min(shared)!r} are on both sides")
     if missing := [key for key in ("data_hash",) if not environment.version().get(key)]:
         raise Nonconforming(f"version() lacks {missing[0]}")
     return f"{len(every)} tasks: {len(sides['train'])} to train on, {len(sides['eval'])} held out"
@@ -216,7 +216,7 @@ def reference_passes(subject: Subject) -> str:
 
 
 def faults_fail(subject: Subject) -> str:
-    """Doing nothing fails, and so does leaving a write out, in nearly all places."""
+    """Doing nothing fails, and so does leaving a write out, in nearly all places; no other call changes the state."""
     environment, failed, tried = subject.environment, 0, 0
     for task in subject.tasks:
         calls = environment.reference(task)
@@ -224,12 +224,16 @@ def faults_fail(subject: Subject) -> str:
             continue
         if subject.played(scripted.idle_run(environment, task, subject.mode))[-1]["valid"]:
             raise Nonconforming(f"{task}: doing nothing passes")
-        places = [
-            (t, c) for t, turn in enumerate(calls) for c, (name, _) in enumerate(turn) if name in environment.writes
-        ]
-        for place in places:
-            run = scripted.reference_run(environment, task, subject.mode, without=place)
-            tried, failed = tried + 1, failed + (not subject.played(run)[-1]["valid"])
+        passes = subject.played(scripted.reference_run(environment, task, subject.mode))[-1]["valid"]
+        for place, name in [((t, c), name) for t, turn in enumerate(calls) for c, (name, _) in enumerate(turn)]:
+            evaluation = subject.played(scripted.reference_run(environment, task, subject.mode, without=place))[-1]
+            if name in environment.writes:
+                tried, failed = tried + 1, failed + (not evaluation["valid"])
+                continue
+            # A write after it in its turn may need what it prepares, as the folder that it enters.
+            alone = passes and environment.writes.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
+            if alone and evaluation["evidence"][place[0]]["state_match"] is False:
+                raise Nonconforming(f"{task}: the state is wrong without the call of {name}: add it to `writes`")
     if tried and failed < FAULTS_FAIL * tried:
         raise Nonconforming(
             f"of {tried} references with one write left out only {failed} fail: does the verifier look?"

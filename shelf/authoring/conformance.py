@@ -33,7 +33,12 @@ def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECO
     environment is not deterministic. tasks: how many are played. floor: episodes per second of processor time.
     """
     environment = get_environment(name)
-    subject = Subject(environment, locations()[name], sample(environment, tasks), floor)
+    try:
+        played = sample(environment, tasks)
+    except Exception as error:  # whatever an author's load raises
+        yield Finding("tasks and splits", "fail", f"the tasks cannot be read: {type(error).__name__}: {error}")
+        return
+    subject = Subject(environment, locations()[name], played, floor)
     deterministic = True
     for check in CHECKS:
         if check in NEED_DETERMINISM and not deterministic:

@@ -31,6 +31,8 @@ tools included (measured: 0.004 to 0.012)."""
 HOST_ADAM_S, SYNC_S, DISK = 3.4e-9, 1, GB
 """Seconds of fused AdamW on a CPU per parameter; of queue, advantages and the start of a sync; bytes/s of a disk."""
 DRAWS = 20
+RESIDENT = ("parameters", "optimizer", "gradients", "contexts")
+"""The parts of an update that no budget of tokens changes."""
 
 
 class Gpu(NamedTuple):
@@ -142,10 +144,18 @@ def fit(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> Fit:
 
 def require_fit(found: Fit, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> None:
     """LaunchError with the first thing that a GPU has no room for, and what to lower."""
+    resident = {name: found.update[name] for name in RESIDENT if name in found.update}
+    offload = "actor_rollout_ref.actor.fsdp_config.offload_policy=true, " if "optimizer" in resident else ""
+    if (needed := sum(resident.values())) > gpu.memory:
+        keep = f"keep them in host memory ({offload}as exp/SEAL_1gpu.yaml does), " if offload else ""
+        raise LaunchError(
+            f"{', '.join(resident).capitalize()} alone need {needed / GIB:.0f} GiB on each GPU and it has "
+            f"{gpu.memory / GIB:.0f}: {keep}train an adapter (actor_rollout_ref.model.lora_rank, as exp/SEAL_lora.yaml "
+            "does), or take more GPUs (trainer.n_gpus_per_node)."
+        )
     fixes = {
         "rollout": "lower actor_rollout_ref.rollout.gpu_memory_utilization",
-        "update": "lower actor_rollout_ref.actor.ppo_max_token_len_per_gpu, or set "
-        "actor_rollout_ref.actor.fsdp_config.offload_policy=true",
+        "update": f"lower actor_rollout_ref.actor.ppo_max_token_len_per_gpu{offload and ', or set '}{offload[:-2]}",
     }
     for stage, fix in fixes.items():
         needed = sum(getattr(found, stage).values())

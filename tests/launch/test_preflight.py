@@ -72,7 +72,9 @@ def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_h
 def test_a_rehearsal_says_whether_a_recipe_can_start(capsys, monkeypatch):
     monkeypatch.chdir(HOME)
     assert execute(load("train"), ["exp/quickstart.yaml", "--dry-run"], "seal train") == 0
-    assert "quickstart can start: 64 training tasks, 120 validation tasks." in capsys.readouterr().out
+    assert (
+        "quickstart can start: 64 training tasks, 120 validation tasks and 62 prompts with" in capsys.readouterr().out
+    )
     wrong = ["exp/quickstart.yaml", "--dry-run", "trainer.logger=[tensorbord]", "seal.min_free_gb=1e6"]
     assert execute(load("train"), wrong, "seal train") == 1
     assert capsys.readouterr().out.count("error: ") == 2

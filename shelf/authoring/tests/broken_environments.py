@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from env_service.answers import Evaluation, Step
-from env_service.environments.base import Document, Guard, Split
+from env_service.environments.base import Document, Guard
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask
@@ -75,15 +75,12 @@ class Sound(ToolEnvironment):
 
 
 class SharedGroup(Sound):
-    """Calls a split held out whose sides share a group."""
+    """The sides of its split share a group."""
 
     name = "tasks_and_splits"
 
     def load(self) -> Sequence[ToolTask]:
         return [replace(task, group="words") for task in super().load()]
-
-    def splits(self) -> Mapping[str, Split]:
-        return {"default": Split(self.rule, held_out=True)}
 
 
 class Random(Sound):
@@ -202,6 +199,28 @@ class Indulgent(Sound):
                 return Check(state_match=True)
 
         return Praised(task.data)
+
+
+class Unwritten(Sound):
+    """Leaves the tool that changes the state out of `writes`."""
+
+    name = "unwritten"
+    writes = frozenset()
+
+
+class Unreadable(Sound):
+    """Cannot read its tasks."""
+
+    name = "unreadable"
+
+    def load(self) -> Sequence[ToolTask]:
+        raise KeyError("words")
+
+
+class Unfinished(ToolEnvironment):
+    """Has no `load`."""
+
+    name = "unfinished"
 
 
 class Talkative(Sound):

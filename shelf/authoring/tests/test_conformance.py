@@ -23,7 +23,7 @@ from shelf.authoring.conformance import Finding, conformance
 from shelf.authoring.scaffold import write_package
 
 BROKEN = {
-    "tasks and splits": (broken_environments.SharedGroup, "'words' is on both sides"),
+    "tasks and splits": (broken_environments.SharedGroup, "tasks of the group 'words' are on both sides"),
     "determinism": (broken_environments.Random, "the answer to message 2 differs: state[0].content was"),
     "replay": (broken_environments.OfThisProcess, "played in another process: the answer to message 2 differs"),
     "isolation": (broken_environments.Shared, "interleaved with other episodes: the answer to message"),
@@ -58,6 +58,19 @@ def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Ca
     found = failing(registered(broken.name, f"broken_environments:{broken.__name__}"))
     assert [finding.check for finding in found] == [check]
     assert says in found[0].detail
+
+
+def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Callable[[str, str], str]) -> None:
+    (found,) = failing(registered("unwritten", "broken_environments:Unwritten"))
+    assert found.check == "faults fail" and "without the call of say: add it to `writes`" in found.detail
+
+
+def test_an_environment_without_its_tasks_is_one_sentence(registered: Callable[[str, str], str]) -> None:
+    (found,) = failing(registered("unreadable", "broken_environments:Unreadable"))
+    assert found.detail == "the tasks cannot be read: KeyError: 'words'"
+    registered("unfinished", "broken_environments:Unfinished")
+    said = CliRunner().invoke(app, ["check", "unfinished"])
+    assert said.exit_code == 2 and "load" in said.output and said.output.count("\n") == 1
 
 
 def test_the_benchmark_conforms() -> None:

@@ -155,7 +155,10 @@ def status_parts(experiment: Experiment) -> list[RenderableType]:
     made = table(f"Runs of {experiment.design.name}", ["arm", *(f"seed {seed}" for seed in seeds)])
     made.columns[0].justify = "left"
     last = {attempt.cell: attempt for attempt in read_attempts(experiment)}
-    states = {cell: _state(experiment, cell, last.get(str(cell))) for cell in experiment.cells}
+    done = {cell for cell, _result in experiment.finished()}
+    states = {
+        cell: DONE if cell in done else _state(experiment, cell, last.get(str(cell))) for cell in experiment.cells
+    }
     for arm in experiment.design.arms:
         made.add_row(arm, *(states.get(Cell(arm, seed), "") for seed in seeds))
     parts: list[RenderableType] = [made, f"{[*states.values()].count(DONE)} of {len(states)} runs are finished."]
@@ -169,8 +172,6 @@ def status_parts(experiment: Experiment) -> list[RenderableType]:
 
 
 def _state(experiment: Experiment, cell: Cell, attempt: Attempt | None) -> str:
-    if experiment.result(cell).is_file():
-        return DONE
     folder, arm = experiment.run(cell), recorded_arm(experiment, cell.arm)
     ended = f"code {attempt.code}" if attempt and attempt.code else ""
     if not (stages := read_stages(folder)):

@@ -62,9 +62,17 @@ def test_one_gpu_keeps_gradients_and_leaves_the_rest_in_host_memory():
 @pytest.mark.parametrize(
     ("recipe", "override", "gpu", "named"),
     [
-        ("SEAL", "trainer.n_gpus_per_node=4", "4090", "The rollout needs"),
+        ("SEAL", "trainer.n_gpus_per_node=4", "A100-40", "The rollout needs"),
         ("SEAL", "actor_rollout_ref.rollout.gpu_memory_utilization=0.1", "A100-40", "The update needs"),
         ("SEAL", "actor_rollout_ref.rollout.gpu_memory_utilization=0.2", "H100", "keys and values"),
+        (
+            "SEAL",
+            "trainer.n_gpus_per_node=1",
+            "H100",
+            r"optimizer.* alone need .*offload_policy=true.*SEAL_1gpu.*lora_rank",
+        ),
+        ("SEAL", "seal.seed=1", "4090", r"optimizer.* alone need .*offload_policy=true.*SEAL_1gpu.*lora_rank"),
+        ("SEAL_1gpu", "seal.seed=1", "4090", r"^Gradients, contexts alone need [^:]*: train an adapter"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(recipe, override, gpu, named):
@@ -112,7 +120,7 @@ def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
     few = ["exp/SEAL.yaml", "seal.data.train.limit=2", "data.train_batch_size=8", "--price", "2.5", "--gpu"]
     fits, not_here = (CliRunner().invoke(app, [*few, gpu]) for gpu in ("H100", "4090"))
     assert fits.exit_code == exits.FINISHED and "GPU hours" in fits.output and "per GPU hour" in fits.output
-    assert not_here.exit_code == exits.REFUSED and "error: The" in not_here.output
+    assert not_here.exit_code == exits.REFUSED and "offload_policy=true" in not_here.output
     own = ["exp/quickstart.yaml", "actor_rollout_ref.rollout.n=4", "seal.data.train.limit=4"]
     done = CliRunner().invoke(app, own)
     said = [" ".join(line.split()) for line in done.output.splitlines()]

@@ -124,12 +124,12 @@ def _training(run: Run) -> list[RenderableType]:
 def _figure_table(run: Run, quarters: Quarters) -> Table:
     spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
     made = table("Training", ["what", *spans, "change"])
-    means = (str(mean or "-") for mean in quarters.rewards)
-    made.add_row("mean reward ± SE", *means, str(Change.between(*quarters.rewards) or "-"), style="bold")
     if practised := practice(run.folder):
         tasks, change = practised
-        what = f"the same {tasks} tasks"
+        what = f"reward of the same {tasks} tasks"
         made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
+    means = (str(mean or "-") for mean in quarters.rewards)
+    made.add_row("mean reward of the steps ± SE", *means, str(Change.between(*quarters.rewards) or "-"))
     weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
     if all(weights):
         first, last = (statistics.fmean(w.mean for w in part) for part in weights)

@@ -6,6 +6,7 @@ import shlex
 import pytest
 from omegaconf import OmegaConf
 
+from seal.launch.recipe import read_recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
@@ -15,6 +16,8 @@ from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import plan_experiment, plan_parts
 from shelf.lab.experiment.report import analyse
 from shelf.lab.tests.experiment import simulated
+from shelf.operate.fit import GPUS
+from shelf.operate.plan import RunPlan, model_of
 from tests.support.commands import run
 
 FILE = """\
@@ -30,6 +33,18 @@ arms:
   seal:
 primary: {set: base@1}
 """
+
+
+@pytest.mark.parametrize("name", ["paper_table3", "one_gpu", "pretrained_1gpu"])
+def test_a_waiting_experiment_costs_what_seal_plan_computes(name):
+    experiment = Experiment.read(HOME / "exp" / "experiments" / f"{name}.yaml")
+    recipe = read_recipe(HOME / experiment.design.recipe, experiment.design.overrides)
+    lines = dict(RunPlan.of(recipe).gpu_lines(GPUS["H100"], model_of(recipe), None))
+    step, validation = (
+        re.search(r"(\d+)(?:: | s,)", lines[what])[1] for what in ("seconds of a step", "validations, saves")
+    )
+    cost = experiment.design.cost
+    assert (cost.seconds_per_step, cost.validation_s) == (int(step), int(validation))
 
 
 def test_a_matrix_is_arms_times_seeds():
