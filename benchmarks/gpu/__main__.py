@@ -40,6 +40,18 @@ RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
 PAGE = HOME / "benchmarks" / "gpu.md"
 DEADLINE_S, LOOK_S = 480, 5
 STOP_GRACE_S = 20
+SHAPES = "experiments/gpu_smoke_shapes"
+LOAD = (
+    f"actor_rollout_ref.model.path={SHAPES}",
+    "actor_rollout_ref.rollout.ignore_eos=true",
+    "seal.rollout.max_message_tokens=512",
+    "seal.rollout.max_steps=1",
+    "data.train_batch_size=8",
+    "trainer.n_gpus_per_node=1",
+    "seal.min_free_gb=5",
+    "seal.data.val=[{split: eval, limit: 1}]",
+)
+"""The load of a stage with random weights: 64 rollouts a step, each with one message of 512 tokens."""
 SAID = re.compile(r"error: .*")
 
 
@@ -55,7 +67,7 @@ class Part(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A stage as stages.yaml has it. gpus: that it needs; cuda: only there."""
+    """A stage as stages.yaml has it. gpus: that it needs; cuda: only there; shapes: its model's sizes (shapes.py)."""
 
     name: str
     parts: Mapping[str, Part]
@@ -65,6 +77,7 @@ class Stage(NamedTuple):
     gpus: int = 1
     cuda: bool = False
     recipe: str | None = None
+    shapes: str | None = None
 
 
 def stages() -> dict[str, Stage]:
@@ -72,6 +85,9 @@ def stages() -> dict[str, Stage]:
     read = yaml.safe_load((Path(__file__).parent / "stages.yaml").read_text(encoding="utf-8"))
     parts = {name: each.pop("parts", {name: {}}) for name, each in read.items()}
     rows = {name: {part: Part(**values) for part, values in each.items()} for name, each in parts.items()}
+    for each in read.values():
+        if "shapes" in each:
+            each["overrides"] = [*LOAD, *each["overrides"]]
     return {name: Stage(name, rows[name], **each) for name, each in read.items()}
 
 
@@ -196,6 +212,7 @@ def main() -> int:
     known = stages()
     parser.add_argument("--stage", action="append", choices=list(known), help="another one than `run`")
     parser.add_argument("--backend", choices=sorted(RECIPES), default="cuda")
+    parser.add_argument("--tokenizer", help="a folder, for stages with random weights; default: the model's on the hub")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of every stage's recipe")
     options = parser.parse_args()
     backend, console = options.backend, Console(soft_wrap=True, highlight=False)
@@ -222,6 +239,9 @@ def main() -> int:
     for stage in chosen:
         for part in stage.parts:
             keep(part, "")  # what another machine left
+        if stage.shapes:
+            make = [sys.executable, "-m", "benchmarks.gpu.shapes", stage.shapes, SHAPES]
+            subprocess.run([*make, *(["--tokenizer", options.tokenizer] if options.tokenizer else [])], check=True)
         for part, line in play(stage, backend, overrides, keep).lines():
             well &= line.startswith("ok")
             console.print(f"gpu-smoke {part}: {line} [{where}]", markup=False)
