@@ -16,17 +16,17 @@ from itertools import cycle, islice
 from typing import Any
 from uuid import uuid4
 
-import ray
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from seal.backends import weight_socket
 from seal.launch.recipe import read_recipe
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
 from seal.training import cluster
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
-ROUNDS = 2
+ROUNDS, SERVICE_WORKERS = 2, 4
 
 Asked = list[tuple[list[int], dict[str, Any], int]]
 """The messages of a dialogue in their order: the prompt's tokens, the sampling parameters, the length of the answer."""
@@ -46,7 +46,6 @@ class Recorder:
         return answer
 
 
-@ray.remote(num_cpus=0)
 class Player:
     """The rollouts of one agent-loop worker, and the same requests without an environment."""
 
@@ -71,7 +70,11 @@ class Player:
 
         recorder = Recorder(self._client)
         loops = [SEALAgentLoop(server_manager=recorder, **self._arguments) for _ in rows]
-        await asyncio.gather(*(loop.run(dict(SAMPLING), **row) for loop, row in zip(loops, rows, strict=True)))
+        played = await asyncio.gather(*(loop.run(dict(SAMPLING), **row) for loop, row in zip(loops, rows, strict=True)))
+        for output in played:
+            record = TrajectoryRecord.from_json(output.extra_fields["reward_extra_info"]["seal"])
+            if record.infra is not None:
+                raise RuntimeError(record.infra_message)
         return list(recorder.asked.values())
 
     async def ask(self, dialogues: Sequence[Asked]) -> None:
@@ -100,7 +103,9 @@ def rows_of(recipe: Any, number: int, samples: int, round_: int) -> list[dict[st
 
 def measure(recipe: Any, workers: int, number: int, client: Any, replicas: Sequence[Any]) -> str:
     """A line: messages, tokens per second of rollouts and of the engine with the same dependencies, their ratio."""
-    players = [Player.remote(recipe.config, client) for _ in range(workers)]
+    import ray
+
+    players = [ray.remote(num_cpus=0)(Player).remote(recipe.config, client) for _ in range(workers)]
     samples = recipe.config.actor_rollout_ref.rollout.n
     ray.get([player.play.remote(rows_of(recipe, samples, samples, 0)) for player in players])  # imports
     spent, tokens, messages = {"rollouts": 0.0, "engine": 0.0}, 0, 0
@@ -140,15 +145,19 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(soft_wrap=True, highlight=False)
     keys = ["actor_rollout_ref.rollout.load_format=auto", "actor_rollout_ref.rollout.nnodes=1", *options.overrides]
-    for name, value in read_recipe(HOME / options.recipe, keys).config.seal.process_env.items():
-        os.environ[name] = str(value)  # before verl is imported
+    recipe = read_recipe(HOME / options.recipe, keys)
+    for name, value in recipe.config.seal.process_env.items():
+        os.environ[name] = str(value)
+    weight_socket.claim()
+    cluster.prepare(recipe.config)
+    import ray  # reads the environment that has been prepared; verl imports it too
     from seal.backends import register  # noqa: F401
     from tests.support.rollout_play import running_service
     from verl.workers.rollout.llm_server import LLMServerManager
 
-    with running_service() as service:
+    files = ",".join(str(HOME / file) for file in recipe.task_files)
+    with running_service(BFCL_TASK_FILES=files, BFCL_WORKERS=str(SERVICE_WORKERS)) as service:
         recipe = read_recipe(HOME / options.recipe, [*keys, f"env_service.env_url={service.url}"])
-        weight_socket.claim()
         cluster.prepare(recipe.config)
         ray.init(**OmegaConf.to_container(recipe.config.ray_kwargs.ray_init, resolve=True))
         begun = time.perf_counter()

@@ -12,12 +12,13 @@ from omegaconf import OmegaConf
 from benchmarks import memory
 from benchmarks.gpu import __main__ as smoke
 from benchmarks.gpu.__main__ import PAGE, RECIPES, Played, note, stages
+from benchmarks.gpu.shapes import make
 from seal.launch.recipe import read_recipe
 from seal.records.folder import READY, START, RunFolder
 from seal.records.step import StepRecord
 from seal.system.paths import HOME
-from shelf.operate.fit import GPUS, fit, require_fit
-from shelf.operate.plan import model_of
+from shelf.operate.fit import GPUS, ModelSizes, fit, require_fit
+from shelf.operate.plan import KNOWN, model_of
 from shelf.operate.selfcheck import built_for
 from shelf.operate.step import step_plan
 from shelf.testbed.policy.grow import LARGE
@@ -29,10 +30,12 @@ STAGES = stages()
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=list(STAGES))
 def test_every_stage_is_a_recipe_that_divides_and_fits_a_gpu(stage):
-    recipe = read_recipe(HOME / (stage.recipe or RECIPES["cuda"]), [*SMALL, *stage.overrides, *stage.resumed])
+    recipe = read_recipe(HOME / (stage.recipe or RECIPES["cuda"]), [*stage.overrides, *stage.resumed, *SMALL])
     assert recipe.config.trainer.n_gpus_per_node == stage.gpus and stage.steps
-    plan = step_plan(recipe.config)
-    require_fit(fit(recipe.config, plan, model_of(recipe), GPUS["A100-40"]), plan, model_of(recipe), GPUS["A100-40"])
+    plan, gpu, model = step_plan(recipe.config), GPUS["A100-40"], model_of(recipe)
+    if stage.shapes:
+        gpu, model = GPUS["H100"], ModelSizes.of(json.loads(KNOWN.read_text(encoding="utf-8"))[stage.shapes])
+    require_fit(fit(recipe.config, plan, model, gpu), plan, model, gpu)
 
 
 def test_the_stages_reach_what_they_ask_for():
@@ -45,6 +48,23 @@ def test_the_stages_reach_what_they_ask_for():
     one_gpu, offload = composed(HOME / "exp" / "SEAL_1gpu.yaml").actor_rollout_ref.actor, config("offload")
     for key in ("fsdp_config", "optim.override_optimizer_config"):
         assert OmegaConf.select(offload.actor_rollout_ref.actor, key) == OmegaConf.select(one_gpu, key)
+
+
+def test_the_load_of_random_weights_is_known():
+    """One message of a fixed length in each of a step's rollouts."""
+    for stage in (stage for stage in STAGES.values() if stage.shapes):
+        config = read_recipe(HOME / stage.recipe, [*stage.overrides, *SMALL]).config
+        rollout = config.actor_rollout_ref.rollout
+        assert config.data.train_batch_size * rollout.n == 64 and rollout.ignore_eos
+        assert (config.seal.rollout.max_steps, config.seal.rollout.max_message_tokens) == (1, 512)
+
+
+def test_a_model_with_random_weights_has_the_sizes_of_its_name(tmp_path):
+    name = "Qwen/Qwen2.5-0.5B-Instruct"
+    make(name, tmp_path, str(HOME / "data" / "quickstart_policy"), layers=1)
+    written, sizes = (json.loads(text) for text in ((tmp_path / "config.json").read_text(), KNOWN.read_text()))
+    assert {key: written[key] for key in sizes[name]} == {**sizes[name], "num_hidden_layers": 1}
+    assert (tmp_path / "tokenizer.json").exists() and (tmp_path / "model.safetensors").stat().st_size > 2 * 151936 * 896
 
 
 def test_a_line_takes_the_place_of_its_part_in_the_page():
