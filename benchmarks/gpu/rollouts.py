@@ -151,9 +151,10 @@ def main() -> None:
     weight_socket.claim()
     cluster.prepare(recipe.config)
     import ray  # reads the environment that has been prepared; verl imports it too
+    from verl.workers.rollout.llm_server import LLMServerManager
+
     from seal.backends import register  # noqa: F401
     from tests.support.rollout_play import running_service
-    from verl.workers.rollout.llm_server import LLMServerManager
 
     files = ",".join(str(HOME / file) for file in recipe.task_files)
     with running_service(BFCL_TASK_FILES=files, BFCL_WORKERS=str(SERVICE_WORKERS)) as service:

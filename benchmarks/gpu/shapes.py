@@ -1,8 +1,8 @@
 """Models of a published size with random weights: the load of a run, without a download of weights.
 
-`python -m benchmarks.gpu.shapes MODEL OUT [--tokenizer FOLDER_OR_NAME] [--layers N]`, in a process of its own so that its
-memory is free again. Random weights almost never sample an end token (one of 152,064), so that every message has the
-length of `seal.rollout.max_message_tokens`, which makes a step's load known.
+`python -m benchmarks.gpu.shapes MODEL OUT [--tokenizer FOLDER_OR_NAME] [--layers N]`, in a process of its own, whose
+memory is free again afterwards. Random weights almost never sample an end token (one of 152,064), so every message has
+the length of `seal.rollout.max_message_tokens`, which makes a step's load known.
 """
 
 import argparse
