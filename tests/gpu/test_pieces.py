@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 
 from seal.backends.packed_attention import NAME as PACKED
 from seal.backends.shared_prompts import SHARE_PROMPTS, shared
@@ -203,6 +203,25 @@ def test_a_shared_prompt_has_the_gradients_of_whole_rows(policy, say):
     difference = ((found["shared"] - found["whole rows"]).norm() / found["whole rows"].norm()).item()
     say(*figures, f"gradients differ by {difference:.1e}")
     assert difference < 1e-3
+
+
+def test_fused_log_probs_of_an_untied_head(recipe, policy, say, tmp_path):
+    """FSDP2 gathers a head that the fused kernels read; log-probs and gradients are those of the plain head."""
+    model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32, tie_word_embeddings=False)
+    torch.manual_seed(0)
+    model.lm_head.weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
+    model.lm_head.weight.data += 0.01 * torch.randn_like(model.lm_head.weight)
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(policy).save_pretrained(tmp_path)
+    found = {}
+    for name, fused in {"plain": (f"{MODEL}.use_fused_kernels=false",), "fused": FUSED}.items():
+        own = f"{MODEL}.path={tmp_path}", f"{ATTENTION}={PACKED}", FULL, f"{ACTOR}.use_kl_loss=false", *fused
+        worker = worker_of(recipe(*own).actor_rollout_ref, 200)
+        before = scored(worker, drawn(2, 60, 4, 20), calculate_entropy=False)["log_probs"].cpu()
+        found[name] = before, stepped(worker, drawn(2, 60, 4, 20))["grad_norm"]
+    (plain, norm), (fused, other) = found["plain"], found["fused"]
+    say(f"log-probs differ by {(plain - fused).abs().max():.1e} at most, gradient norms {norm:.4f} and {other:.4f}")
+    assert (plain - fused).abs().max() < 1e-4 and other == pytest.approx(norm, rel=1e-3) and norm > 0
 
 
 def test_offload_and_fused_adam(recipe, say, monkeypatch):
