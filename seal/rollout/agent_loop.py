@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from seal.method.controls import named_failures
@@ -31,14 +32,13 @@ class SEALAgentLoop(AgentLoopBase):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.settings = settings = SealSettings.of(self.config)
+        self.settings, self.service, self.budgets = _read_once(self.config)
+        settings = self.settings
         self.teacher = settings.interface.teacher if settings.teaches else "off"
         self.terms = Terms(
             True, settings.reward, settings.diagnosis.taxonomy, settings.rollout.deadline_s, "seal.rollout.deadline_s"
         )
-        self.service = EnvServiceSettings.of(self.config)
         self.services: Services = shared_services(self.service)
-        self.budgets = Budgets.of(self.config)
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
         # verl would cut off the head of the prompt, and with it the tools.
@@ -152,6 +152,17 @@ class SEALAgentLoop(AgentLoopBase):
                 "reward_extra_info": {"seal": record.to_json()},
             },
         )
+
+
+_READ: dict[int, tuple[DictConfig, tuple[SealSettings, EnvServiceSettings, Budgets]]] = {}
+"""By the identity of a worker's configuration, which stays referenced."""
+
+
+def _read_once(config: DictConfig) -> tuple[SealSettings, EnvServiceSettings, Budgets]:
+    """What each rollout needs of its worker's configuration; reading it takes a third of a rollout's own time."""
+    if id(config) not in _READ:
+        _READ[id(config)] = config, (SealSettings.of(config), EnvServiceSettings.of(config), Budgets.of(config))
+    return _READ[id(config)][1]
 
 
 @functools.cache

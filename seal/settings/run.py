@@ -37,13 +37,11 @@ class SealSettings(Settings):
     message."""
     run_dir: str = "experiments/${trainer.experiment_name}"
     """The folder of the run's files; a relative path starts from the repository, or from a recipe that is elsewhere."""
-    logprob_tolerance: NonNegativeFloat | None = None
-    """The largest log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_mean_tolerance: NonNegativeFloat | None = None
-    """The same for the mean difference, which stays small even in bf16."""
+    """The mean log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_check_every: Count = 1
     """The interval, in steps, at which the actor scores the rollouts before its update; in between, the engine's
-    log-probs are PPO's old ones. More than 1 needs `seal.logprob_tolerance`."""
+    log-probs are PPO's old ones. More than 1 needs `seal.logprob_mean_tolerance`."""
     infra_limit: NonZeroShare = 0.2
     """The share of a step's trajectories that infrastructure failures may take before the run ends."""
     step_deadline_s: PositiveFloat = 7200
@@ -73,9 +71,9 @@ class SealSettings(Settings):
 
     @model_validator(mode="after")
     def _engine_is_trusted_within_a_bound(self) -> Self:
-        if self.logprob_check_every > 1 and self.logprob_tolerance is None:
+        if self.logprob_check_every > 1 and self.logprob_mean_tolerance is None:
             raise ValueError(
-                "seal.logprob_check_every above 1 needs a bound: set seal.logprob_tolerance, or leave it at 1"
+                "seal.logprob_check_every above 1 needs a bound: set seal.logprob_mean_tolerance, or leave it at 1"
             )
         return self
 

@@ -24,13 +24,13 @@ class TaskRunner:
         log.start("trainer")
         import transfer_queue
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
-        from verl.trainer.ppo.v1 import AgentLoopManagerTQ, get_trainer_cls
+        from verl.trainer.ppo.v1 import get_trainer_cls
         from verl.utils.config import validate_config
         from verl.utils.device import auto_set_device
         from verl.utils.logging_utils import configure_verl_logging
 
         from seal.backends import cpu_platform  # noqa: F401  registered before verl asks for the platform
-        from seal.training import async_trainer, trainer  # noqa: F401  registered under their modes
+        from seal.training import agent_workers, async_trainer, trainer  # noqa: F401  registered under their modes
 
         configure_verl_logging()
         drop_idle_reference(config)
@@ -47,9 +47,10 @@ class TaskRunner:
             ):
                 training = get_trainer_cls(config.trainer.v1.trainer_mode)(config)
                 log.start("model")
+                agent_loops = agent_workers.start(config)
                 training.init()
-                agent_loops = AgentLoopManagerTQ.create(
-                    config=config,
+                agent_workers.connect(
+                    agent_loops,
                     llm_client=training.get_llm_client(),
                     teacher_client=training.get_teacher_client(),
                     reward_loop_worker_handles=training.get_reward_handles(),

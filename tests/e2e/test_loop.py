@@ -78,7 +78,7 @@ def check_steps(run, last):
     for step in steps:
         trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
         assert [t["infra_message"] for t in trajectories if t["infra"]] == []
-        assert step["trajectories"] == 16 and not step["infra"] and step["logp_diff_max"] < 1e-4
+        assert step["trajectories"] == 16 and not step["infra"] and step["logp_diff_mean"] < 1e-4
         assert sum(step["label_counts"].values()) <= 16  # first turns: one label each, and a cut one does not count
         assert 0.5 <= step["w"]["min"] <= step["w"]["max"] <= 2.0
         assert {t["omega_version"] for t in trajectories} == {step["omega"]["version"]}

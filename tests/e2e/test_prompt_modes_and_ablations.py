@@ -85,7 +85,7 @@ def test_a_mode_and_an_ablation_train(make_run, policy, tasks, mode, ablation):
     steps = run.lines("seal_log/steps.jsonl")
     assert [step["step"] for step in steps] == [1, 2]
     for step in steps:
-        assert not step["infra"] and step["logp_diff_max"] < 1e-4
+        assert not step["infra"] and step["logp_diff_mean"] < 1e-4
         trajectories = run.lines(f"seal_log/trajectories/{step['step']}.jsonl")
         assert len(trajectories) == 2 and {each["prompt_mode"] for each in trajectories} == {mode}
         assert all(each["tokens"] > 0 and each["labels"] for each in trajectories)
