@@ -79,7 +79,7 @@ def test_the_engine_is_checked_on_what_the_present_weights_sampled():
     # Differences are 0, 1 and 2; only the first was sampled with the weights of step 6.
     figures = compared((6, 6), (5, 6), (5, 5)).compare_logprobs(7, strict)
     assert figures == {"logp_diff_max": 0.0, "logp_diff_mean": 0.0}
-    with pytest.raises(RuntimeError, match="differ by 5.00e-01 on average"):
+    with pytest.raises(RuntimeError, match=r"differ by 5\.00e-01 on average"):
         compared((6, 6), (6, 6)).compare_logprobs(7, strict)
     assert compared((5, 5), (5, 6)).compare_logprobs(7, strict) == {}
 
