@@ -56,8 +56,9 @@ class Durable(PPOTrainer):
 
     @property
     def _enable_hybrid_replicas(self) -> bool:
-        """Whether rollouts use the training devices; verl asks when the workers are ready and the engine is next."""
-        self._log.start("engine")
+        """Whether rollouts use the training devices; verl asks last when the workers are ready and the engine is next."""
+        if hasattr(self, "actor_rollout_wg"):
+            self._log.start("engine")
         return True
 
     def fit(self, agent_loop_manager):
