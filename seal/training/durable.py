@@ -56,7 +56,7 @@ class Durable(PPOTrainer):
 
     @property
     def _enable_hybrid_replicas(self) -> bool:
-        """Whether rollouts use the training devices; verl asks last when the workers are ready and the engine is next."""
+        """Whether rollouts use the training devices; verl asks again when the workers are ready, before the engine."""
         if hasattr(self, "actor_rollout_wg"):
             self._log.start("engine")
         return True

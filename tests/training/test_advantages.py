@@ -156,9 +156,7 @@ def test_the_largest_difference_of_log_probs_is_logged_and_a_tools_tokens_do_not
 
 def test_an_engine_that_computes_something_else_ends_the_step_before_anything_is_weighed(step):
     played = step(noise={"b_3_0": [0.0, 0.0, -0.5]})
-    with pytest.raises(
-        RuntimeError, match=r"step 1 .*largest 5\.00e-01\).*logprob_mean_tolerance=1e-04"
-    ):
+    with pytest.raises(RuntimeError, match=r"step 1 .*largest 5\.00e-01\).*logprob_mean_tolerance=1e-04"):
         played.trainer._compute_advantage(played.batch, {})
     check(played.field("advantages"), {"b_3_0": group_relative(SCORES["b"])[3]})
 
