@@ -73,13 +73,18 @@ def analyse(experiment: Experiment) -> Analysis:
 
 
 def write_report(analysis: Analysis, page: Path | None = None) -> tuple[Path, Path]:
-    """Write the page and, beside it, the picture and the figures (JSON); returns the paths of page and picture."""
+    """Write the page and, beside it, the picture and the figures (JSON); returns the paths of page and picture.
+
+    A picture of the same figures stays: another machine's fonts would change its bytes.
+    """
     page = page or analysis.experiment.folder / "report.md"
-    write_json(_figures(analysis), page.with_suffix(".json"))
-    picture = page.with_suffix(".png")
+    figures, picture = page.with_suffix(".json"), page.with_suffix(".png")
+    before = figures.read_bytes() if figures.is_file() else b""
+    write_json(_figures(analysis), figures)
     design = analysis.experiment.design
     drawn = [effect for effect in analysis.primary if effect.outcome == design.primary]
-    draw(design, drawn, analysis.area, analysis.curves, picture)
+    if figures.read_bytes() != before or not picture.is_file():
+        draw(design, drawn, analysis.area, analysis.curves, picture)
     write_text(markdown(design.name, sections(analysis), picture.name), page)
     return page, picture
 

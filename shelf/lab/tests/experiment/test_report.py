@@ -65,6 +65,17 @@ def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
     assert sum(covered) >= 34
 
 
+def test_a_picture_of_the_same_figures_stays(matrix):
+    _page, picture = write_report(analyse(matrix))
+    drawn = picture.read_bytes()
+    picture.write_bytes(b"drawn elsewhere")
+    write_report(analyse(matrix))
+    assert picture.read_bytes() == b"drawn elsewhere"
+    simulated.write_results(matrix, {**GAINS, "seal": 0.4})
+    write_report(analyse(matrix))
+    assert picture.read_bytes()[:8] == drawn[:8]
+
+
 def test_the_page_holds_registration_effects_and_picture(matrix):
     page, picture = write_report(analyse(matrix))
     text = page.read_text()
