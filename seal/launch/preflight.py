@@ -11,6 +11,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
 from env_service.environments.registry import get_environment
 from seal.launch.devices import check_devices, flash_attn_problem
 from seal.launch.folder import check_disk
@@ -127,6 +128,11 @@ def _environments(recipe: Recipe) -> None:
             formats = get_environment(name).formats
         except ValueError as error:
             raise LaunchError(f"{key}: {error}") from error
+        if name in recipe.environments and (mode := service.mode(name)) == EVALUATED_ONLY:
+            raise LaunchError(
+                f"env_service.prompt_mode={mode} is for `seal evaluate` alone: to train an agent that calls tools "
+                "through an API, set seal.rollout.harness (docs/harness.md)."
+            )
         if name in recipe.environments and (mode := service.mode(name)) not in formats:
             raise LaunchError(
                 f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "

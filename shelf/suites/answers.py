@@ -109,15 +109,14 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
     a filter refused; EndpointRefused if the endpoint parsed tool calls that the request did not offer.
     """
     try:
-        _require_sound(completion.model_extra or {}, url)
+        _require_no_error(completion.model_extra or {}, url)
         choice = completion.choices[0]
         message, reason = choice.message, str(choice.finish_reason or "").lower()
-        calls = tuple(call.model_dump(exclude_unset=True) for call in message.tool_calls or ())
+        calls = _sound([call.model_dump(exclude_unset=True, warnings=False) for call in message.tool_calls or ()])
         if calls and not offers_tools:
             raise EndpointRefused(f"{url} {_PARSES_CALLS}, or read its calls with --prompt-mode openai_fc.")
-        _require_sound(choice.model_extra or {}, url)
-        # JSON can carry half of a surrogate pair, which no log and no other request could.
-        text = (message.content or "").encode("utf-8", "replace").decode()
+        _require_no_error(choice.model_extra or {}, url)
+        text = _sound(message.content or "")
         if message.refusal or _FILTERED.search(reason):
             raise RequestRefused(f"{url} refused ({reason}): {message.refusal or text:.{_SHOWN}}")
         truncated = bool(_LENGTH.search(reason))
@@ -131,13 +130,18 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
             truncated=truncated,
             tokens=(usage.completion_tokens if usage else 0) or 0,
             prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
-            calls=calls,
+            calls=tuple(calls),
         )
     except (AttributeError, IndexError, TypeError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error
 
 
-def _require_sound(more: Mapping[str, Any], url: str) -> None:
+def _sound(value: Any) -> Any:
+    """The value without halves of surrogate pairs, which JSON can carry, but no log and no other request."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _require_no_error(more: Mapping[str, Any], url: str) -> None:
     """Raise what an error inside an answer with the status 200 says."""
     if error := more.get("error"):
         code, text = error.get("code") if isinstance(error, dict) else None, json.dumps(error, ensure_ascii=False)

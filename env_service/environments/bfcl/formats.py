@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 
 from bfcl_eval.constants import default_prompts as package
+from bfcl_eval.constants.enums import ModelStyle
+from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
 
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, tool_documents
@@ -16,6 +18,7 @@ from env_service.environments.bfcl.python_calls import looks_like_calls, read_ca
 from env_service.environments.kit import formats
 from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blocks
 from env_service.environments.kit.stray import stray_call
+from env_service.environments.kit.tool_calls import MODE, ToolCalls, with_tools
 from seal.method.interface.wording import PromptWording
 
 
@@ -280,15 +283,39 @@ class ToolaceFormat(PlainFormat):
         return f"[{write_call(name, arguments)}]"
 
 
+# --- tool calls of an API ---------------------------------------------------------------
+
+
+class OpenaiFormat(ToolCalls, BfclFormat):
+    """The package's chat-completions handler for models that call functions (`OpenAICompletionsHandler`)."""
+
+    def definitions(self, tools: Sequence[Document]) -> list[dict[str, Any]]:
+        return _converted([_with_hint(tool) for tool in tools])
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        """Return the package's announcement; it adds no hint to the tools that it withheld."""
+        return with_tools(package.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC, _converted(tools))
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        return super().parse(text, tool_documents().keys())
+
+
+def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
+    from bfcl_eval.model_handler.utils import convert_to_tool  # half a second that no other mode needs
+
+    return convert_to_tool(list(tools), GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS)
+
+
 # --- by name ----------------------------------------------------------------------------
 
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat())
-FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | {"toolace_fc": _MODES[4]}
-"""All modes by name, the default first, and the name by which the public release asks for one of them."""
+_ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[4], MODE: OpenaiFormat()}
+FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | _ALSO
+"""All modes by name, the default first; the release's name of one of them, and the one for evaluation alone."""
 
 
 def format_names() -> tuple[str, ...]:
-    """Return all modes, the default first."""
+    """Return the modes that a policy can be trained in, the default first."""
     return tuple(form.name for form in _MODES)
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from env_service.environments.base import Call, Document, Side, Split, TaskFacts
 from env_service.environments.kit.formats import FORMATS, Format, get_format
+from env_service.environments.kit.tool_calls import MODE, ToolCalls
 from seal.method.diagnosis.evidence import CallError, CallEvidence
 from seal.method.interface.secrets import Secrets, reference_secrets
 
@@ -56,6 +57,9 @@ class Outcome:
 
     text: str
     error: CallError | None = None
+
+
+_FORMATS: Mapping[str, Format] = {**FORMATS, MODE: ToolCalls()}
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class TaskSource(ABC):
 
     def form(self, name: str) -> Format:
         """A prompt and parser format; ValueError for an unknown one."""
-        return get_format(name)
+        return get_format(name, _FORMATS)
 
     def calls(self, task: ToolTask) -> Sequence[Sequence[Call]]:
         """The reference's calls by user turn."""

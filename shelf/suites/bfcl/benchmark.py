@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from env_service.client import AsyncServiceClient
+from env_service.environments.kit.tool_calls import MODE, write_message
 from seal.data.rows import TaskRow
 from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
@@ -27,15 +28,18 @@ from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
-from shelf.suites.answers import ContextExceeded, RequestRefused
+from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
 from shelf.suites.bfcl.journal import Journal, held
 from shelf.suites.bfcl.serving import environment_service, keep_running
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
+from shelf.suites.tool_calls import ChatRequest, chat_request
 
 logger = logging.getLogger(__name__)
 
 STEP = 0
 """The training step under which results are logged."""
+UNREADABLE = "parse_error"
+"""The stop of a dialogue that cannot go on after a call that could not be read."""
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
 """Seconds that an episode waits for its service to answer again."""
@@ -51,6 +55,11 @@ class EpisodeSettings:
     seed: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def calls_tools(self) -> bool:
+        """True if tools and calls are the API's own, not the prompt's."""
+        return self.prompt_mode == MODE
+
     def create_params(self, turns: int) -> dict[str, Any]:
         """The parameters of /create for a task, or for its first turns if `turns` is positive."""
         params = {"split": "eval", "tool_prompt_mode": self.prompt_mode, **self.params}
@@ -61,11 +70,11 @@ class EpisodeSettings:
 class EndpointSpeaker(Speaker):
     """A model at a chat endpoint. name: of the rollout, from which seeds and request ids follow.
 
-    The benchmark's own prompt travels as messages; tools are never passed as such.
+    The benchmark's own prompt travels as messages, or tools and calls as the API has them (`calls_tools`).
     """
 
-    def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int):
-        self._client, self._sampling = client, sampling
+    def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int, calls_tools: bool = False):
+        self._client, self._sampling, self._calls_tools = client, sampling, calls_tools
         self._rollout = name
         self._seed = seed
         self._tokens = self._tokens_in = 0
@@ -74,17 +83,24 @@ class EndpointSpeaker(Speaker):
         number = len(dialogue.turns)
         name = f"{self._rollout}/{number}"
         seed = zlib.crc32(f"{self._seed}/{name}".encode())
+        asked = chat_request(dialogue.messages) if self._calls_tools else ChatRequest(dialogue.messages, None)
         try:
-            reply = await self._client.complete(dialogue.messages, self._sampling, seed, name)
+            reply = await self._client.complete(asked.messages, self._sampling, seed, name, asked.tools)
         except ContextExceeded:
             logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
             return Said("", truncated=True)
         except RequestRefused as refused:
             self.limit, dialogue.note = REFUSAL, str(refused)
             return None
+        except EndpointFault as fault:
+            if not asked.is_open:
+                raise
+            self.limit, dialogue.note = UNREADABLE, str(fault)  # the endpoint cannot read its model's own call again
+            return None
         self._tokens += reply.tokens
         self._tokens_in += reply.prompt_tokens
-        return Said(reply.text, reply.truncated)
+        text = write_message(reply.text, reply.calls) if self._calls_tools else reply.text
+        return Said(text, reply.truncated)
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         return {"tokens": self._tokens, "tokens_in": self._tokens_in or None}  # not every endpoint counts
@@ -98,7 +114,7 @@ async def play_row(
     known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
     return await play(
         Episode(services, row.task_id, settings.create_params(row.turns)),
-        EndpointSpeaker(client, sampling, f"{row.task_id}/{sample}", settings.seed),
+        EndpointSpeaker(client, sampling, f"{row.task_id}/{sample}", settings.seed, settings.calls_tools),
         known | {"step": STEP, "sample": sample},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
     )
@@ -185,7 +201,8 @@ def evaluate(
         fixed = FIXED if model.checkpoint or Endpoint(model.base_url or "", model.name).require() else {}
         journal = Journal(out, {**evaluation.recorded(versions), **fixed})
         on_start(journal)
-        endpoint = replace(stack.enter_context(model.served(out / "vllm.log")), extra=fixed)
+        served = model.served(out / "vllm.log", reads_calls=evaluation.episode.calls_tools)
+        endpoint = replace(stack.enter_context(served), extra=fixed)
         wanted = [(row, sample) for row in evaluation.rows for sample in range(evaluation.samples)]
         done = journal.finished()
         queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]

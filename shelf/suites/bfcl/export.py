@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
+from env_service.environments.kit.tool_calls import MODE, read_message
 from seal.records.benchmark import CATEGORIES
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
@@ -19,7 +20,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
 from shelf.statistics.log import has_validations, read_line
-from shelf.suites import OFFICIAL_MODEL
+from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.bfcl.benchmark import STEP
 
 PROMPT_MODE = "bfcl_qwen_fc"
@@ -35,18 +36,20 @@ class Export(NamedTuple):
     """The exported files. tasks: count by category; left_out: count of lines without official counterpart, by kind."""
 
     folder: Path
+    model: str
     tasks: Mapping[str, int]
     left_out: Mapping[str, int]
 
 
-def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, sample: int = 0) -> Export:
+def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
+
+    model: one that the official tool knows, by default one that it reads as the log is written.
 
     Prefix tasks, synthesised ones and rollouts that failed for reasons other than the policy are left
     out (so the official tool needs ``--partial-eval``). Raises ValueError for bad lines and for
     logs without evidence (those of other programs).
     """
-    folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     left_out: Counter[str] = Counter()
     records, bad = read_records(log, _exportable)
@@ -64,10 +67,13 @@ def export_bfcl(log: Path | str, out: Path | str, model: str = OFFICIAL_MODEL, s
     if not entries:
         only = "".join(f"; left out: {count} {what}" for what, count in left_out.items())
         raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}){only}.")
+    modes = {record.prompt_mode for record in records}
+    model = model or (OFFICIAL_TOOL_CALLS if MODE in modes else OFFICIAL_MODEL)
+    folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     for category in CATEGORIES:
         if category in entries:
             write_jsonl((entry for _, entry in sorted(entries[category].items())), folder / result_file(category))
-    return Export(folder, {name: len(tasks) for name, tasks in entries.items()}, left_out)
+    return Export(folder, model, {name: len(tasks) for name, tasks in entries.items()}, left_out)
 
 
 def find_log(run_or_log: Path, step: int | None) -> Path:
@@ -95,7 +101,7 @@ def _exportable(value: Mapping[str, Any]) -> TrajectoryRecord:
     return record
 
 
-def _turns(record: TrajectoryRecord) -> Iterator[list[str]]:
+def _turns(record: TrajectoryRecord) -> Iterator[list[Any]]:
     """The assistant messages of each finished turn, as the official tool stores them."""
     said = iter([message["content"] for message in record.messages if message["role"] == "assistant"])
     own_text = record.prompt_mode == PROMPT_MODE
@@ -105,7 +111,9 @@ def _turns(record: TrajectoryRecord) -> Iterator[list[str]]:
         messages = []
         for action in turn["actions"]:
             text = next(said, "")
-            if not own_text:
+            if record.prompt_mode == MODE:
+                text = _answer(text)
+            elif not own_text:
                 text = "\n".join(render(call["name"], call["arguments"]) for call in action["calls"])
             elif "</think>" in text:
                 text = text.split("</think>")[-1].lstrip("\n")  # the part that the official handler keeps
@@ -115,3 +123,13 @@ def _turns(record: TrajectoryRecord) -> Iterator[list[str]]:
         else:
             # The official runner stops here and fails the task for its missing turns.
             return
+
+
+def _answer(text: str) -> list[dict[str, Any]] | str:
+    """A message with tool calls as the official handler keeps it: its calls, or its content if one is no call."""
+    content, calls = read_message(text)
+    try:
+        kept = [{call["function"].get("name"): call["function"].get("arguments")} for call in calls]
+    except (KeyError, TypeError, AttributeError):
+        return content
+    return kept or content

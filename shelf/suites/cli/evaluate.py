@@ -15,7 +15,6 @@ from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
 from shelf.list_command import ListCommand
-from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bar import Bar
 from shelf.suites.cli import shared
 from shelf.suites.cli.evaluate_suites import app as suites
@@ -126,7 +125,9 @@ def export_bfcl(
     out: Annotated[Path, option("A folder, the official tool's BFCL_PROJECT_ROOT.")],
     step: Annotated[int | None, option("Of a run: this validation (default: the last).")] = None,
     sample: Annotated[int, option("Which of several samples.")] = 0,
-    model: Annotated[str, option("A model that the official tool knows.")] = OFFICIAL_MODEL,
+    model: Annotated[
+        str | None, option("A model that the official tool knows (default: one that writes as the log).")
+    ] = None,
 ) -> None:
     """Write a validation as the official tool's result files.
 
@@ -143,7 +144,7 @@ def export_bfcl(
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
     console.print(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={quote(str(out))} "
-        f"bfcl evaluate --model {quote(model)} --test-category {categories} --partial-eval"
+        f"bfcl evaluate --model {quote(made.model)} --test-category {categories} --partial-eval"
     )
 
 
