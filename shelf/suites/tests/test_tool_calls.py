@@ -91,13 +91,11 @@ def malformed(count, seed=0):
     for _ in range(count):
         task = rng.choice(tasks)
         turns = perfect(task)
-        for _ in range(rng.choice([1, 1, 2])):
-            places = [(t, m) for t, turn in enumerate(turns) for m, answer in enumerate(turn) if answer["tool_calls"]]
-            if places:
-                t, m = rng.choice(places)
-                right, turns[t][m] = turns[t][m], damaged(turns[t][m], rng)
-                if rng.random() < 0.5:
-                    turns[t].insert(m + 1, right)
+        places = [(t, m) for t, turn in enumerate(turns) for m, answer in enumerate(turn) if answer["tool_calls"]]
+        for t, m in sorted(rng.sample(places, min(len(places), rng.choice([1, 1, 2]))), reverse=True):
+            right, turns[t][m] = turns[t][m], damaged(turns[t][m], rng)
+            if rng.random() < 0.5:
+                turns[t].insert(m + 1, right)
         yield task, turns
 
 
