@@ -177,7 +177,7 @@ def test_calls_outside_the_format_are_refused_and_prose_about_tools_is_not(mode:
         assert parse(text).refusals == () and parse(text).calls == (), text
 
 
-@pytest.mark.parametrize("mode", [*format_names(), "toolace_fc"])
+@pytest.mark.parametrize("mode", [*format_names(), "toolace_fc", "openai_fc"])
 def test_every_mode_plays_references_and_lets_the_interface_speak(mode: str) -> None:
     environment, render = get_environment("bfcl"), get_format(mode).render_call
     omega = Omega.of(["feedback_error", "schema_required"], version=3).to_json()

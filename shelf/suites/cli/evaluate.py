@@ -15,6 +15,7 @@ from seal.cli.commands import option
 from seal.settings import EnvServiceSettings
 from seal.settings.data import BENCHMARK
 from shelf.list_command import ListCommand
+from shelf.suites import OFFICIAL_TOOL_CALLS
 from shelf.suites.bar import Bar
 from shelf.suites.cli import shared
 from shelf.suites.cli.evaluate_suites import app as suites
@@ -142,8 +143,9 @@ def export_bfcl(
     for what, count in made.left_out.items():
         console.print(f"left out: {count} {what}")
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
+    key = " OPENAI_API_KEY=none" if made.model == OFFICIAL_TOOL_CALLS else ""  # its handler asks for one
     console.print(
-        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={quote(str(out))} "
+        f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={quote(str(out))}{key} "
         f"bfcl evaluate --model {quote(made.model)} --test-category {categories} --partial-eval"
     )
 

@@ -26,6 +26,7 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
+from env_service.environments.kit.tool_calls import MODE, read_message
 from env_service.environments.registry import get_environment
 from shelf.suites import FIXED
 
@@ -155,8 +156,14 @@ def make_app(
             return JSONResponse({"error": {"message": "This model's maximum context length is 100 tokens."}}, 400)
         if index == 1 and fault == "cut":  # a few tokens were left
             text, finish = text[:10], "length"
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-        read = sum(len(each["content"]) // 4 for each in body["messages"])
+        said = {"content": text}
+        if prompt_mode == MODE:
+            if not body.get("tools") or any(message["role"] == "system" for message in body["messages"]):
+                return JSONResponse({"error": {"message": "the tools are not where they belong"}}, 404)
+            content, calls = read_message(text)
+            said = {"content": content or None, "tool_calls": calls or None}
+        choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish}
+        read = sum(len(each["content"] or "") // 4 for each in body["messages"])
         return JSONResponse(
             {"choices": [choice], "usage": {"completion_tokens": len(text) // 4, "prompt_tokens": read}}
         )

@@ -20,7 +20,7 @@ from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
-from shelf.suites import OFFICIAL_MODEL
+from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.bfcl.export import result_file
 from shelf.suites.bfcl.journal import held
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
@@ -357,6 +357,25 @@ def test_logs_of_other_prompt_modes_export_what_was_called(service_url, start_en
     assert entry["result"][0][0].startswith('<tool_call>\n{"name": "')
 
 
+def test_a_model_that_calls_tools_through_its_endpoint_is_scored_and_exported(
+    service_url, start_endpoint, tmp_path, fault_of, capsys
+):
+    out, mode = tmp_path / "out", ("--prompt-mode", "openai_fc")
+    with start_endpoint(*mode) as endpoint:
+        assert main(command(endpoint, service_url, out, "--limit", "3", *mode)) == 0
+        plain = command(endpoint, service_url, tmp_path / "text", "--limit", "1")
+        assert main(plain) == 2
+    sure = {"none": 1.0, "wrong_tool": 0.0, "context": 0.0}
+    judged = [(line["score"], sure[fault]) for line in lines_of(out) if (fault := fault_of(_scenario(line))) in sure]
+    assert judged and all(score == expected for score, expected in judged)
+    assert main(["export-bfcl", str(out), "--out", str(tmp_path / "official")]) == 0
+    assert f"bfcl evaluate --model {OFFICIAL_TOOL_CALLS}" in capsys.readouterr().out
+    folder = tmp_path / "official" / "result" / OFFICIAL_TOOL_CALLS.replace("/", "_") / "multi_turn"
+    entry = json.loads((folder / result_file("base")).read_text().splitlines()[0])
+    (call,) = entry["result"][0][0]
+    assert isinstance(json.loads(*call.values()), dict) and entry["result"][0][-1] == "Done."
+
+
 def test_logs_that_cannot_be_exported_are_named(tmp_path, capsys):
     (tmp_path / "validation_log").mkdir()
     log = tmp_path / "validation_log" / "0.jsonl"
@@ -376,12 +395,14 @@ def official_tool():
 
 
 @pytest.mark.slow
-def test_the_official_tool_agrees_on_all_800_tasks(endpoint, service_url, official_tool, tmp_path):
+@pytest.mark.parametrize(("mode", "model"), [("bfcl_qwen_fc", OFFICIAL_MODEL), ("openai_fc", OFFICIAL_TOOL_CALLS)])
+def test_the_official_tool_agrees_on_all_800_tasks(start_endpoint, service_url, official_tool, tmp_path, mode, model):
     out, root = tmp_path / "out", tmp_path / "official"
-    assert main(command(endpoint, service_url, out, "--split", "all")) == 0
+    with start_endpoint("--prompt-mode", mode) as endpoint:
+        assert main(command(endpoint, service_url, out, "--split", "all", "--prompt-mode", mode)) == 0
     assert main(["export-bfcl", str(out), "--out", str(root)]) == 0
-    arguments = ["evaluate", "--model", OFFICIAL_MODEL, "--test-category", "multi_turn"]
-    environment = {**os.environ, "BFCL_PROJECT_ROOT": str(root)}
+    arguments = ["evaluate", "--model", model, "--test-category", "multi_turn"]
+    environment = {**os.environ, "BFCL_PROJECT_ROOT": str(root), "OPENAI_API_KEY": "none"}
     subprocess.run([official_tool, *arguments], env=environment, check=True, timeout=300)
     lines = lines_of(out)
     assert len(lines) == 800

@@ -23,7 +23,7 @@ from env_service.client import AsyncServiceClient
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
 from seal.data.rows import whole_rows
-from seal.method.diagnosis.categories import CATEGORIES
+from seal.records.benchmark import CATEGORIES
 from seal.rollout.services import Services
 from shelf.authoring.tests.bfcl_official import check
 from shelf.suites.bfcl.benchmark import EpisodeSettings, play_row
