@@ -205,7 +205,8 @@ def test_a_shared_prompt_has_the_gradients_of_whole_rows(policy, say):
     assert difference < 1e-3
 
 
-def test_fused_log_probs_of_an_untied_head(recipe, policy, say, tmp_path):
+@pytest.mark.parametrize("rank", [0, 8], ids=["full", "adapters"])
+def test_fused_log_probs_of_an_untied_head(rank, recipe, policy, say, tmp_path):
     """FSDP2 gathers a head that the fused kernels read; log-probs and gradients are those of the plain head."""
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32, tie_word_embeddings=False)
     torch.manual_seed(0)
@@ -216,6 +217,8 @@ def test_fused_log_probs_of_an_untied_head(recipe, policy, say, tmp_path):
     found = {}
     for name, fused in {"plain": (f"{MODEL}.use_fused_kernels=false",), "fused": FUSED}.items():
         own = f"{MODEL}.path={tmp_path}", f"{ATTENTION}={PACKED}", FULL, f"{ACTOR}.use_kl_loss=false", *fused
+        torch.manual_seed(0)  # the adapters' own weights
+        own += (f"{MODEL}.lora_rank={rank}",)
         worker = worker_of(recipe(*own).actor_rollout_ref, 200)
         before = scored(worker, drawn(2, 60, 4, 20), calculate_entropy=False)["log_probs"].cpu()
         found[name] = before, stepped(worker, drawn(2, 60, 4, 20))["grad_norm"]
