@@ -100,8 +100,11 @@ def malformed(count, seed=0):
 
 
 @contextlib.contextmanager
-def endpoint(scripts):
-    """An endpoint that gives the answers of scripts[key] in turn; its address, and what each side asked it by key."""
+def endpoint(scripts, strict=False):
+    """An endpoint that gives the answers of scripts[key] in turn; its address, and what each side asked it by key.
+
+    strict: it refuses messages with calls that no message answers, as some do.
+    """
     asked = defaultdict(list)
 
     class Handler(BaseHTTPRequestHandler):
@@ -117,7 +120,9 @@ def endpoint(scripts):
             choice = {"index": 0, "finish_reason": "stop", "message": message}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             text = json.dumps({"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
-            self.send_response(200)
+            calls = sum(len(message.get("tool_calls") or ()) for message in body["messages"])
+            answers = sum(message["role"] == "tool" for message in body["messages"])
+            self.send_response(400 if strict and calls != answers else 200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(text)))
             self.end_headers()
@@ -210,6 +215,15 @@ def test_verdicts_and_requests_are_the_official_handler_s(service_url, monkeypat
     assert all(passed) and not wrong and not other
     passed, wrong, _ = compare([*malformed(20)], service_url, monkeypatch)
     assert not wrong and not all(passed)
+
+
+def test_a_call_that_the_endpoint_cannot_read_again_ends_the_dialogue_as_the_model_s_fault(service_url):
+    task = next(task for task in load_tasks().values() if all(task.reference))
+    turns = perfect(task)
+    turns[0][0]["tool_calls"][0]["function"]["arguments"] = "{"
+    with endpoint([[answer for turn in turns for answer in turn]], strict=True) as (url, _):
+        (record,) = asyncio.run(ours(url, service_url, [(task, turns)]))
+    assert (record.infra, record.stop, record.score) == (None, "parse_error", 0.0)
 
 
 @pytest.mark.slow
