@@ -78,11 +78,17 @@ _SHOWN = 200
 
 def refusal(code: int, text: str, url: str) -> Exception | None:
     """Why a request got an error with these words; None if they say nothing about this request alone."""
+    text = one_line(text)
     if (code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(text) and not _RATE.search(text):
         return ContextExceeded(text[:_SHOWN])
     if code in REQUEST_STATUSES and _MODERATED.search(text):
         return RequestRefused(f"{url} refuses the request's words with {code}: {text[:_SHOWN]}")
     return None
+
+
+def one_line(text: str) -> str:
+    """An endpoint's words as a part of a sentence."""
+    return " ".join(text.split())
 
 
 def refused_field(text: str, sent: Collection[str]) -> str | None:

@@ -29,6 +29,7 @@ from shelf.suites.answers import (
     EndpointFault,
     EndpointRefused,
     Reply,
+    one_line,
     read_reply,
     refusal,
     refused_field,
@@ -303,7 +304,7 @@ class ChatClient:
 
         A status that may be about this request alone is, if the endpoint answers others.
         """
-        code, text, url = error.status_code, error.response.text, self.endpoint.shown
+        code, text, url = error.status_code, one_line(error.response.text), self.endpoint.shown
         fault = EndpointFault(f"endpoint_{code}", f"{url} answered {code}: {text[:200]}")
         if code >= 500 or code in RETRIED or (code in REQUEST_STATUSES and self._served):
             return fault
