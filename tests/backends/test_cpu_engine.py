@@ -105,7 +105,7 @@ def played(tmp_path_factory):
 
 
 def check_equal(verls, ours):
-    np.testing.assert_allclose(ours.log_probs, verls.log_probs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours.log_probs, verls.log_probs, rtol=1e-4, atol=1e-4)
     for found, expected in zip(ours.weights, verls.weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     assert ours.metrics == pytest.approx(verls.metrics, rel=1e-4) and verls.metrics["grad_norm"] > 0
