@@ -94,8 +94,8 @@ class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each row gets Omega_t unless the interface is off, in a validation for the rows of a withdrawal (`Row.read`), and
-    each training row `training`; rows that the asynchronous trainer has marked keep the Omega that they were drawn
+    Each row gets Omega_t unless the interface is off; of a validation only a withdrawal shows it (`Row.read`). Each
+    training row gets `training`; rows that the asynchronous trainer has marked keep the Omega that they were drawn
     with. omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the training prompts in their
     order.
     """

@@ -48,6 +48,18 @@ def test_what_trains():
     assert [has_gradient("retry", (CUE,), taught, True) for taught in (True, False)] == [True, False]
 
 
+def test_a_prompt_multiplies_the_evidence_and_cannot_sink_it():
+    """As docs/how-it-works.md says: by 1 + 0.35 (0.10 - lift), from 1, not below 0.1; a cue retires at 25."""
+    for lift in (1.0, 0.0, -1.0):
+        seen = [("bfcl", [trial((CUE,), lift > 0), trial((), lift < 0)])]
+        assert Evidence().after(seen).against == {f"bfcl/{CUE}": pytest.approx(1 + 0.35 * (0.10 - lift))}
+    lifted = [("bfcl", [trial((CUE,), True), trial((), False)])]
+    assert Evidence().after(lifted * 50).against == {f"bfcl/{CUE}": 0.1}
+    harmed = [("bfcl", [trial((CUE,), False), trial((), True)])]
+    assert Evidence({f"bfcl/{CUE}": 25 / 1.386}).after(harmed).retired == frozenset()
+    assert Evidence({f"bfcl/{CUE}": 25 / 1.384}).after(harmed).retired == {f"bfcl/{CUE}"}
+
+
 def retired_within(steps: int, prompts: int, plain: float, lift: float, fades: int = 0, runs: int = 300) -> float:
     """The share of runs in which a cue retires. Each prompt has three retries with it and a plain control.
 

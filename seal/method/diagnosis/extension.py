@@ -83,7 +83,7 @@ def _check_cue(name: str, cue: Mapping[str, str]) -> None:
 
 
 def _require_call(function: Callable[..., Any] | None, arguments: int, name: str, takes: str) -> None:
-    """ValueError unless the function can be called with so many arguments."""
+    """ValueError unless the function can be called with that number of arguments."""
     if function is None:
         return
     signature = inspect.signature(function)
