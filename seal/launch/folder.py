@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seal.launch.changes import describe_changes
 from seal.launch.recipe import Recipe
 from seal.records.folder import RunFolder
 from seal.system import exits
@@ -77,12 +78,14 @@ def _in_use(run_dir: Path, holder: Holder | None) -> str:
 class Start:
     """The step after which a run continues, 0 for the beginning.
 
-    complete: nothing remains to be done. settings: values of `trainer.*` that make verl start there.
+    complete: nothing remains to be done. settings: values of `trainer.*` that make verl start there. changes: a
+    sentence for each setting that is not as it was before.
     """
 
     step: int
     complete: bool = False
     settings: Mapping[str, str | bool] = field(default_factory=dict, compare=False)
+    changes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def find_start(recipe: Recipe, mode: str, last: int) -> Start:
@@ -132,8 +135,10 @@ def _continue(recipe: Recipe, step: int, last: int, settings: Mapping[str, str |
     lacking = due and not (RunFolder(recipe.run_dir).validations / f"{step}.jsonl").exists()
     if trainer.val_only:
         return Start(step, settings=settings)
+    if ended and not lacking:
+        return Start(step, complete=True)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    return Start(step, bool(ended and not lacking), {**settings, **validation})
+    return Start(step, settings={**settings, **validation}, changes=describe_changes(recipe, step))
 
 
 def _require_whole(checkpoint: Path) -> None:

@@ -4,6 +4,7 @@ It is started and ended here, and the run's logs are read; a request to stop is 
 """
 
 import json
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ from seal.records.folder import FIRST, READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
 from seal.system import exits
 from seal.system.errors import LaunchError
+from seal.system.files import text_sha256
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.training.cluster import uses_existing_cluster
@@ -221,6 +223,13 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+def name_tracked_run(folder: RunFolder) -> dict[str, str]:
+    """The variables by which Weights & Biases goes on with a resumed run: its first launch names it."""
+    first = next(iter(JsonlTail(folder.launches, 0)))
+    identity = text_sha256(f"{folder.path} {first['time']}")[:16]
+    return {"WANDB_RUN_ID": os.environ.get("WANDB_RUN_ID", identity), "WANDB_RESUME": "allow"}
+
+
 def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: Console, interrupt: Interrupt) -> None:
     """Run the training process to its end.
 
@@ -233,7 +242,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     before = _size(folder.stages)
     folder.stop.unlink(missing_ok=True)
     folder.ending.unlink(missing_ok=True)
-    settings, environment = recipe.settings, recipe.settings.process_env
+    settings, environment = recipe.settings, name_tracked_run(folder) | recipe.settings.process_env
     if uses_existing_cluster(recipe.config):
         cluster = inspect_cluster(recipe.config.ray_kwargs.ray_init.address)
         environment = {AUTHENTICATION: cluster.authentication, **environment}

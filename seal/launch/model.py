@@ -54,8 +54,8 @@ def configuration(recipe: Recipe) -> dict[str, Any]:
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if recipe.settings.process_env.get("HF_HUB_OFFLINE") == "1":
         raise LaunchError(
-            f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model, or "
-            "unset seal.process_env.HF_HUB_OFFLINE to download it."
+            f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model, or set "
+            "seal.process_env.HF_HUB_OFFLINE=0 to download it."
         )
     return _hub_configuration(path)
 

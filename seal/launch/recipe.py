@@ -5,21 +5,17 @@ Files are read here, nothing is written or started.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, suppress
-from copy import deepcopy
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
-from unittest.mock import patch
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -141,8 +137,11 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     except MissingConfigException as error:
         known = f"; choose one of {', '.join(error.options)}" if error.options else ""
         raise LaunchError(f"{path} cannot be composed: {first_line(str(error)).rstrip('.')}{known}.") from error
-    except (ConfigCompositionException, HydraException, OmegaConfBaseException) as error:
-        raise LaunchError(_override_sentence(path, overrides, error)) from error
+    except (HydraException, OmegaConfBaseException) as error:
+        told = f"{error} {error.__cause__}"
+        if wrong := next((each for each in overrides if each.split("=", 1)[0].lstrip("+~") in told), None):
+            raise LaunchError(_unfit(path, wrong, error)) from error
+        raise LaunchError(f"{path} cannot be composed: {_reason(error)}.") from error
     missing = sorted(key for key in OmegaConf.missing_keys(config) if key.startswith(("trainer.", "seal.")))
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
@@ -161,8 +160,8 @@ def _require_types(resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     A text is not a switch: verl would read `off` as true. A default of null, or one that
     follows another key, allows anything here.
     """
-    standard = dict(_flat(defaults))
-    for key, value in _flat(resolved):
+    standard = dict(flatten(defaults))
+    for key, value in flatten(resolved):
         default = standard.get(key)
         if value is None or default == "???" or "${" in str(default):
             continue
@@ -188,7 +187,12 @@ def _anchor(config: DictConfig, base: Path) -> None:
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     if not OmegaConf.is_missing(config.trainer, "experiment_name"):
-        config.trainer.experiment_name = str(config.trainer.experiment_name)
+        name = config.trainer.experiment_name = str(config.trainer.experiment_name)
+        if Path(name).name != name or name == "..":
+            raise SettingsError(
+                "trainer.experiment_name",
+                f"trainer.experiment_name is {name!r}; it must be a folder's name, without /.",
+            )
     _make_absolute(config.seal, "run_dir", base)
     _make_absolute(rollout.agent, "agent_loop_config_path", HOME)
     if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str):
@@ -203,47 +207,51 @@ def _make_absolute(block: DictConfig, key: str, base: Path) -> None:
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
-    """Hydra's unresolved composition. Values at the end are set on a kept composition, in a tenth of the time."""
-    values = [*takewhile(_VALUE.match, reversed(overrides))][::-1]
-    if path.resolve().is_relative_to(EXP):
-        read = tuple(file.read_bytes() for file in sorted(EXP.rglob("*.yaml")))
-        config = deepcopy(_hydra(path, tuple(overrides[: len(overrides) - len(values)]), read))
-        with suppress(HydraException, OmegaConfBaseException):  # Hydra says what is wrong, below
-            for value in OverridesParser.create().parse_overrides(values):
-                OmegaConf.update(config, value.key_or_group, value.value())
-            return config
-    return _hydra.__wrapped__(path, overrides, ())
+    """Hydra's unresolved composition, with values set at the end, as Hydra sets them; LaunchError for a wrong one."""
+    values = [override for override in overrides if _VALUE.match(override)]
+    choices = tuple(override for override in overrides if override not in values)
+    config = _hydra(path, choices, path.stat().st_mtime_ns).copy()
+    for override in values:
+        try:
+            (value,) = OverridesParser.create().parse_overrides([override])
+            if value.is_sweep_override():
+                raise HydraException("it gives several values; write a list as [1,2]")
+            OmegaConf.update(config, value.key_or_group, value.value())
+        except (HydraException, OmegaConfBaseException) as error:
+            raise LaunchError(_unfit(path, override, error)) from error
+    return config
 
 
 @lru_cache(maxsize=32)
-def _hydra(path: Path, overrides: Sequence[str], _read: tuple[bytes, ...]) -> DictConfig:
+def _hydra(path: Path, choices: tuple[str, ...], _modified: int) -> DictConfig:
     ConfigStore.instance().store("seal_settings", {name: recipe_defaults(block) for name, block in BLOCKS.items()})
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
         raise LaunchError("verl is not installed in this environment: run `bash install.sh` and activate it.")
     search = f"hydra.searchpath=[file://{EXP},file://{Path(spec.origin).parent / 'trainer' / 'config'}]"
-    # OmegaConf reads with yaml.SafeLoader; libyaml's reads the same in a tenth of the time.
-    loader = patch.object(yaml, "SafeLoader", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    with loader, initialize_config_dir(str(path.parent.resolve()), version_base=None):
-        return compose(path.stem, overrides=[search, *overrides])
+    with initialize_config_dir(str(path.parent.resolve()), version_base=None):
+        return compose(path.stem, overrides=[search, *choices])
 
 
-def _override_sentence(path: Path, overrides: Sequence[str], error: Exception) -> str:
-    reason = first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
-    for override in overrides:
-        key = override.split("=", 1)[0].lstrip("+~")
-        if key in str(error) or key in str(error.__cause__ or ""):
-            closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
-            keys = [name for name, _ in _flat(OmegaConf.to_container(_compose(path, []), resolve=False))]
-            known = [name for name in keys if not key.startswith((f"{name}.", *OPEN))]
-            hint = nearest(key, known, "." if closed else "; put + before it to add a new key on purpose.")
-            return f"The override {override!r} does not fit {path}: {reason}{hint}"
-    return f"{path} cannot be composed: {reason}"
+def _unfit(path: Path, override: str, error: Exception) -> str:
+    """The sentence about an override that cannot be set, with the nearest key if its own is unknown."""
+    key = override.split("=", 1)[0].lstrip("+~")
+    known = [name for name, _ in flatten(OmegaConf.to_container(_compose(path, []), resolve=False))]
+    hint = "."
+    if key not in known:
+        closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
+        others = [name for name in known if not key.startswith((f"{name}.", *OPEN))]
+        hint = nearest(key, others, "." if closed else "; put + before it to add a new key on purpose.")
+    return f"The override {override!r} does not fit {path}: {_reason(error)}{hint}"
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _reason(error: Exception) -> str:
+    return first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The full name and the value of every key and block."""
     for key, value in tree.items():
         yield f"{prefix}{key}", value
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")

@@ -129,9 +129,10 @@ def prepare(request: Request, console: Console) -> Iterator[Prepared]:
     for each in filter(None, (*warnings, fallback)):
         tell(console, each, WARNING)
     with hold(recipe.run_dir) as lock:
-        yield Prepared(
-            recipe, source, find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train))), lock
-        )
+        start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
+        for change in start.changes:
+            tell(console, change, WARNING)
+        yield Prepared(recipe, source, start, lock)
 
 
 def find_services(run: Prepared, request: Request) -> Found:

@@ -6,12 +6,14 @@ import time
 
 import psutil
 import pytest
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from seal.launch.folder import Start, find_start
-from seal.launch.follow import follow, step_line
+from seal.launch.follow import follow, name_tracked_run, step_line
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
+from seal.launch.record import without_secrets
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
@@ -235,3 +237,41 @@ def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
 def test_a_path_that_is_not_a_checkpoint_is_named(config):
     with pytest.raises(LaunchError, match="--resume nowhere is not a checkpoint"):
         find_start(Recipe.of(config), "nowhere", LAST)
+
+
+@pytest.fixture
+def launched(config, saved):
+    """A run that was launched with the recipe's settings and has saved step 10."""
+    facts = json.loads(json.dumps({"config": without_secrets(OmegaConf.to_container(Recipe.of(config.copy()).config))}))
+    RunLog(HOME / config.seal.run_dir).launch(facts, step=0)
+    saved(10)
+    return config
+
+
+def test_a_resume_tells_what_it_changes(launched):
+    assert find_start(Recipe.of(launched), "auto", LAST).changes == ()
+    launched.actor_rollout_ref.actor.optim.lr = 0.5
+    launched.seal.reweighting.w_max = 3.0
+    rate, bound = find_start(Recipe.of(launched), "auto", LAST).changes
+    assert rate.startswith("after step 10 actor_rollout_ref.actor.optim.lr changes from ") and rate.endswith(" to 0.5.")
+    assert bound == "after step 10 seal.reweighting.w_max changes from 2.0 to 3.0."
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("seal.seed", 7), ("data.train_batch_size", 4), ("seal.data.train.limit", 5)]
+)
+def test_a_resume_refuses_what_its_checkpoint_depends_on(launched, key, value):
+    OmegaConf.update(launched, key, value)
+    with pytest.raises(LaunchError, match=f"{key} is {value}, but .* to step 10: set it back, or set another"):
+        find_start(Recipe.of(launched), "auto", LAST)
+
+
+def test_weights_and_biases_goes_on_with_the_same_run(tmp_path):
+    log = RunLog(tmp_path)
+    log.launch({}, step=0)
+    first = name_tracked_run(RunFolder(tmp_path))
+    log.launch({}, step=5)
+    assert name_tracked_run(RunFolder(tmp_path)) == first and first["WANDB_RESUME"] == "allow"
+    log.keep_through(-1)
+    log.launch({}, step=0)
+    assert name_tracked_run(RunFolder(tmp_path)) != first

@@ -21,7 +21,7 @@ from seal.cli.main import execute, load
 from seal.launch import devices, folder, preflight
 from seal.launch.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.run import Request, find_services, launch
+from seal.launch.run import Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
 from seal.settings import SettingsError
@@ -75,6 +75,8 @@ def test_a_rehearsal_says_whether_a_recipe_can_start(capsys, monkeypatch):
     assert (
         "quickstart can start: 64 training tasks, 120 validation tasks and 62 prompts with" in capsys.readouterr().out
     )
+    assert execute(load("train"), ["exp/quickstart.yaml", "--dry-run", "trainer.logger=null"], "seal train") == 1
+    assert "trainer.logger is null; it must be a list" in capsys.readouterr().out
     wrong = ["exp/quickstart.yaml", "--dry-run", "trainer.logger=[tensorbord]", "seal.min_free_gb=1e6"]
     assert execute(load("train"), wrong, "seal train") == 1
     assert capsys.readouterr().out.count("error: ") == 2
@@ -266,8 +268,20 @@ def test_a_complete_run_is_told_without_a_service(tmp_path):
     assert not (tmp_path / "run").exists()
     checkpoints = read_recipe(request.source, request.overrides).checkpoints
     write_step(Checkpoints(checkpoints, CheckpointSettings()), 1)
-    assert launch(request, console) == exits.FINISHED
-    assert "is complete" in console.export_text()
+    for act in (rehearse, launch):
+        assert act(request, console) == exits.FINISHED
+        assert "is complete" in console.export_text()
+
+
+def test_a_rehearsal_refuses_what_a_launch_refuses(tmp_path):
+    source, own = HOME / "exp" / "quickstart.yaml", (f"seal.run_dir={tmp_path}/run",)
+    write_step(Checkpoints(read_recipe(source, own).checkpoints, CheckpointSettings()), 1)
+    console = Console(record=True, width=200)
+    for resume, said in (("never", "already holds a run"), (f"{tmp_path}/global_step_9", "is not a checkpoint")):
+        with pytest.raises(LaunchError, match=said):
+            rehearse(Request(source, own, resume=resume), console)
+    assert rehearse(Request(source, own), console) == exits.FINISHED
+    assert "quickstart continues after step 1." in console.export_text()
 
 
 def test_the_files_of_a_recipe_are_found_from_any_folder(tmp_path, monkeypatch):
