@@ -1,4 +1,4 @@
-"""Run a recipe: `python launcher.py --conf exp/NAME.yaml [--with-bfcl] [-- key=value ...]`.
+"""Run a recipe: `python launcher.py --conf exp/NAME.yaml [--with-service] [-- key=value ...]`.
 
 `seal train exp/NAME.yaml` is the same command; `--help` lists the options.
 """

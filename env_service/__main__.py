@@ -1,4 +1,4 @@
-"""Start the service: `python -m env_service`, with the settings of the BFCL_* variables.
+"""Start the service: `python -m env_service`, with the settings of its environment variables.
 
 `seal serve` does the same and takes the settings as options too.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from env_service import BENCHMARK, variable
+from env_service import BENCHMARK, MODULE, variable
 from env_service.app import create_app
 from env_service.server import BoundedServer
 from env_service.settings import ServerSettings, read_settings
@@ -50,7 +50,7 @@ def main(**options: Any) -> int:
 
 def _require_benchmark() -> None:
     """RuntimeError says how to install the benchmark's package if it is missing."""
-    if find_spec("bfcl_eval") is None:
+    if find_spec(MODULE) is None:
         raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")
 
 

@@ -133,11 +133,11 @@ def local_service(**variables: str) -> Iterator[str]:
 def address(url: str | None = None) -> str:
     """The service to use: `url`, else that of SEAL_URL, else one that this process starts; ServiceError without one."""
     with _STARTING:
-        return url or os.environ.get(URL_VARIABLE) or _started()
+        return url or os.environ.get(URL_VARIABLE) or _start_once()
 
 
 @cache
-def _started() -> str:
+def _start_once() -> str:
     service = local_service()
     atexit.register(service.__exit__, None, None, None)
     return service.__enter__()

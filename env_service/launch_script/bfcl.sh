@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Start the BFCL environment service in the foreground.
+# Start the environment service in the foreground.
 #   BFCL_HOST, BFCL_PORT (127.0.0.1:8082), BFCL_WORKERS; further limits: docs/operate.md.
 # Runs $PYTHON if it is set; else what setup.sh made (.service_venv, or the conda
 # environment bfcl), else this repository's .venv, else python3.

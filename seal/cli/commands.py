@@ -27,5 +27,5 @@ def refusing(command: str, *more: type[Exception]) -> Iterator[None]:
 
 
 def option(text: str, metavar: str | None = None, panel: str | None = None, least: float | None = None) -> Any:
-    """An option with its help, the name and the least of its values, and the heading under which the help lists it."""
+    """An option with its help, the name and the minimum of its value, and the heading under which the help lists it."""
     return typer.Option(help=text, metavar=metavar, rich_help_panel=panel, min=least)

@@ -16,7 +16,7 @@ from dotenv import load_dotenv
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
-from env_service import BENCHMARK
+from env_service import BENCHMARK, MODULE
 from seal import __version__
 from seal.system import exits
 from seal.system.files import full_folder
@@ -51,7 +51,7 @@ REINSTALL = "run `bash install.sh` again, or `pip install --no-deps -e .` in the
 
 
 @cache
-def _added() -> tuple[dict[str, Entry], tuple[str, ...]]:
+def _read_entries() -> tuple[dict[str, Entry], tuple[str, ...]]:
     """The commands of installed packages, and the entry points whose package is no longer there."""
     added, stale = {}, []
     for point in entry_points(group=GROUP):
@@ -65,12 +65,12 @@ def _added() -> tuple[dict[str, Entry], tuple[str, ...]]:
 @cache
 def commands() -> Mapping[str, Entry]:
     """The commands of the core and of installed packages, by section; none replaces one of the core."""
-    return dict(sorted((_added()[0] | CORE).items(), key=lambda item: SECTIONS.index(item[1].section)))
+    return dict(sorted((_read_entries()[0] | CORE).items(), key=lambda item: SECTIONS.index(item[1].section)))
 
 
 def unregistered() -> str | None:
     """Why commands of the shelf may be missing, and what to do; None if every registered package is there."""
-    added, stale = _added()
+    added, stale = _read_entries()
     if stale:
         return f"this environment was installed from another version (it registers {', '.join(stale)}): {REINSTALL}"
     return None if added else f"only the core's commands are registered in this environment: {REINSTALL}"
@@ -122,45 +122,36 @@ def _seal(
 
 
 def execute(command, arguments: Sequence[str], program: str) -> int:
-    """Run a command line; returns the exit code. What cannot be read is one sentence on stderr."""
+    """Run a command line; returns the exit code. What cannot be used is one sentence on stderr."""
     try:
         load_dotenv(HOME / ".env")
     except (UnicodeDecodeError, OSError) as error:
-        _say(f"{program}: {HOME / '.env'} cannot be read as UTF-8 ({error}): correct it, or remove it.")
-        return exits.USAGE
+        return _refuse(f"{program}: {HOME / '.env'} cannot be read as UTF-8 ({error}): correct it, or remove it.")
     try:
         code = command.main(
             list(arguments), prog_name=program, standalone_mode=False, help_option_names=["-h", "--help"]
         )
         sys.stdout.flush()
-        if code in (exits.INTERRUPTED, exits.TERMINATED):
-            _say(f"{program}: interrupted; the same command resumes where it can.")
-        return code or exits.FINISHED
     except typer.Abort:
         return exits.REFUSED
     except ModuleNotFoundError as error:
-        *_, (frame, _) = walk_tb(error.__traceback__)
-        if frame.f_globals["__name__"].partition(".")[0] not in _OWN or (error.name or "").partition(".")[0] in _OWN:
+        if not _is_extra(error):
             raise
         name = next((word for word in (*program.split(), *arguments) if word in commands()), "train")  # launcher.py
-        package = f"--no-deps {BENCHMARK}" if error.name == "bfcl_eval" else f"'seal-rl[{commands()[name].extra}]'"
-        _say(f"seal {name}: {error.name} is not installed: pip install {package}.")
-        return exits.USAGE
+        package = f"--no-deps {BENCHMARK}" if error.name == MODULE else f"'seal-rl[{commands()[name].extra}]'"
+        return _refuse(f"seal {name}: {error.name} is not installed: pip install {package}.")
     except OSError as error:
         if error.errno not in _PLACES:
             raise
-        full = None
-        if error.errno == errno.ENOSPC:
-            full = full_folder(sys.argv[1:])
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
-        _say(f"{program}: {str(error.filename or full or 'the output')[:200]} cannot be used: {error.strerror}.")
-        return exits.REFUSED
+        return _refuse(f"{program}: {_place(error)[:200]} cannot be used: {error.strerror}.", exits.REFUSED)
     except typer.TyperException as error:
-        # Without a message the help has been printed.
-        if message := error.format_message().removeprefix("Invalid value: ").replace("Value error, ", ""):
-            path = error.ctx.command_path if getattr(error, "ctx", None) else program
-            _say(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes).")
-        return exits.USAGE
+        path = error.ctx.command_path if getattr(error, "ctx", None) else program
+        own = isinstance(error, typer.BadParameter) and error.param is None  # a command's sentence, not the parser's
+        message = error.message if own else error.format_message()  # none if the help has been printed
+        return _refuse(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)." if message else "")
+    if code in (exits.INTERRUPTED, exits.TERMINATED):
+        _refuse(f"{program}: interrupted; the same command resumes where it can.")
+    return code or exits.FINISHED
 
 
 _OWN = ("seal", "env_service", "shelf")
@@ -170,8 +161,25 @@ _PLACES = {errno.ENOSPC, errno.ENAMETOOLONG, errno.EACCES, errno.EROFS}
 """Faults of a place that the user names."""
 
 
-def _say(sentence: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+def _is_extra(error: ModuleNotFoundError) -> bool:
+    """Return whether one of our packages wants a module of another one."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    wanting, wanted = (name.partition(".")[0] for name in (frame.f_globals["__name__"], error.name or ""))
+    return wanting in _OWN and wanted not in _OWN
+
+
+def _place(error: OSError) -> str:
+    """The file that cannot be used, or the folder of the output; nothing more is written to a full disk."""
+    if error.errno != errno.ENOSPC:
+        return str(error.filename or "the output")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written at the exit
+    return str(error.filename or full_folder(sys.argv[1:]) or "the output")
+
+
+def _refuse(sentence: str, code: int = exits.USAGE) -> int:
+    if sentence:
+        Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+    return code
 
 
 def main() -> int:

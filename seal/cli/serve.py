@@ -1,4 +1,4 @@
-"""`seal serve`: the environment service, with the settings of its BFCL_* variables as options."""
+"""`seal serve`: the environment service, with the settings of its environment variables as options."""
 
 from typing import Annotated
 

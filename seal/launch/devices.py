@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from omegaconf import DictConfig
 
+from env_service import variable
 from seal.launch.plan import count
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
@@ -144,7 +145,7 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
     if loopback and len({node.ip for node in cluster.nodes}) > 1:
         raise LaunchError(
             f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
-            "the service with BFCL_HOST and BFCL_TOKEN, and name its address."
+            f"the service with {variable('host')} and {variable('token')}, and name its address."
         )
 
 

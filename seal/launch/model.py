@@ -39,7 +39,7 @@ def check_model(recipe: Recipe) -> None:
         raise LaunchError(
             f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
         )
-    _fits(config, configuration(recipe))
+    _require_fit(config, configuration(recipe))
 
 
 def configuration(recipe: Recipe) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _hub_configuration(model: str) -> dict[str, Any]:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def _fits(config: DictConfig, model: Mapping[str, Any]) -> None:
+def _require_fit(config: DictConfig, model: Mapping[str, Any]) -> None:
     """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
     text = model.get("text_config", model)
     positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")

@@ -61,7 +61,7 @@ def check(recipe: Recipe) -> tuple[str, ...]:
     return unusual(recipe)
 
 
-def with_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
+def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     """The recipe with the attention that works here, and a warning if that is not what it asks for.
 
     flash-attn is compiled for one torch, CUDA and Python, so it is often missing. verl 0.9.1 needs it only for speed:

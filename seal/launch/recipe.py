@@ -133,7 +133,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
         _anchor(config, HOME if path.resolve().is_relative_to(HOME) else path.resolve().parent)
         recipe = Recipe.of(config)
     except SettingsError as error:
-        raise LaunchError(_sourced(path, overrides, error)) from error
+        raise LaunchError(_attribute(path, overrides, error)) from error
     except MissingConfigException as error:
         known = f"; choose one of {', '.join(error.options)}" if error.options else ""
         raise LaunchError(f"{path} cannot be composed: {first_line(str(error)).rstrip('.')}{known}.") from error
@@ -170,7 +170,7 @@ def _require_types(resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
             raise SettingsError(key, f"{key} is {shown(value)}; it must be {name}.")
 
 
-def _sourced(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
+def _attribute(path: Path, overrides: Sequence[str], error: SettingsError) -> str:
     """The sentence about a setting, with the override or the recipe that sets it."""
     for override in reversed(overrides):
         key = override.split("=", 1)[0].lstrip("+~")

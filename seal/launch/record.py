@@ -47,7 +47,7 @@ def write_record(
     command: Sequence[str],
     service: Mapping[str, Any],
 ) -> tuple[Path, dict[str, Any]]:
-    """Write the record of a launch; its folder, and what of it `seal verify` reads (shelf/lab).
+    """Write the record of a launch; its folder, and the facts that `seal verify` needs (shelf/lab).
 
     trainer: the recipe's configuration with the keys of a resume, which the training process reads. source: the
     recipe's file. service: its version. Of the facts, values whose names look secret, and what an address holds before
@@ -86,7 +86,7 @@ def write_record(
     return folder, {
         **facts,
         "diff": file_sha256(folder / "diff.patch"),
-        "rows": {"training": _named(recipe.rows.train), "validation": _named(recipe.rows.val)},
+        "rows": {"training": _names(recipe.rows.train), "validation": _names(recipe.rows.val)},
         "config": without_secrets(OmegaConf.to_container(config)),
     }
 
@@ -114,7 +114,7 @@ def _head(path: Path) -> str:
         return hashlib.sha256(str(path.stat().st_size).encode() + file.read(HEAD)).hexdigest()
 
 
-def _named(rows: Iterable[TaskRow]) -> list[tuple[str, str, str]]:
+def _names(rows: Iterable[TaskRow]) -> list[tuple[str, str, str]]:
     """Data source, task and side of each row."""
     return [(row.data_source, row.task_id, row.split) for row in rows]
 

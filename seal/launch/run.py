@@ -67,11 +67,12 @@ class Prepared(NamedTuple):
     @property
     def plan(self) -> str:
         """What there is to do, in a sentence for the user."""
-        name, start = self.recipe.name, self.start
-        if start.complete:
-            again = f"remove {self.recipe.run_dir} or set another trainer.experiment_name to run it again"
-            return f"{name} is complete; {again}."
-        return f"{name} continues after step {start.step}." if start.step else f"{name} can start: {self.tasks}."
+        recipe, step = self.recipe, self.start.step
+        if self.start.complete:
+            again = f"remove {recipe.run_dir} or set another trainer.experiment_name to run it again"
+            return f"{recipe.name} is complete; {again}."
+        where = f"continues after step {step}" if step else "can start"
+        return f"{recipe.name} {where}: {self.tasks}."
 
 
 def launch(request: Request, console: Console) -> int:
@@ -125,7 +126,7 @@ def prepare(request: Request, console: Console) -> Iterator[Prepared]:
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
     warnings = preflight.check(recipe)
-    recipe, fallback = preflight.with_attention(recipe)
+    recipe, fallback = preflight.choose_attention(recipe)
     for each in filter(None, (*warnings, fallback)):
         tell(console, each, WARNING)
     with hold(recipe.run_dir) as lock:
@@ -155,7 +156,7 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
         address = {"env_service": {"env_url": service.url}} if request.with_service else {}
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(run.start.settings), **address})
         folder = record(run, trainer, request.overrides, version, began)
-        tell(console, f"{recipe.name}: {run.tasks}; record in {folder}, log in {RunFolder(recipe.run_dir).train_log}")
+        tell(console, f"record in {folder}, log in {RunFolder(recipe.run_dir).train_log}")
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:
         service.stop()

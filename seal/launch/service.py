@@ -29,7 +29,7 @@ PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
 FIX = "let the launcher start one of its own with --with-service, or set env_service.env_url to another one"
-BY_HAND = "`bash env_service/launch_script/bfcl.sh`"
+BY_HAND = "`seal serve`"
 LEFT_ALONE = "it is left alone"
 
 

@@ -44,8 +44,8 @@ class Selection(Settings):
     split: Literal["train", "eval"] = "train"
     """The side of the split."""
     subset: str | None = None
-    """One of the environment's splits or categories instead of the side (`seal env list`); of `bfcl` the release's
-    side, `released_ids_train` or `released_ids_eval`."""
+    """One of the environment's splits or categories instead of the side (`seal env list`); of the benchmark the
+    release's side, `released_ids_train` or `released_ids_eval`."""
     categories: tuple[Category, ...] = ()
     """Task categories; one may be given as a text."""
     prefix_turns: tuple[Count, ...] = ()

@@ -6,13 +6,14 @@ from typing import Any, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seal.settings.base import Count, Settings
+from seal.settings.data import BENCHMARK
 
 
 class EnvServiceSettings(Settings):
     """The environment service of a run (docs/operate.md)."""
 
-    env_type: str = "bfcl"
-    """The environment of tasks whose selection names none: `bfcl`, or another one (docs/environments.md)."""
+    env_type: str = BENCHMARK
+    """The environment of tasks whose selection names none: the benchmark's, or another one (docs/environments.md)."""
     env_url: str | tuple[str, ...] = "http://127.0.0.1:8082"
     """The address of the service, or a list: an episode stays with one, and a dead one is left out."""
     prompt_mode: str = "bfcl_qwen_fc"

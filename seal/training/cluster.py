@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, open_dict
 
+from env_service import variable
 from seal.backends import weight_socket
 from seal.system.paths import HOME
 
@@ -25,7 +26,7 @@ QUEUE_NAMESPACE = "transfer_queue"
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
-FORWARDED = ("OMP_NUM_THREADS", "BFCL_TOKEN", weight_socket.VARIABLE)
+FORWARDED = ("OMP_NUM_THREADS", variable("token"), weight_socket.VARIABLE)
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
 

@@ -21,7 +21,7 @@ KINDS = {
 
 
 @contextmanager
-def explained(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[None]:
+def record_ending(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[None]:
     """Write the ending that an error in the block means; names: of the actors that are known by then, by their id."""
     try:
         yield

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from seal.backends import weight_socket
 from seal.training import cluster
-from seal.training.ending import TRAINER, explained
+from seal.training.ending import TRAINER, record_ending
 
 PLUGINS = {"verl.plugins": "seal.backends.cpu_platform", "vllm.general_plugins": "seal.backends.vllm_plugin"}
 """The module that a library imports for SEAL, by its group of entry points; verl is silent about one that fails."""
@@ -35,7 +35,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     config = OmegaConf.load(sys.argv[1])
     names: dict[str, str] = {}
-    with explained(config.seal.run_dir, names):
+    with record_ending(config.seal.run_dir, names):
         check_registrations()
         weight_socket.claim()
         cluster.prepare(config)

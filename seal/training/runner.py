@@ -8,7 +8,7 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 
 from seal.records.ending import Ending
-from seal.training.ending import explained
+from seal.training.ending import record_ending
 from seal.training.liveness import Liveness
 from seal.training.log import RunLog
 
@@ -43,7 +43,7 @@ class TaskRunner:
         try:
             with (
                 Liveness(partial(end, config.seal.run_dir)) as liveness,
-                explained(config.seal.run_dir, liveness.names),
+                record_ending(config.seal.run_dir, liveness.names),
             ):
                 training = get_trainer_cls(config.trainer.v1.trainer_mode)(config)
                 log.start("model")

@@ -115,7 +115,7 @@ def test_adapters_alone_are_trained_and_resume(played):
 
 
 def test_without_flash_attn_log_probs_are_the_same(played):
-    """The launcher's settings where flash-attn is missing (`preflight.with_attention`)."""
+    """The launcher's settings where flash-attn is missing (`preflight.choose_attention`)."""
     plain, fused = played("SEAL", EPSILON), played("SEAL", EPSILON, *WITHOUT_FLASH)
     np.testing.assert_allclose(fused.log_probs, plain.log_probs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(fused.entropy, plain.entropy, rtol=1e-4, atol=1e-4)

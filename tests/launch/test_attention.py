@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.launch.devices import flash_attn_problem
-from seal.launch.preflight import ATTENTION, FALLBACK, FLASH, with_attention
+from seal.launch.preflight import ATTENTION, FALLBACK, FLASH, choose_attention
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -24,7 +24,7 @@ def problem():
 
 def test_a_cuda_recipe_falls_back_and_says_why(problem):
     asked = composed(SEAL)
-    recipe, warning = with_attention(Recipe.of(asked))
+    recipe, warning = choose_attention(Recipe.of(asked))
     config = recipe.config
     assert OmegaConf.select(asked, ATTENTION) == FLASH
     assert OmegaConf.select(config, ATTENTION) == FALLBACK
@@ -36,10 +36,10 @@ def test_a_cuda_recipe_falls_back_and_says_why(problem):
 def test_sequence_parallelism_cannot_fall_back(problem):
     recipe = Recipe.of(composed(SEAL, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"))
     with pytest.raises(LaunchError, match="ulysses_sequence_parallel_size=2"):
-        with_attention(recipe)
+        choose_attention(recipe)
 
 
 def test_what_asks_for_another_attention_keeps_it():
     for recipe, overrides in ((HOME / "exp" / "quickstart.yaml", ()), (SEAL, (f"{ATTENTION}=eager",))):
         asked = Recipe.of(composed(recipe, *overrides))
-        assert with_attention(asked) == (asked, None)
+        assert choose_attention(asked) == (asked, None)

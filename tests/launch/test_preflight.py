@@ -281,7 +281,7 @@ def test_a_rehearsal_refuses_what_a_launch_refuses(tmp_path):
         with pytest.raises(LaunchError, match=said):
             rehearse(Request(source, own, resume=resume), console)
     assert rehearse(Request(source, own), console) == exits.FINISHED
-    assert "quickstart continues after step 1." in console.export_text()
+    assert "quickstart continues after step 1: " in console.export_text()
 
 
 def test_the_files_of_a_recipe_are_found_from_any_folder(tmp_path, monkeypatch):

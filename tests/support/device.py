@@ -14,4 +14,4 @@ FUSED = (
     "actor_rollout_ref.model.fused_kernel_options.impl_backend=torch",
 )
 WITHOUT_FLASH = (f"{ATTENTION}={FALLBACK}", *FUSED)
-"""What the launcher sets where flash-attn is missing (`preflight.with_attention`)."""
+"""What the launcher sets where flash-attn is missing (`preflight.choose_attention`)."""

@@ -1,6 +1,6 @@
 """The dialogue's view of an environment for one task: its texts, tools, world and verdict.
 
-A scene answers for tasks that an author writes; `bfcl.scene.BfclScene` answers in the official
+A scene answers for tasks that an author writes; the benchmark's scene answers in the official
 pipeline's own way where that differs.
 """
 

@@ -29,7 +29,7 @@ class EpisodeParams(BaseModel):
     turns: StrictInt | None = None
     """Play the first user turns only."""
     enforce_available_tools: bool | None = None
-    """Refuse calls of tools that are not visible; only BFCL can run them."""
+    """Refuse calls of tools that are not visible; only the benchmark can run them."""
     max_steps: int | None = Field(default=None, ge=1, le=1000)
     """Messages with calls per user turn; the environment's own number by default."""
     taxonomy: str = "paper"

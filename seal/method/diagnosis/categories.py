@@ -4,7 +4,7 @@ from seal.settings.data import BENCHMARK
 
 
 def qualified(environment: str, category: str) -> str:
-    """The category as profiles, cues and logs name it: ``base`` of BFCL, ``tau2_telecom/mms_issue`` of another."""
+    """The category as profiles, cues and logs name it: ``base`` of the benchmark, else ``tau2_telecom/mms_issue``."""
     return category if environment == BENCHMARK else f"{environment}/{category}"
 
 

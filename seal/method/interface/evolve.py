@@ -81,7 +81,7 @@ def evolve(
     events: list[Event] = []
     for scope, categories in _scopes(tally).items():
         figures = _figures(tally, categories, settings)
-        before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of BFCL
+        before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of the benchmark
         after = before
         if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
             on = {catalogue()[name].label for name in before - permanent}
