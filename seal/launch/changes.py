@@ -8,7 +8,6 @@ from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe, flatten
 from seal.launch.record import without_secrets
-from seal.records.folder import RunFolder
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.jsonl import Line, read_jsonl
@@ -37,7 +36,7 @@ def describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
 
 
 def _changes(recipe: Recipe, step: int) -> Iterator[tuple[str, Any, Any]]:
-    path = RunFolder(recipe.run_dir).launches
+    path = recipe.folder.launches
     lines = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.exists() else []
     if not (earlier := [line["config"] for line in lines if line["step"] <= step]):
         return

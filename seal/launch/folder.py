@@ -15,7 +15,7 @@ from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import CheckpointError, last_step, step_of, verify
+from seal.training.checkpoints import last_step, step_of, verify
 
 GIB = 1 << 30
 
@@ -35,13 +35,13 @@ def check_disk(recipe: Recipe) -> None:
 
 
 @contextmanager
-def hold(run_dir: Path) -> Iterator[int]:
+def hold(folder: RunFolder) -> Iterator[int]:
     """Hold the folder's lock; yields its descriptor, which the training process inherits and so holds too.
 
     A folder that is made for the lock and gets nothing else goes with it. Raises LaunchError if another launcher, or
     the rest of its training process, works in the folder.
     """
-    path, made = RunFolder(run_dir).lock, not run_dir.exists()
+    path, run_dir, made = folder.lock, folder.path, not folder.path.exists()
     with ExitStack() as stack:
         try:
             descriptor = stack.enter_context(lock(path))
@@ -88,61 +88,48 @@ class Start:
     changes: tuple[str, ...] = field(default=(), compare=False)
 
 
-def find_start(recipe: Recipe, mode: str, last: int) -> Start:
+def find_start(recipe: Recipe, mode: str) -> Start:
     """Where `--resume auto|never|PATH` starts the run, after the checkpoint has been read in full.
 
-    last: the step with which the run ends. Raises LaunchError for a checkpoint that cannot be resumed from.
+    Raises LaunchError for a checkpoint that cannot be resumed from.
     """
     checkpoints, run_dir = recipe.checkpoints, recipe.run_dir
+    newest = last_step(checkpoints)
     if mode == "never":
-        if last_step(checkpoints) is not None or RunFolder(run_dir).steps.exists():
+        if newest is not None or recipe.folder.steps.exists():
             raise LaunchError(
                 f"{run_dir} already holds a run: remove it, set another trainer.experiment_name, or resume it with "
                 "--resume auto."
             )
         return Start(0, settings={"resume_mode": "disable"})
     if mode != "auto":
-        return _start_from(recipe, Path(mode).resolve(), mode, last)
-    step = last_step(checkpoints)
-    if step is None:
-        if any(checkpoints.glob("global_step_*")):
-            raise LaunchError(
-                f"{checkpoints} holds checkpoints, but none of them is whole: remove {run_dir} to start over, or set "
-                "another trainer.experiment_name.",
-                exits.CHECKPOINT,
-            )
+        folder = Path(mode).resolve()
+        if step_of(folder) is None or not folder.is_dir():
+            raise LaunchError(f"--resume {mode} is not a checkpoint: name a global_step_N folder, auto or never.")
+        settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
+    elif newest is not None:
+        folder, settings = checkpoints / f"global_step_{newest}", {}
+    elif any(checkpoints.glob("global_step_*")):
+        raise LaunchError(
+            f"{checkpoints} holds checkpoints, but none of them is whole: remove {run_dir} to start over, or set "
+            "another trainer.experiment_name.",
+            exits.CHECKPOINT,
+        )
+    else:
         return Start(0)
-    _require_whole(checkpoints / f"global_step_{step}")
-    return _continue(recipe, step, last, {})
+    return _continue(recipe, folder, settings)
 
 
-def _start_from(recipe: Recipe, folder: Path, mode: str, last: int) -> Start:
-    step = step_of(folder)
-    if step is None or not folder.is_dir():
-        raise LaunchError(f"--resume {mode} is not a checkpoint: name a global_step_N folder, auto or never.")
-    _require_whole(folder)
-    settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
-    if folder.parent != recipe.checkpoints.resolve():
-        return Start(step, settings=settings)
-    return _continue(recipe, step, last, settings)
-
-
-def _continue(recipe: Recipe, step: int, last: int, settings: Mapping[str, str | bool]) -> Start:
+def _continue(recipe: Recipe, checkpoint: Path, settings: Mapping[str, str | bool]) -> Start:
     """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
-    trainer = recipe.config.trainer
-    ended = step >= last
-    due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
-    lacking = due and not (RunFolder(recipe.run_dir).validations / f"{step}.jsonl").exists()
-    if trainer.val_only:
+    verify(checkpoint)
+    trainer, step = recipe.config.trainer, step_of(checkpoint)
+    if trainer.val_only or checkpoint.parent.resolve() != recipe.checkpoints.resolve():
         return Start(step, settings=settings)
+    ended = step >= recipe.last_step
+    due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
+    lacking = due and not (recipe.folder.validations / f"{step}.jsonl").exists()
     if ended and not lacking:
         return Start(step, complete=True)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
     return Start(step, settings={**settings, **validation}, changes=describe_changes(recipe, step))
-
-
-def _require_whole(checkpoint: Path) -> None:
-    try:
-        verify(checkpoint)
-    except CheckpointError as error:
-        raise LaunchError(str(error), exits.CHECKPOINT) from error

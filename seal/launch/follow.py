@@ -236,7 +236,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     resolved: the configuration, with the keys of a resume, as a file. lock: the descriptor of the folder's lock, which
     the process holds too. LaunchError if the process fails, KeyboardInterrupt if it was interrupted.
     """
-    folder = RunFolder(recipe.run_dir)
+    folder = recipe.folder
     log = folder.train_log
     log.unlink(missing_ok=True)
     before = _size(folder.stages)

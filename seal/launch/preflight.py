@@ -22,7 +22,6 @@ from seal.launch.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.method.teacher import whole_part
-from seal.records.folder import RunFolder
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -150,7 +149,7 @@ def _tasks(recipe: Recipe) -> None:
 
 
 def _validations(recipe: Recipe) -> None:
-    folder = RunFolder(recipe.run_dir).validations
+    folder = recipe.folder.validations
     if HOME / str(recipe.config.trainer.validation_data_dir) != folder:
         raise LaunchError(
             f"trainer.validation_data_dir={recipe.config.trainer.validation_data_dir} would part validations from the "

@@ -20,9 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seal.data.selection import RunRows
+from seal.launch.plan import total_steps
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
+from seal.records.folder import RunFolder
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest, shown
@@ -82,6 +84,16 @@ class Recipe:
     def run_dir(self) -> Path:
         """The experiment folder."""
         return HOME / self.settings.run_dir
+
+    @property
+    def last_step(self) -> int:
+        """The step with which the run ends."""
+        return total_steps(self.config, len(self.rows.train))
+
+    @property
+    def folder(self) -> RunFolder:
+        """The files of the experiment folder."""
+        return RunFolder(self.run_dir)
 
     @property
     def checkpoints(self) -> Path:

@@ -20,11 +20,9 @@ from rich.console import Console
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, hold
 from seal.launch.follow import WARNING, Interrupt, tell, train
-from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
-from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -129,8 +127,8 @@ def prepare(request: Request, console: Console) -> Iterator[Prepared]:
     recipe, fallback = preflight.choose_attention(recipe)
     for each in filter(None, (*warnings, fallback)):
         tell(console, each, WARNING)
-    with hold(recipe.run_dir) as lock:
-        start = find_start(recipe, resume, total_steps(recipe.config, len(recipe.rows.train)))
+    with hold(recipe.folder) as lock:
+        start = find_start(recipe, resume)
         for change in start.changes:
             tell(console, change, WARNING)
         yield Prepared(recipe, source, start, lock)
@@ -156,7 +154,7 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
         address = {"env_service": {"env_url": service.url}} if request.with_service else {}
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(run.start.settings), **address})
         folder = record(run, trainer, request.overrides, version, began)
-        tell(console, f"record in {folder}, log in {RunFolder(recipe.run_dir).train_log}")
+        tell(console, f"record in {folder}, log in {recipe.folder.train_log}")
         train(recipe, folder / TRAINER_CONFIG, service, run.lock, console, interrupt)
     finally:
         service.stop()

@@ -187,13 +187,13 @@ class Service:
         """Start it unless it runs, and wait until it can play; its version. LaunchError if it cannot."""
         if self._version is not None:
             return self._version
-        try:
-            self._launch(exits.REFUSED)
-        except LaunchError:
-            if is_free(self.url):
-                raise
-            (self.url,), _, self.notice = _elsewhere(f"Another program listens at {self.url} since a moment ago.")
-            self._launch(exits.REFUSED)
+        while self._local is None:
+            try:
+                self._launch(exits.REFUSED)
+            except LaunchError:
+                if is_free(self.url):
+                    raise
+                (self.url,), _, self.notice = _elsewhere(f"Another program listens at {self.url} since a moment ago.")
         fix = f"{self._log} says more"
         answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump(exclude={"owner"})
         _require_playable(self.url, answer, self._needs, fix)
@@ -212,6 +212,7 @@ class Service:
         try:
             self._local.start()
         except ServiceError as error:
+            self._local = None
             raise LaunchError(str(error), code) from error
 
     def ensure_running(self) -> str | None:

@@ -26,6 +26,8 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from seal.settings.run import CheckpointSettings
+from seal.system import exits
+from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_json, write_text
 from seal.system.text import last_line
 
@@ -45,8 +47,11 @@ GIB = 1 << 30
 READERS = 8
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(LaunchError):
     """A checkpoint that cannot be written or read; the message names the file and the fix."""
+
+    def __init__(self, message: str):
+        super().__init__(message, exits.CHECKPOINT, "checkpoint")
 
 
 class OtherVersion(CheckpointError):

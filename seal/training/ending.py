@@ -43,7 +43,7 @@ def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
         case StopRequested():
             return Ending(exits.INTERRUPTED, "stopped", str(error))
         case CheckpointError():
-            return Ending(exits.CHECKPOINT, "checkpoint", str(error))
+            return Ending(error.code, error.cause, str(error))
         case InfrastructureFailure():
             return Ending(exits.INFRASTRUCTURE, error.cause, str(error))
         case EngineDeadError():

@@ -30,7 +30,6 @@ from seal.training.checkpoints import (
 )
 from tests.support.checkpoints import write_step
 
-LAST = 32
 """The step with which the resumed run would end."""
 MODEL = "actor/model_world_size_1_rank_0.pt"
 
@@ -163,7 +162,7 @@ def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
     (folder / TRACKER).unlink()
     if text is not None:
         (folder / TRACKER).write_text(text)
-    start = find_start(Recipe.of(config), "auto", LAST)
+    start = find_start(Recipe.of(config), "auto")
     assert start.step == 2
     checkpoints.continue_from(folder / "global_step_2", start.step)
     assert (folder / TRACKER).read_text() == "2"
@@ -172,9 +171,9 @@ def test_a_damaged_tracker_is_repaired(checkpoints, folder, config, text):
 def test_a_damaged_last_checkpoint_stops_the_launch_and_an_earlier_one_starts_it(checkpoints, folder, config):
     damage(folder / "global_step_2" / MODEL, "cut short")
     with pytest.raises(LaunchError, match=r"--resume \S*global_step_1") as raised:
-        find_start(Recipe.of(config), "auto", LAST)
+        find_start(Recipe.of(config), "auto")
     assert raised.value.code == 5
-    start = find_start(Recipe.of(config), str(folder / "global_step_1"), LAST)
+    start = find_start(Recipe.of(config), str(folder / "global_step_1"))
     assert start.step == 1 and start.settings["resume_from_path"] == str(folder / "global_step_1")
 
 
@@ -183,7 +182,7 @@ def test_damage_to_all_checkpoints_does_not_restart_the_run(checkpoints, folder,
         damage(folder / f"global_step_{step}" / FILES, "removed")
     (folder / TRACKER).write_text("")
     with pytest.raises(LaunchError, match="none of them is whole"):
-        find_start(Recipe.of(config), "auto", LAST)
+        find_start(Recipe.of(config), "auto")
 
 
 def test_a_save_that_was_killed_leaves_no_checkpoint_and_is_cleared_by_the_next(checkpoints, folder):

@@ -21,9 +21,9 @@ from tests.support.stub_server import service_that_answers
 
 HOLD = """
 import sys, time
-from pathlib import Path
 from seal.launch.folder import hold
-with hold(Path(sys.argv[1])):
+from seal.records.folder import RunFolder
+with hold(RunFolder(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -53,7 +53,7 @@ def test_the_lock_of_a_killed_launcher_does_not_block(other_launcher, tmp_path):
     other_launcher.kill()
     other_launcher.wait()
     assert json.loads(RunFolder(tmp_path).lock.read_text())["pid"] == other_launcher.pid
-    with hold(tmp_path):
+    with hold(RunFolder(tmp_path)):
         pass
 
 
@@ -74,20 +74,20 @@ def test_what_a_launcher_started_ends_when_it_is_killed(tmp_path):
 
 
 def test_what_a_killed_launcher_left_running_is_waited_for(tmp_path):
-    with hold(tmp_path) as lock:
+    with hold(RunFolder(tmp_path)) as lock:
         left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
     holder = {"pid": left.pid, "host": json.loads(RunFolder(tmp_path).lock.read_text())["host"], "since": "then"}
     try:
-        with pytest.raises(LaunchError, match="is in use"), hold(tmp_path):
+        with pytest.raises(LaunchError, match="is in use"), hold(RunFolder(tmp_path)):
             pass
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
         RunFolder(tmp_path).lock.write_text(json.dumps({**holder, "pid": gone.pid}))
-        with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), hold(tmp_path):
+        with pytest.raises(LaunchError, match="still ending: start again in a few seconds"), hold(RunFolder(tmp_path)):
             pass
     finally:
         left.communicate(b"\n")
-    with hold(tmp_path):
+    with hold(RunFolder(tmp_path)):
         pass
 
 

@@ -187,36 +187,36 @@ def validated(tmp_path, step):
 
 
 def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, saved):
-    start = find_start(Recipe.of(config), "auto", LAST)
+    start = find_start(Recipe.of(config), "auto")
     assert start == Start(0) and not start.settings
     saved(10)
-    start = find_start(Recipe.of(config), "auto", LAST)
+    start = find_start(Recipe.of(config), "auto")
     assert start == Start(10) and start.settings == {"val_before_train": False, "val_only": False}
 
 
 def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
     config.trainer.test_freq = 10
     saved(10)
-    assert find_start(Recipe.of(config), "auto", LAST).settings["val_before_train"]
+    assert find_start(Recipe.of(config), "auto").settings["val_before_train"]
     validated(tmp_path, 10)
-    assert not find_start(Recipe.of(config), "auto", LAST).settings["val_before_train"]
+    assert not find_start(Recipe.of(config), "auto").settings["val_before_train"]
 
 
 def test_a_complete_run_is_not_trained_again(config, tmp_path, saved):
     assert total_steps(config, 0) == LAST
     saved(LAST)
-    start = find_start(Recipe.of(config), "auto", LAST)
+    start = find_start(Recipe.of(config), "auto")
     assert not start.complete and start.settings["val_only"]
     validated(tmp_path, LAST)
-    assert find_start(Recipe.of(config), "auto", LAST).complete
+    assert find_start(Recipe.of(config), "auto").complete
     with pytest.raises(LaunchError, match="already holds a run"):
-        find_start(Recipe.of(config), "never", LAST)
+        find_start(Recipe.of(config), "never")
 
 
 def test_finding_the_start_changes_no_setting(config, saved):
     saved(10)
     before = config.copy()
-    find_start(Recipe.of(config), "auto", LAST)
+    find_start(Recipe.of(config), "auto")
     assert config == before
 
 
@@ -229,14 +229,14 @@ def test_a_run_that_epochs_bound_ends_with_the_last_whole_batch():
 def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     other = tmp_path / "other"
     write_step(Checkpoints(other, CheckpointSettings()), 4)
-    start = find_start(Recipe.of(config), str(other / "global_step_4"), LAST)
+    start = find_start(Recipe.of(config), str(other / "global_step_4"))
     assert start == Start(4)
     assert start.settings == {"resume_mode": "resume_path", "resume_from_path": str(other / "global_step_4")}
 
 
 def test_a_path_that_is_not_a_checkpoint_is_named(config):
     with pytest.raises(LaunchError, match="--resume nowhere is not a checkpoint"):
-        find_start(Recipe.of(config), "nowhere", LAST)
+        find_start(Recipe.of(config), "nowhere")
 
 
 @pytest.fixture
@@ -249,10 +249,10 @@ def launched(config, saved):
 
 
 def test_a_resume_tells_what_it_changes(launched):
-    assert find_start(Recipe.of(launched), "auto", LAST).changes == ()
+    assert find_start(Recipe.of(launched), "auto").changes == ()
     launched.actor_rollout_ref.actor.optim.lr = 0.5
     launched.seal.reweighting.w_max = 3.0
-    rate, bound = find_start(Recipe.of(launched), "auto", LAST).changes
+    rate, bound = find_start(Recipe.of(launched), "auto").changes
     assert rate.startswith("after step 10 actor_rollout_ref.actor.optim.lr changes from ") and rate.endswith(" to 0.5.")
     assert bound == "after step 10 seal.reweighting.w_max changes from 2.0 to 3.0."
 
@@ -263,7 +263,7 @@ def test_a_resume_tells_what_it_changes(launched):
 def test_a_resume_refuses_what_its_checkpoint_depends_on(launched, key, value):
     OmegaConf.update(launched, key, value)
     with pytest.raises(LaunchError, match=f"{key} is {value}, but .* to step 10: set it back, or set another"):
-        find_start(Recipe.of(launched), "auto", LAST)
+        find_start(Recipe.of(launched), "auto")
 
 
 def test_weights_and_biases_goes_on_with_the_same_run(tmp_path):
