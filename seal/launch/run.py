@@ -91,11 +91,13 @@ def launch(request: Request, console: Console) -> int:
 def rehearse(request: Request, console: Console) -> int:
     """Say what a launch would do; LaunchError if it cannot run. Nothing is started, and a service may be missing."""
     with prepare(request, console) as run:
+        tell(console, run.plan)
+        if run.start.complete:
+            return exits.FINISHED
         try:
             find_services(run, request)
         except LaunchError as error:
             tell(console, str(error), WARNING)
-        tell(console, run.plan)
     return exits.FINISHED
 
 

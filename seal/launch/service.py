@@ -29,7 +29,6 @@ PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
 FIX = "let the launcher start one of its own with --with-service, or set env_service.env_url to another one"
-BY_HAND = "`seal serve`"
 LEFT_ALONE = "it is left alone"
 
 
@@ -88,7 +87,7 @@ def find_running(urls: Sequence[str], needs: Needs) -> Found:
     for url in urls:
         if (answer := probe(url)) is None:
             raise LaunchError(
-                f"No environment service answers at {url}: start it with {BY_HAND}, let the launcher start it with "
+                f"No environment service answers at {url}: start it with `seal serve`, let the launcher start it with "
                 "--with-service, or set env_service.env_url."
             )
         versions[url] = _require(url, answer, needs, FIX)
@@ -105,8 +104,8 @@ def find_or_place(urls: Sequence[str], needs: Needs) -> Found:
     url, *more = urls
     if more:
         raise LaunchError(
-            f"--with-service starts one service, but env_service.env_url names {len(urls)}: start them with {BY_HAND} "
-            "and omit --with-service."
+            f"--with-service starts one service, but env_service.env_url names {len(urls)}: start them with "
+            "`seal serve` and omit --with-service."
         )
     here = is_loopback(urlsplit(url).hostname or "")
     try:
@@ -120,7 +119,7 @@ def find_or_place(urls: Sequence[str], needs: Needs) -> Found:
     if not here:
         raise LaunchError(
             f"--with-service starts a service on this machine's loopback, but env_service.env_url={url} is elsewhere: "
-            f"start that one with {BY_HAND} and omit --with-service."
+            f"start that one with `seal serve` and omit --with-service."
         )
     return Found((url,), None)
 
@@ -131,17 +130,14 @@ def _elsewhere(reason: str) -> Found:
 
 
 def _require(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> dict[str, Any]:
-    """The version that a service answered, without its owner; LaunchError if it cannot play, with what to do."""
+    """The version that a service answered, without its owner; LaunchError, with what to do, if it cannot be used.
+
+    It is another process's, speaks another protocol, has other data of an environment, or lacks tasks.
+    """
     if not answer:
         raise LaunchError(f"Something other than the environment service answers at {url}: {fix}.")
     if (owner := answer.pop("owner", "")) not in ("", this_process()):
         raise LaunchError(f"The environment service at {url} ends with {owner}, which started it: {fix}.")
-    _require_playable(url, answer, needs, fix)
-    return answer
-
-
-def _require_playable(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> None:
-    """LaunchError if a service speaks another protocol, has other data of an environment, or lacks tasks."""
     for name in needs.environments:
         own = {"protocol": PROTOCOL, **get_environment(name).version()}
         asked = methodcaller("version", name)
@@ -159,6 +155,7 @@ def _require_playable(url: str, answer: dict[str, Any], needs: Needs, fix: str) 
                 f"The environment service at {url} does not serve {len(missing)} tasks of {file} ({min(missing)} "
                 f"is one): {fix}, or start it with that file in {variable('task_files')}."
             )
+    return answer
 
 
 def _ask(url: str, question: Callable[[ServiceClient], Any], failure: str, fix: str) -> Any:
@@ -195,10 +192,9 @@ class Service:
                     raise
                 (self.url,), _, self.notice = _elsewhere(f"Another program listens at {self.url} since a moment ago.")
         fix = f"{self._log} says more"
-        answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump(exclude={"owner"})
-        _require_playable(self.url, answer, self._needs, fix)
-        self._version = answer
-        return answer
+        answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump()
+        self._version = _require(self.url, answer, self._needs, fix)
+        return self._version
 
     def _launch(self, code: int) -> None:
         parts, variables = urlsplit(self.url), {}
@@ -213,19 +209,18 @@ class Service:
             self._local.start()
         except ServiceError as error:
             self._local = None
-            raise LaunchError(str(error), code) from error
+            raise LaunchError(str(error), code, error.cause) from error
 
     def ensure_running(self) -> str | None:
         """Restart our service if it has ended; returns a sentence about it, None while it runs.
 
         The rollouts rebuild their episodes. LaunchError (infrastructure) if it has ended too often.
         """
-        ended = self._local and self._local.ended()
-        if not ended:
+        if self._local is None or (ended := self._local.ended()) is None:
             return None
         if self._restarts == MAX_RESTARTS:
             again = f"It was started again {MAX_RESTARTS} times already"
-            raise LaunchError(f"{ended} {again} (log: {self._log})", exits.INFRASTRUCTURE)
+            raise LaunchError(f"{ended} {again} (log: {self._log})", exits.INFRASTRUCTURE, "environment_unreachable")
         self._restarts += 1
         self.stop()
         self._launch(exits.INFRASTRUCTURE)
