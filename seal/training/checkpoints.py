@@ -96,7 +96,7 @@ class Checkpoints:
             written.mkdir(parents=True)
             yield written
             _seal(written, step)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, CheckpointError) as error:
             shutil.rmtree(staging, ignore_errors=True)
             raise CheckpointError(
                 self._not_saved(step, f"could not be written ({last_line(str(error), type(error).__name__)})")
