@@ -13,13 +13,15 @@ from pydantic import BaseModel, ConfigDict
 
 from seal.method.diagnosis.categories import environment_of
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
-from seal.records.source import WHOLE, averaged, data_source, ordered
+from seal.records.source import UNSCORED, WHOLE, averaged, data_source, ordered
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
 from shelf.statistics.log import Log, has_verdict, judged_turns
 
 AVERAGE = "average"
 BFCL = "BFCL V3 multi-turn"
+FOREIGN = "foreign"
+"""Stands for the environment of rollouts that other programs played."""
 DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 Task = tuple[str, int]
@@ -112,7 +114,9 @@ def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
 def tasks_in_words(categories: Iterable[str]) -> str:
     """The tasks of some categories in words: the benchmark's, synthesised ones, those of another environment."""
     names = {**dict.fromkeys(CATEGORIES, BFCL), **dict.fromkeys(MADE_CATEGORIES, "tasks synthesised on BFCL's tools")}
-    named = (names.get(each, f"the environment {environment_of(each)}") for each in ordered(categories))
+    others = dict.fromkeys((FOREIGN, UNSCORED), "tasks of other programs")
+    kinds = ((each, environment_of(each)) for each in ordered(categories))
+    named = (names.get(each) or others.get(where, f"the environment {where}") for each, where in kinds)
     return " and ".join(dict.fromkeys(named)) or "no tasks"
 
 

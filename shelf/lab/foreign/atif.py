@@ -21,6 +21,8 @@ from shelf.lab.foreign.rollout import Call
 from shelf.lab.rescore import Rescoring
 
 VERSION = "ATIF-v1.8"
+RESULT = "result.json"
+"""Harbor's result of a trial."""
 AGENT_TIMEOUT = "AgentTimeoutError"
 """Harbor's exception when the policy's time is up."""
 
@@ -97,7 +99,7 @@ def trial_of(path: Path) -> dict[str, Any]:
     An exception is a failure, but for the agent's own timeout if the verifier has judged its work. ValueError if the
     file cannot be read.
     """
-    file = (path.parent.parent if path.parent.name == "agent" else path.parent) / "result.json"
+    file = (path.parent.parent if path.parent.name == "agent" else path.parent) / RESULT
     value = _object(file) if file.is_file() and file != path else {}
     found = value.get("verifier_result")
     rewards = found.get("rewards") if isinstance(found, dict) else None

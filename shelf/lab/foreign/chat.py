@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+from zlib import crc32
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -88,7 +89,13 @@ def text_of(content: Any) -> str:
 
 
 def _part_text(part: Any) -> str:
-    return str(part.get("text") or part.get("refusal") or "") if isinstance(part, Mapping) else str(part)
+    """The text of a part; of another kind its digest, so that two pictures are not the same result."""
+    if not isinstance(part, Mapping):
+        return str(part)
+    if {"text", "refusal"} & part.keys() or _kind(part) in (*READ, *THOUGHTS):
+        return str(part.get("text") or part.get("refusal") or "")
+    whole = json.dumps(part, sort_keys=True)
+    return f"[{_kind(part)} {crc32(whole.encode()):08x}]" if _kind(part) else whole
 
 
 def _kind(part: Any) -> str:
@@ -142,7 +149,7 @@ def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatM
 def _unread(message: ChatMessage) -> Iterator[str]:
     """The kinds of a message's parts that are neither text nor calls, results or thoughts."""
     for part in message.content if isinstance(message.content, list) else ():
-        if _kind(part) not in ("", *READ, *THOUGHTS) and not _part_text(part):
+        if _kind(part) not in ("", *READ, *THOUGHTS) and "text" not in part:
             yield _kind(part)
 
 
@@ -168,6 +175,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             waiting = []
             turns[-1].actions[-1].results.append(_quoted(message))
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
+            if message.content is None and not message.error:
+                continue  # the file lacks it
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
                 _answer(turns[-1].actions[-1].results, result, waiting, message.tool_call_id)
         elif turns and not turns[-1].actions:

@@ -12,7 +12,17 @@ from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import Agent, Own, Step, error_text, join_continued, messages_of, number_of, trial_of
+from shelf.lab.foreign.atif import (
+    RESULT,
+    Agent,
+    Own,
+    Step,
+    error_text,
+    join_continued,
+    messages_of,
+    number_of,
+    trial_of,
+)
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, documents_of, messages_of_items
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
 from shelf.lab.foreign.template import parse_dialogue, tools_in
@@ -256,15 +266,28 @@ class Atif(Foreign):
         )
 
 
+class Trial(Foreign):
+    """The result of a trial of Harbor that left no trajectory."""
+
+    task_name: str | None = None
+    exception_info: Any
+
+    def rollout(self, place: str, task_id: str) -> Rollout:
+        if not (failure := error_text(self.exception_info)):
+            raise ValueError(f"is a trial without {TRIAL}")
+        among = place.replace(f"/{RESULT}:", f"/{TRIAL}:")  # so that it is of the other trials' category
+        return Rollout(among, self.task_name or task_id, [], failure=failure)
+
+
 FORMATS: Mapping[str, type[Foreign]] = {
     "schema_version": Atif,
     "responses_create_params": NemoRollout,
     "nodes": VerifiersTrace,
     "termination_reason": Simulation,
-    "completion": Completion,
     "messages": Chat,
     "output": VerlDump,
     "result": BfclResult,
+    "exception_info": Trial,
 }
 """By the key that tells them apart, in this order."""
 
@@ -272,12 +295,15 @@ FORMATS: Mapping[str, type[Foreign]] = {
 def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
     """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
 
-    Of a folder with Harbor's trials only their trajectories are read. ValueError for a path without files.
+    Of a folder with Harbor's trials only their trajectories are read, and the results of trials that left none.
+    ValueError for a path without files.
     """
     rollouts: list[Rollout] = []
     bad: list[BadLine] = []
     for path in paths:
         files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
+        if files and path.is_dir():
+            files += sorted(file for file in path.rglob(RESULT) if not any(file.parent.rglob(TRIAL)))
         files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not files or not path.exists():
             raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
@@ -309,6 +335,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
 def _read(line: Line) -> Rollout:
     value = dict(line.value)
     model = next((model for key, model in FORMATS.items() if key in value), None)
+    model = Completion if {"prompt", "completion"} <= value.keys() and model in (Chat, None) else model
     if model is None:
         raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
     task = next((str(value[key]) for key in IDS if value.get(key)), f"{line.path.stem}:{line.line}")

@@ -11,6 +11,7 @@ from shelf.lab.foreign.benchmark import align, compare, replay_of
 from shelf.lab.foreign.rollout import Rollout
 from shelf.lab.foreign.seen import label_dialogue, sources
 from shelf.replay.player import play_again
+from shelf.statistics.summary import FOREIGN
 
 
 class Judged(NamedTuple):
@@ -35,7 +36,7 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
     for rollout, names in pairs:
         if rollout.failure:
             lost = {"infra": "inference", "infra_message": rollout.failure, "score": 0.0}
-            yield Judged(rollout, TrajectoryRecord(**names, **lost, **sources(rollout, "foreign")))
+            yield Judged(rollout, TrajectoryRecord(**names, **lost, **sources(rollout, FOREIGN)))
         elif rollout.replays:
             yield Judged(rollout, *compare(rollout, next(played)))
         else:

@@ -17,6 +17,7 @@ from seal.method.diagnosis.schema import violations
 from seal.records.source import UNSCORED
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
 from shelf.lab.foreign.rollout import Action, Call, Document, Heard, Rollout
+from shelf.statistics.summary import FOREIGN
 
 SHOWN = (
     labels.PASS,
@@ -48,7 +49,7 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     return TrajectoryRecord.of(
         evaluation,
         **names,
-        **sources(rollout, UNSCORED if rollout.reward is None else "foreign"),
+        **sources(rollout, UNSCORED if rollout.reward is None else FOREIGN),
         score=float(rollout.reward or 0.0),
         stop=rollout.cut or "completed",
         messages=tuple(_dialogue(rollout)),

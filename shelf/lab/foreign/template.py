@@ -13,7 +13,7 @@ _HEAD = re.compile(r"(?<![ \w])(system|user|assistant|tool)\n")
 
 def parse_dialogue(text: str, first: str) -> list[ChatMessage]:
     """The messages of a text. first: the role of what precedes its first head."""
-    before, *found = _HEAD.split(text)
+    before, *found = _HEAD.split(text.replace("<|im_start|>", "").replace("<|im_end|>", ""))
     said = [*([(first, before)] if before or not found else []), *zip(found[::2], found[1::2], strict=True)]
     return [ChatMessage(role=role, content=content.strip()) for role, content in said]
 

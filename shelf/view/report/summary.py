@@ -61,8 +61,8 @@ def _before_after(log: Log, rows: Sequence[Summary], turns: bool) -> Table:
     first, last = log.steps[0], log.steps[-1]
     rate = attrgetter("turn_rate" if turns else "rate")
     change = attrgetter("turn_rate" if turns else "pass_rate")
-    what = f"{'turns' if turns else 'tasks'} of {tasks_in_words(line.category for line in log.lines)}"
-    title = f"% of {what} passed without cues, at step {first}"
+    name = tasks_in_words(line.category for line in log.lines)
+    title = f"{name[0].upper()}{name[1:]}: % of {'turns' if turns else 'tasks'} passed without cues, at step {first}"
     before = informative([row for row in rows if row.step == first])
     columns = {"category": [row.name for row in before], "passed": [with_interval(rate(row)) for row in before]}
     if first != last:

@@ -403,6 +403,27 @@ SHOWN = {
         },
         SAYS_NOTHING * 2,
     ),
+    "pictures that are not the same": (
+        {
+            "messages": [
+                BOOK,
+                *(
+                    message
+                    for number in range(3)
+                    for message in (
+                        call("look")[0],
+                        {"role": "tool", "content": [{"type": "image_url", "image_url": {"url": f"data:{number}"}}]},
+                    )
+                ),
+            ],
+            "reward": 0,
+        },
+        SAYS_NOTHING,
+    ),
+    "results that are null": (
+        {"messages": [BOOK, *[*call("book", seat=3)[:1], {"role": "tool", "content": None}] * 3], "reward": 0},
+        SAYS_NOTHING,
+    ),
     "results that are there and empty": (
         {"messages": [BOOK, *call("book", "", seat=3) * 3], "reward": 0},
         ["spurious_tool_call"],
@@ -640,13 +661,17 @@ def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_re
     for name, exception in (("good", {**fault, "exception_type": "DaytonaError"}), ("bad", fault), ("lost", fault)):
         result = tmp_path / "job" / name / "result.json"
         result.write_text(json.dumps(json.loads(result.read_text()) | {"exception_info": exception}))
+    (tmp_path / "job" / "never").mkdir()
+    started = {"task_name": "seats/never", "exception_info": {**fault, "exception_type": "EnvironmentStartError"}}
+    (tmp_path / "job" / "never" / "result.json").write_text(json.dumps(started))
+    (tmp_path / "job" / "result.json").write_text('{"stats": {}}')
     (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
-    bad, good, lost = read(tmp_path, tmp_path / "job", code=1)
+    bad, good, lost, never = read(tmp_path, tmp_path / "job", code=1)
     assert bad.labels == ("argument_mismatch",) and bad.infra is None  # its time was up, and its work was judged
-    assert good.infra_message == "DaytonaError: 900 seconds" and lost.infra
+    assert good.infra_message == "DaytonaError: 900 seconds" and lost.infra and never.task_id == "seats/never"
     (tmp_path / "job" / "bad" / "agent" / "trajectory.cont-1.json").unlink()
     (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
-    assert len(read(tmp_path, tmp_path / "job", code=1)) == 2
+    assert {each.category for each in read(tmp_path, tmp_path / "job", code=1)} == {"foreign/trajectory"}
     assert "goes on in trajectory.cont-1.json, which is not beside it" in capsys.readouterr().out
 
 
