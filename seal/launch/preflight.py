@@ -129,8 +129,8 @@ def _environments(recipe: Recipe) -> None:
             raise LaunchError(f"{key}: {error}") from error
         if name in recipe.environments and (mode := service.mode(name)) == EVALUATED_ONLY:
             raise LaunchError(
-                f"env_service.prompt_mode={mode} is for `seal evaluate` alone: to train an agent that calls tools "
-                "through an API, set seal.rollout.harness (docs/harness.md)."
+                f"env_service.prompt_mode={mode} is for `seal evaluate` alone, since an API reads the calls: "
+                f"train with {next(each for each in formats if each != mode)}."
             )
         if name in recipe.environments and (mode := service.mode(name)) not in formats:
             raise LaunchError(
