@@ -25,6 +25,7 @@ from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
 from seal.records.folder import RunFolder
+from seal.rollout.task import require_harness
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest, shown
@@ -64,6 +65,7 @@ class Recipe:
             ("seal.diagnosis.taxonomy", partial(taxonomy_of, taxonomy)),
             ("seal.reweighting.rho", partial(initial_rho, settings.reweighting, taxonomy)),
             ("seal.interface.evolve.left_out", partial(cues_in_use, settings.interface.evolve, taxonomy)),
+            ("seal.rollout.harness", partial(require_harness, settings.rollout.harness)),
         ):
             try:
                 check()

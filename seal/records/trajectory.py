@@ -108,6 +108,8 @@ class TrajectoryRecord:
     """Sampled tokens."""
     tokens_in: int | None = None
     """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
+    rewritten: int = 0
+    """With a harness: its other dialogues with the policy, which are not trained (a history that it rewrote)."""
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens."""
 

@@ -5,7 +5,8 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
@@ -15,6 +16,7 @@ from seal.method.interface.cues import Omega
 from seal.method.teacher import Role, has_gradient, omega_for, role_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
+from seal.rollout.chains import Policy
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.lesson import Lesson, Siblings, siblings
@@ -23,6 +25,9 @@ from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
+
+if TYPE_CHECKING:
+    from seal.rollout.harness import HarnessSpeaker
 
 Speech = TypeVar("Speech", bound=EngineSpeaker)
 
@@ -85,11 +90,11 @@ class SEALAgentLoop(AgentLoopBase):
         return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or speaker, row)
 
     async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
-        """Let the engine play a row's task."""
+        """Let the policy play a row's task."""
         params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher != "off")
+        params |= {"native": True} if self.settings.rollout.harness is not None else {}
         params |= {"wrong_hints": True} if self.teacher == "wrong_hints" and row.cues else {}
-        made_of = self, self.settings, self.budgets, row, sampling_params
-        return await self._play(row, params, lambda attempt: EngineSpeaker(*made_of, attempt))
+        return await self._play(row, params, lambda attempt: self._speaker(row, sampling_params, attempt))
 
     async def _lesson(
         self, record: TrajectoryRecord, told: EngineSpeaker, row: Row
@@ -111,7 +116,7 @@ class SEALAgentLoop(AgentLoopBase):
         return record, lesson
 
     async def _play(
-        self, row: Row, params: Mapping[str, Any], speaker_of: Callable[[int], Speech]
+        self, row: Row, params: Mapping[str, Any], speaker_of: "Callable[[int], Speech | HarnessSpeaker]"
     ) -> tuple[TrajectoryRecord, Speech]:
         """Play an episode, again if infrastructure failed it. speaker_of: gives the speaker of an attempt."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
@@ -122,8 +127,24 @@ class SEALAgentLoop(AgentLoopBase):
             if record.infra is None or record.infra in FINAL:
                 break
         if record.infra is None:
-            record = replace(record, spans=tuple(speaker.spans))
-        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker
+            record = replace(record, spans=tuple(speaker.told.spans))
+        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker.told
+
+    def _speaker(self, row: Row, sampling_params: dict[str, Any], attempt: int) -> "EngineSpeaker | HarnessSpeaker":
+        """The policy itself, or the harness that asks it."""
+
+        def policy(chain: int = 0) -> EngineSpeaker:
+            key = f"{attempt}/{chain}" if chain else attempt
+            return EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, key)
+
+        settings = self.settings
+        if settings.rollout.harness is None:
+            return policy()
+        from seal.rollout.harness import HarnessSpeaker  # its server loads only where a recipe names a harness
+
+        log = Path(settings.run_dir, "harness", "train" if row.training else "val", f"{row.place}.log")
+        chains = Policy(policy, self.service.mode(row.environment), self.budgets.max_steps if row.training else None)
+        return HarnessSpeaker(settings.rollout.harness, settings.rollout.deadline_s, chains, log)
 
     def _output(self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row) -> AgentLoopOutput:
         """What verl trains: the speaker's tokens."""

@@ -34,6 +34,7 @@ class EngineSpeaker(Speaker):
     response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
     sampled message in response tokens. versions: the engine's weights per sampled message. tokens_in: of the prompts of
     all requests. length: of prompt and response in tokens, when it was last compared with the budgets.
+    most: tokens of the next message, if it may have fewer than the budgets leave.
     """
 
     name = "the rollout engine"
@@ -45,7 +46,7 @@ class EngineSpeaker(Speaker):
         budgets: Budgets,
         row: Row,
         sampling_params: dict[str, Any],
-        attempt: int,
+        attempt: int | str,
     ):
         self.made_of = loop, settings, budgets, row, sampling_params, attempt
         self._loop = loop
@@ -66,6 +67,12 @@ class EngineSpeaker(Speaker):
         self.versions: list[int] = []
         self.tokens_in = 0
         self.length = 0
+        self.most: int | None = None
+
+    @property
+    def told(self) -> "EngineSpeaker":
+        """Whose tokens are trained."""
+        return self
 
     @property
     def response(self) -> list[int]:
@@ -81,6 +88,7 @@ class EngineSpeaker(Speaker):
         if self._training and message >= self._budgets.max_steps:
             self.limit = "max_steps"
             return None
+        room = min(room, self.most or room)
         ids = await self._sample(
             dialogue.turn,
             {
@@ -153,6 +161,10 @@ class EngineSpeaker(Speaker):
         self.ids = merged.token_ids
         self.sampled.append(message)
         self.spans.append((turn, start, len(self.mask)))
+
+    def decoded(self, token: int) -> str:
+        """The text of one token."""
+        return self._loop.tokenizer.decode([token])
 
     def _said(self, ids: tuple[int, ...], truncated: bool) -> Said:
         """A message as text, without the token that ended it."""

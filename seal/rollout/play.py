@@ -57,7 +57,10 @@ async def play(
         infra, message = fault.cause, str(fault)
     except TimeoutError:
         waited = f"waiting for {dialogue.waiting_for} after {len(dialogue.turns)} messages of the policy"
-        infra, message = "trajectory_deadline", f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
+        infra = speaker.late if dialogue.waiting_for == speaker.name else Speaker.late
+        message = f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
+    finally:
+        await speaker.close(dialogue)
     if infra is not None:
         logger.warning("trajectory of %s: %s", episode.task_id, message)
     cut = terms.training and dialogue.stop in CUTS

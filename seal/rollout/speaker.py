@@ -27,11 +27,13 @@ class Speaker:
     """The source of messages for `play`.
 
     name: in messages to the user. limit: the budget (a key of CUTS) that cut the last
-    message, or why there is no further one: a budget, or REFUSAL; "" without one.
+    message, or why there is no further one: a budget, or REFUSAL; "" without one. late: the
+    cause of a failure when the speaker has not spoken within the deadline.
     """
 
     name = "the policy"
     limit = ""
+    late = "trajectory_deadline"
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         """The next message, None if there is none; raises SpeakerFault."""
@@ -39,6 +41,9 @@ class Speaker:
 
     async def ended(self, dialogue: Dialogue) -> None:
         """Called after the last message, before the evaluation; SpeakerFault if the dialogue must not be used."""
+
+    async def close(self, dialogue: Dialogue) -> None:
+        """Called last, however the episode ended."""
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         """The fields of the record that the speaker knows."""

@@ -12,6 +12,9 @@ class RolloutSettings(Settings):
     `actor_rollout_ref.rollout.max_model_len`.
     """
 
+    harness: str | tuple[str, ...] | None = None
+    """An agent of your own that plays the policy's part: `module:function`, or a command with its arguments; `null` for
+    SEAL's own loop (docs/harness.md)."""
     max_steps: Count = 20
     """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
     max_message_tokens: Count = 1024

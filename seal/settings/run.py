@@ -77,6 +77,15 @@ class SealSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _teaches_in_its_own_loop(self) -> Self:
+        if self.rollout.harness is not None and self.interface.teacher != "off":
+            raise ValueError(
+                "seal.interface.teacher repeats a rollout's messages in a plain episode, where no harness runs: "
+                "set it to off, or seal.rollout.harness to null"
+            )
+        return self
+
     @field_validator("process_env", mode="before")
     @classmethod
     def _as_texts(cls, value: Any) -> Any:

@@ -77,6 +77,7 @@ class ToolEpisode:
         """System and first user message, and what identifies the episode."""
         scene, omega = self._scene, None
         content, user = scene.system(), scene.user(0)
+        plain = len(content)
         self._saw(user)
         if self._omega is not None:
             augmented = observe_start(content, scene.cued(self._visible), self._omega, scene.category, self._wording)
@@ -91,6 +92,8 @@ class ToolEpisode:
             "tool_prompt_mode": scene.format.name,
             **scene.info(),
         }
+        if scene.settings.native and "<tool_call>" in scene.format.render_call("", {}):
+            info["native"] = {**scene.native(), "cues": content[plain:]}
         return {"state": [{"role": "system", "content": content}, {"role": "user", "content": user}], "info": info}
 
     def step(self, content: str, truncated: bool) -> Step:

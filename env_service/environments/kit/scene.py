@@ -68,6 +68,11 @@ class Scene:
         instructions = self._environment.instructions(self._task, self.format.cue_wording.compact)
         return self.format.system(self.tools(0), instructions)
 
+    def native(self) -> Mapping[str, Any]:
+        """The system text as data: the tools that each user turn adds, and the instructions."""
+        tools = [self.tools(0), *map(self.revealed, range(1, self.turns))]
+        return {"tools": tools, "instructions": self._environment.instructions(self._task, False)}
+
     def user(self, turn: int) -> str:
         """The message that opens a user turn."""
         return self._task.users[turn]

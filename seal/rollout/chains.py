@@ -1,0 +1,143 @@
+"""The policy as a harness asks it: chains of messages, each with the token stream that was sampled for it.
+
+A request whose history begins with a chain, its last answer included, continues it: the tokens stay as they were
+sampled. Any other one starts a new chain: a harness that rewrites its history, or a sub-agent. The chain that spoke
+last is the one that is trained.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from env_service.environments.kit.formats import FORMATS, Format
+from seal.rollout import chat
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.speaker import SpeakerFault
+
+if TYPE_CHECKING:
+    from seal.rollout.engine import EngineSpeaker
+
+
+class OutOfBudget(Exception):
+    """The policy may say no more; the text is the budget, a key of CUTS."""
+
+
+@dataclass
+class Chain:
+    """One dialogue of the policy.
+
+    heard: its messages as the harness sends them. tools: the names that it knows. dialogue: the same in the policy's
+    format.
+    """
+
+    speaker: "EngineSpeaker"
+    tools: set[str]
+    heard: tuple[chat.ChatMessage, ...] = ()
+    dialogue: Dialogue = field(default_factory=Dialogue)
+
+    def continued(self, messages: Sequence[chat.ChatMessage], tools: Sequence[str]) -> bool:
+        """Whether a request goes on from here: with new messages, and with new tools only if these announce them."""
+        new = messages[len(self.heard) :]
+        text = "\n".join(message.text for message in new)
+        known = self.tools <= set(tools) and all(name in text for name in tools if name not in self.tools)
+        return bool(new) and known and tuple(messages[: len(self.heard)]) == self.heard
+
+
+class Policy:
+    """The chains of one rollout.
+
+    speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
+    reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
+    tools. turn: the current user turn. cut: a limit cut the last message. asked: a message is being sampled.
+    """
+
+    def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
+        self._speaker = speaker
+        self._form: Format = FORMATS.get(prompt_mode, FORMATS["hermes"])
+        self._max_steps = max_steps
+        self._one_at_a_time = asyncio.Lock()
+        self._chains: list[Chain] = []
+        self.cues = ""
+        self.turn = 0
+        self.cut = False
+        self.asked = False
+
+    @property
+    def trained(self) -> "EngineSpeaker":
+        """The speaker of the chain that spoke last."""
+        return self._chains[-1].speaker if self._chains else self._speaker(0)
+
+    @property
+    def others(self) -> int:
+        """The number of the other chains."""
+        return max(0, len(self._chains) - 1)
+
+    async def complete(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of the answer to a chat-completion request.
+
+        ValueError for a wrong request, OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
+        """
+        messages, tools = chat.read_messages(request.get("messages")), chat.read_tools(request.get("tools"))
+        most = request.get("max_completion_tokens") or request.get("max_tokens")
+        if request.get("n") not in (None, 1):
+            raise ValueError(f"n is {request['n']!r}: a rollout is one sample; ask for n=1.")
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise ValueError(f"max_tokens is {most!r}: it must be a whole number of at least 1.")
+        async with self._one_at_a_time:
+            self.asked = True
+            try:
+                return await self._complete(messages, tools, most, bool(request.get("logprobs")))
+            finally:
+                self.asked = False
+
+    async def _complete(
+        self,
+        messages: tuple[chat.ChatMessage, ...],
+        tools: Sequence[Mapping[str, Any]],
+        most: int | None,
+        logprobs: bool,
+    ) -> dict[str, Any]:
+        chain = self._chain(messages, tools)
+        speaker, dialogue = chain.speaker, chain.dialogue
+        dialogue.turn, speaker.most = self.turn, most
+        if self._used_up():
+            raise OutOfBudget("max_steps")
+        try:
+            said = await speaker.say(dialogue)
+        except SpeakerFault as fault:
+            if fault.cause != "prompt_too_long" or not self.others:
+                raise  # a rewritten history that is too long ends this rollout, not the run
+            raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
+        if said is None:
+            raise OutOfBudget(speaker.limit)
+        answer = chat.reply(said.text, said.truncated, self._form if tools else None)
+        self.cut = said.truncated
+        if said.truncated:
+            dialogue.truncated.append(len(speaker.sampled) - 1)
+        chain.heard = (*messages, answer.message)
+        dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
+        ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
+        tokens = list(zip(map(speaker.decoded, ids) if logprobs else ids, values, strict=True))
+        return chat.completion(answer, len(speaker.ids) - len(ids), tokens, logprobs)
+
+    def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
+        """The chain that a request continues, the longest one, or a new one; it becomes the last."""
+        names = [tool["name"] for tool in tools]
+        known = [chain for chain in self._chains if chain.continued(messages, names)]
+        if known:
+            chain = max(known, key=lambda each: len(each.heard))
+            self._chains.remove(chain)
+            new = chat.rendered(messages[len(chain.heard) :], self._form)
+            chain.dialogue.messages = [*chain.dialogue.messages, *new]
+            chain.tools |= set(names)
+        else:
+            chain = Chain(self._speaker(len(self._chains)), set(names))
+            chain.dialogue.messages = chat.rendered_start(messages, tools, self._form, self.cues)
+        self._chains.append(chain)
+        return chain
+
+    def _used_up(self) -> bool:
+        """Whether the messages of all chains are as many as a trajectory may have; one alone counts its own."""
+        said = sum(len(chain.speaker.sampled) for chain in self._chains)
+        return self._max_steps is not None and self.others > 0 and said >= self._max_steps

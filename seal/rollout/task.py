@@ -1,0 +1,171 @@
+"""One episode as a harness plays it: its messages, its tools and its user."""
+
+import asyncio
+import json
+import pkgutil
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from seal.method.diagnosis.schema import TYPES
+from seal.rollout.dialogue import Dialogue
+
+Harness = str | Sequence[str]
+"""`module:function`, or a command with its arguments."""
+ENDED = "The conversation has ended."
+_OPENING, _CLOSING = "<tool_response>", "</tool_response>"
+
+
+class Event(NamedTuple):
+    """What the harness, or the policy for it, did.
+
+    kind: "message" or "call" (value: the assistant text for the service), "limit" (the budget that is used up), "left"
+    (None, or the exception with which it did) or "fault" (the SpeakerFault).
+    """
+
+    kind: Literal["message", "call", "limit", "left", "fault"]
+    value: Any
+
+
+@dataclass(frozen=True)
+class Address:
+    """A model behind an OpenAI-compatible endpoint."""
+
+    base_url: str
+    api_key: str
+    model: str
+
+
+class Task:
+    """What a harness gets for one rollout.
+
+    base_url, api_key, model: of the policy, for any OpenAI client. mcp_url: the episode's tools over MCP (streamable
+    HTTP), the user among them. task_url: the same as `messages` and `say`, for programs in any language. deadline_s:
+    seconds for the whole episode. messages: those that it opens with, as SEAL's own loop shows them to the policy.
+    """
+
+    def __init__(self, dialogue: Dialogue, address: Address, task_url: str, deadline_s: float):
+        self.base_url, self.api_key, self.model = address.base_url, address.api_key, address.model
+        self.task_url, self.mcp_url, self.deadline_s = task_url, f"{task_url}/mcp", deadline_s
+        self.messages: list[dict[str, str]] = list(dialogue.messages)
+        self.ended = False
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self._native: Mapping[str, Any] | None = dialogue.info.get("native")
+        self._mode, self._turn, self._heard = dialogue.info.get("tool_prompt_mode"), 0, len(dialogue.messages)
+        self._unread: str | None = dialogue.messages[-1]["content"]
+        if self._native and self._native["instructions"]:
+            self._unread = f"{self._native['instructions']}\n\n{self._unread}"
+        self._answer: asyncio.Future[Sequence[dict[str, str]]] | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The tools that are available in this turn: name, description, parameters as a JSON schema of an object."""
+        shown = self._require_native()["tools"][: self._turn + 1]
+        return [{**tool, "parameters": json_schema(tool["parameters"])} for tools in shown for tool in tools]
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool; return its answer, an error's text included."""
+        self._require_native()
+        # Escaped, so that no argument can hold a tag.
+        written = json.dumps({"name": name, "arguments": dict(arguments)}).replace("<", "\\u003c")
+        answers = await self._say(Event("call", f"<tool_call>\n{written}\n</tool_call>"))
+        return "\n".join(_bare(message["content"]) for message in answers) or ENDED
+
+    async def user_messages(self) -> AsyncIterator[str]:
+        """The user's messages, until the conversation ends; answer each before the next."""
+        while self._unread is not None or not self.ended:
+            if self._unread is None:
+                raise RuntimeError("The user's message has no answer: await task.answer(text) before the next one.")
+            yield self._read()
+
+    async def answer(self, text: str) -> None:
+        """Give the user an answer, which ends the turn."""
+        if follows := [_bare(message["content"]) for message in await self.say(text)]:
+            self._unread = "\n".join(follows)
+
+    async def say(self, text: str) -> list[dict[str, str]]:
+        """Give the environment a message of the policy as it is, calls included; return what follows, [] at the end."""
+        return list(await self._say(Event("message", text)))
+
+    async def next_user_message(self, answer: str | None) -> str:
+        """`answer` and `user_messages` in one; ENDED after the last message."""
+        if answer and self._unread is not None:
+            return "The user said something that you have not read: call this without an answer."
+        if self._unread is None and not self.ended:
+            if answer is None:
+                return "The user waits: call this with your answer."
+            await self.answer(answer)
+        return ENDED if self._unread is None else self._read()
+
+    def _read(self) -> str:
+        message, self._unread = self._unread or "", None
+        return message
+
+    def hear(self, dialogue: Dialogue, ended: bool) -> None:
+        """Pass on what the environment said since."""
+        self._turn, self.ended = dialogue.turn, ended
+        # The message of the policy comes first.
+        new, self._heard = dialogue.messages[self._heard + 1 :], len(dialogue.messages)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(() if ended else new)
+
+    async def _say(self, event: Event) -> Sequence[dict[str, str]]:
+        async with self._one_at_a_time:
+            if self.ended:
+                return ()
+            self._answer = asyncio.get_running_loop().create_future()
+            self.events.put_nowait(event)
+            return await self._answer
+
+    def _require_native(self) -> Mapping[str, Any]:
+        if self._native is None:
+            raise ValueError(
+                f"The prompt mode {self._mode} has no calls as JSON for an agent with tools: set "
+                "env_service.prompt_mode to another one, or play the messages as text."
+            )
+        return self._native
+
+
+def function(name: str) -> Callable[[Task], Awaitable[None]]:
+    """The coroutine function that `module:function` names; ValueError if there is none."""
+    try:
+        found = pkgutil.resolve_name(name) if ":" in name else None
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"the harness {name!r} cannot be imported ({error}); write module:function.") from error
+    if not asyncio.iscoroutinefunction(found):
+        raise ValueError(f"the harness {name!r} must name a coroutine function, as my_agents.support:run.")
+    return found
+
+
+def require_harness(harness: Harness | None) -> None:
+    """ValueError if the function cannot be imported or the program is not there; None names no harness."""
+    if harness is None:
+        return
+    if isinstance(harness, str):
+        function(harness)
+    elif not harness or shutil.which(harness[0]) is None:
+        raise ValueError(
+            f"the harness's program {' '.join(harness[:1])!r} is not on the path; write [program, argument]"
+        )
+
+
+def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A document's parameters as JSON schema: the benchmark has other names of types, and one (any) for none."""
+    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
+    if kind != "any":
+        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
+    if isinstance(node.get("properties"), Mapping):
+        schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
+    if isinstance(node.get("items"), Mapping):
+        schema["items"] = json_schema(node["items"])
+    return schema
+
+
+def _bare(text: str) -> str:
+    """An answer without the tags of the prompt format; the policy's own format adds its own."""
+    if not text.startswith(_OPENING):
+        return text
+    body, _, cue = text.removeprefix(_OPENING).rpartition(_CLOSING)
+    return body.strip("\n") + cue

@@ -1,0 +1,229 @@
+"""Rollouts through a harness over the real service and gateway; an engine with a script stands for vLLM."""
+
+import sys
+from functools import cache
+
+import pytest
+from omegaconf import OmegaConf
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.environment import BfclEnvironment
+from env_service.environments.kit.formats import FORMATS
+from seal.method.interface.cues import Omega
+from seal.records.trajectory import FATAL
+from seal.rollout.task import function
+from seal.settings import SealSettings, SettingsError
+from tests.support.rollout_play import (
+    TASK,
+    ScriptedEngine,
+    configured,
+    outcome,
+    reference_texts,
+    roll_out,
+    running_service,
+    tokenizer,
+)
+
+TEXT = f"[{sys.executable},exp/harness/plain_text.py]"
+NATIVE = (
+    "env_service.prompt_mode=bfcl_qwen_fc",
+    "data.max_prompt_length=20000",
+    "data.max_response_length=60000",
+    "actor_rollout_ref.rollout.max_model_len=80000",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=80000",
+    "seal.rollout.max_message_tokens=4096",
+    "seal.rollout.attempts=1",
+)
+CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running_service() as service:
+        yield service.url
+
+
+def named(name: str) -> str:
+    return f"seal.rollout.harness=tests.support.harnesses:{name}"
+
+
+@cache
+def native_texts(task_id: str = TASK) -> tuple[str, ...]:
+    """The messages of a policy that plays a task's reference in the format of the gateway."""
+    turns, texts = BfclEnvironment().calls(load_tasks()[task_id]), []
+    for calls in turns:
+        texts += [FORMATS["hermes"].render_call(*call) for call in calls]
+        texts.append("Done.")
+    return tuple(texts)
+
+
+def sampled(output) -> list[int]:
+    return [token for token, kept in zip(output.response_ids, output.response_mask, strict=True) if kept]
+
+
+def tokens(texts) -> list[int]:
+    eos = tokenizer().eos_token_id
+    return [token for text in texts for token in (*tokenizer().encode(text, add_special_tokens=False), eos)]
+
+
+@pytest.mark.parametrize("harness", [f"seal.rollout.harness={TEXT}", named("streaming")])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_same_rollout_through_both_doors(url, tmp_path, harness, training):
+    """A harness that plays the dialogue as text gives the tokens, labels and verdict of SEAL's own loop."""
+    omega = Omega.of(["schema_required", "feedback_error", "use_tools"]).to_json() if training else None
+    (own,) = roll_out([url], ScriptedEngine(reference_texts()), training=training, omega=omega)
+    (other,) = roll_out(
+        [url], ScriptedEngine(reference_texts()), harness, f"seal.run_dir={tmp_path}", training=training, omega=omega
+    )
+    assert outcome(other) == outcome(own)
+    assert own[1].score == 1.0 and other[1].rewritten == 0
+
+
+@pytest.mark.parametrize("harness", ["native", "over_mcp"])
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_references_pass_with_native_calls(url, harness, category):
+    task = f"multi_turn_{category}_1"
+    ((output, record),) = roll_out(
+        [url], ScriptedEngine(native_texts(task)), named(harness), *NATIVE, task_id=task, category=category
+    )
+    assert (record.infra, record.infra_message) == (None, "")
+    assert (record.score, record.stop, record.rewritten) == (1.0, "completed", 0)
+    assert sampled(output) == tokens(native_texts(task)), "what is trained is what was sampled, in one chain"
+
+
+def reversed_calls(task_id: str) -> tuple[str, ...]:
+    texts = native_texts(task_id)
+    return (*texts[:2][::-1], *texts[2:])
+
+
+WRONG = {
+    "unreadable": (
+        '<tool_call>\n{"name": "cd", "arguments": {"folder": "document"}\n</tool_call>',
+        "invalid_tool_call",
+    ),
+    "no such tool": (FORMATS["hermes"].render_call("change_folder", {"folder": "document"}), "invalid_tool_call"),
+    "wrong argument": (FORMATS["hermes"].render_call("cd", {"path": "document"}), "argument_mismatch"),
+    "another effect": (FORMATS["hermes"].render_call("cd", {"folder": "temp"}), None),
+    "no call": ("I have done it.", "missing_tool_call"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_play_gets_the_label_that_it_has_in_seals_own_loop(url, wrong):
+    text, label = WRONG[wrong]
+    engine = (text, *("Done.",) * 9)
+    ((_, own),) = roll_out([url], ScriptedEngine(engine), *NATIVE)
+    ((_, record),) = roll_out([url], ScriptedEngine(engine), named("native"), *NATIVE)
+    assert record.infra is None and record.score == 0.0
+    assert (record.labels, record.diagnosis) == (own.labels, own.diagnosis)
+    assert label in (None, record.labels[0]), record.labels
+
+
+def test_omega_reaches_the_policy_in_training_and_never_in_evaluation(url):
+    omega = Omega.of(["schema_required", "feedback_error", "use_tools"]).to_json()
+    texts = (FORMATS["hermes"].render_call("cd", {"folder": "nowhere"}), "Done.")
+    seen = {}
+    for training in (True, False):
+        engine = ScriptedEngine(texts)
+        ((_, record),) = roll_out([url], engine, named("native"), *NATIVE, training=training, omega=omega)
+        assert record.infra is None
+        seen[training] = [tokenizer().decode(prompt) for prompt in engine.prompts[:2]]
+    (start, answered), plain = seen[True], seen[False]
+    assert "# Notes on the tools" in start and "# Advice" in start
+    assert answered.startswith(start) and len(answered) > len(start)
+    cues = [text for text in plain if "# Notes on the tools" in text or "# Advice" in text]
+    assert cues == [] and len(answered) - len(start) > len(plain[1]) - len(plain[0]), "the error has its feedback"
+
+
+def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trained(url):
+    texts = native_texts()
+    ((output, record),) = roll_out([url], ScriptedEngine(texts), named("compacting"), *NATIVE)
+    assert (record.infra, record.rewritten) == (None, record.turns - 1)
+    # Each chain is a request of its own to the engine, which begins its script again.
+    assert sampled(output) and tokens(texts)[: len(sampled(output))] == sampled(output)
+
+
+@pytest.mark.parametrize(
+    ("stop", "harness", "texts", "overrides"),
+    [
+        ("max_steps", "native", native_texts(), ["seal.rollout.max_steps=3"]),
+        ("max_steps", "compacting", native_texts(), ["seal.rollout.max_steps=6"]),
+        ("message_length", "native", ("<tool_call>" + " sort" * 400,), ["seal.rollout.max_message_tokens=16"]),
+        ("message_length", "short", native_texts(), []),
+        ("trajectory_length", "native", native_texts(), ["data.max_response_length=150"]),
+    ],
+)
+def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, harness, texts, overrides):
+    ((output, record),) = roll_out([url], ScriptedEngine(texts), named(harness), *NATIVE, *overrides)
+    assert (record.infra, record.stop, record.score) == (None, stop, 0.0)
+    assert sampled(output) and record.labels[-1:] != ("pass",)
+
+
+@pytest.mark.parametrize(
+    ("harness", "cause", "sentence"),
+    [
+        (named("raising"), "harness", "ZeroDivisionError: of the harness"),
+        (named("exiting"), "harness", "it exited with 3"),
+        (named("leaving"), "harness", "left before the conversation ended"),
+        (named("refusing"), "harness", "never asked the policy"),
+        (named("hanging"), "harness_timeout", "waiting for the harness"),
+        (named("flooding"), "harness", "more than 2000 requests"),
+        (
+            f"seal.rollout.harness=[{sys.executable},-c,\"print('to its log'); raise SystemExit(7)\"]",
+            "harness",
+            "to its log",
+        ),
+        ("seal.rollout.harness=[/nowhere/agent]", "harness", "No such file"),
+    ],
+)
+def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harness, cause, sentence):
+    deadline = 2 if cause == "harness_timeout" else 300
+    ((output, record),) = roll_out(
+        [url],
+        ScriptedEngine(("Done.",)),
+        harness,
+        "seal.rollout.attempts=1",
+        f"seal.rollout.deadline_s={deadline}",
+        f"seal.run_dir={tmp_path}",
+    )
+    assert record.infra == cause and cause not in FATAL and sentence in record.infra_message
+    assert not record.labels and sampled(output) == []
+
+
+def test_a_harness_that_stays_after_the_end_is_ended_and_its_rollout_counts(url):
+    ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named("staying"), *NATIVE)
+    assert (record.infra, record.score) == (None, 1.0)
+
+
+def test_a_fault_of_the_engine_keeps_its_own_cause(url):
+    async def aborted(number):
+        engine = ScriptedEngine(("Done.",))
+        answer = await engine.generate("x", prompt_ids=[], sampling_params={"max_tokens": 9})
+        answer.stop_reason = "aborted"
+        return answer
+
+    ((_, record),) = roll_out([url], ScriptedEngine((), aborted), named("native"), *NATIVE)
+    assert record.infra == "engine_aborted"
+
+
+def test_many_rollouts_at_once_keep_to_themselves(url):
+    played = roll_out([url], ScriptedEngine(native_texts()), named("native"), *NATIVE, trajectories=16)
+    assert {outcome(each)[2][0] for each in played} == {1.0}
+    assert all(sampled(output) == tokens(native_texts()) for output, _ in played)
+
+
+@pytest.mark.parametrize(
+    "name", ["tests.support.harnesses", "tests.support.harnesses:nobody", "nowhere:run", "json:loads"]
+)
+def test_a_harness_that_cannot_be_named_is_refused_in_a_sentence(name):
+    with pytest.raises(ValueError, match=r"^the harness '"):
+        function(name)
+
+
+def test_a_lesson_needs_seals_own_loop():
+    config = OmegaConf.to_container(configured(["http://127.0.0.1:1"]), resolve=True)
+    config["seal"]["rollout"]["harness"] = "my_agents:run"
+    assert SealSettings.of(config).rollout.harness == "my_agents:run"
+    config["seal"]["interface"] |= {"teacher": "plain", "share": 0.5}
+    with pytest.raises(SettingsError, match="no harness runs"):
+        SealSettings.of(config)

@@ -1,0 +1,137 @@
+"""Harnesses of the tests: agents as a user would write them, and ones that misbehave."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcp import Client
+from openai import AsyncOpenAI
+
+from seal.rollout.mcp import USER
+from seal.rollout.task import ENDED, Task
+
+Messages = list[dict[str, Any]]
+Call = Callable[[str, dict[str, Any]], Awaitable[str]]
+
+
+def functions(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": tool} for tool in tools]
+
+
+async def turn(client: AsyncOpenAI, task: Task, messages: Messages, call: Call, **options: Any) -> str:
+    """Ask the policy and run its calls until it answers; return the answer."""
+    while True:
+        asked = await client.chat.completions.create(
+            model=task.model, messages=messages, tools=functions(task.tools), **options
+        )
+        said = asked.choices[0].message
+        messages.append(said.model_dump(exclude_none=True))
+        if not said.tool_calls:
+            return said.content or ""
+        for each in said.tool_calls:
+            text = await call(each.function.name, json.loads(each.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": each.id, "content": text})
+
+
+def client_of(task: Task) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, max_retries=0)
+
+
+async def native(task: Task) -> None:
+    """An agent with native tool calls, without MCP."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            await task.answer(await turn(client, task, messages, task.call))
+
+
+async def over_mcp(task: Task) -> None:
+    """The same over MCP, the user included."""
+    messages: Messages = []
+    async with client_of(task) as client, Client(task.mcp_url) as tools:
+
+        async def call(name: str, arguments: dict[str, Any]) -> str:
+            return (await tools.call_tool(name, arguments)).content[0].text
+
+        listed = [tool.name for tool in (await tools.list_tools()).tools]
+        assert listed == [USER, *(tool["name"] for tool in task.tools)]
+        message = await call(USER, {})
+        while message != ENDED:
+            messages.append({"role": "user", "content": message})
+            message = await call(USER, {"answer": await turn(client, task, messages, call)})
+
+
+async def streaming(task: Task) -> None:
+    """An agent that asks for streams and log-probs, as text without tools."""
+    messages: Messages = list(task.messages)
+    async with client_of(task) as client:
+        while not task.ended:
+            text = ""
+            async for chunk in await client.chat.completions.create(
+                model=task.model, messages=messages, stream=True, logprobs=True
+            ):
+                for choice in chunk.choices:
+                    text += choice.delta.content or ""
+            messages += [{"role": "assistant", "content": text}, *await task.say(text)]
+
+
+async def compacting(task: Task) -> None:
+    """An agent that keeps of each turn only the user's words."""
+    users: list[str] = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            users.append(message)
+            messages: Messages = [{"role": "user", "content": "\n".join(users)}]
+            await task.answer(await turn(client, task, messages, task.call))
+
+
+async def short(task: Task) -> None:
+    """An agent that asks for four tokens at most."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            await task.answer(await turn(client, task, [{"role": "user", "content": message}], task.call, max_tokens=4))
+
+
+async def refusing(task: Task) -> None:
+    """An agent that never asks the policy."""
+    async for _ in task.user_messages():
+        await task.answer("No.")
+
+
+async def raising(task: Task) -> None:
+    raise ZeroDivisionError("of the harness")
+
+
+async def exiting(task: Task) -> None:
+    sys.exit(3)
+
+
+async def leaving(task: Task) -> None:
+    """An agent that returns before the conversation has ended."""
+
+
+async def hanging(task: Task) -> None:
+    await asyncio.sleep(3600)
+
+
+async def staying(task: Task) -> None:
+    """An agent that stays after the conversation has ended."""
+    await native(task)
+    await asyncio.sleep(3600)
+
+
+async def flooding(task: Task) -> None:
+    async with client_of(task) as client:
+        while True:
+            await client.models.list()
+
+
+async def probing(task: Task) -> None:
+    """An agent that tells the other rollouts' keys, and its own when it has ended, to whoever asks."""
+    with open(os.environ["SEAL_TEST_KEYS"], "a") as keys:
+        keys.write(f"{task.base_url} {task.api_key} {task.task_url}\n")
+    await native(task)
