@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import pkgutil
 import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -130,6 +132,8 @@ class Task:
 
 def function(name: str) -> Callable[[Task], Awaitable[None]]:
     """The coroutine function that `module:function` names; ValueError if there is none."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # an agent beside the recipe need not be installed
     try:
         found = pkgutil.resolve_name(name) if ":" in name else None
     except (ImportError, AttributeError, ValueError) as error:

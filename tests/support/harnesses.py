@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -128,10 +127,3 @@ async def flooding(task: Task) -> None:
     async with client_of(task) as client:
         while True:
             await client.models.list()
-
-
-async def probing(task: Task) -> None:
-    """An agent that tells the other rollouts' keys, and its own when it has ended, to whoever asks."""
-    with open(os.environ["SEAL_TEST_KEYS"], "a") as keys:
-        keys.write(f"{task.base_url} {task.api_key} {task.task_url}\n")
-    await native(task)

@@ -26,6 +26,7 @@ from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
+from seal.rollout.task import Address, Harness, require_harness
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
 from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
@@ -107,14 +108,14 @@ class EndpointSpeaker(Speaker):
 
 
 async def play_row(
-    row: TaskRow, sample: int, client: ChatClient, sampling: Sampling, services: Services, settings: EpisodeSettings
+    row: TaskRow, sample: int, speaker: Speaker, services: Services, settings: EpisodeSettings
 ) -> TrajectoryRecord:
     """Play one task once, through restarts of its service; EndpointRefused passes."""
     names = ("task_id", "data_source", "category", "split")
     known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
     return await play(
         Episode(services, row.task_id, settings.create_params(row.turns)),
-        EndpointSpeaker(client, sampling, f"{row.task_id}/{sample}", settings.seed, settings.calls_tools),
+        speaker,
         known | {"step": STEP, "sample": sample},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
     )
@@ -125,7 +126,8 @@ class Evaluation:
     """An evaluation: its tasks, its model and its options.
 
     samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
-    at once. out: the folder of the results. rows: at least one, all of one environment.
+    at once. out: the folder of the results. rows: at least one, all of one environment. harness: plays
+    with the model; its own requests decide the sampling.
     task_files: those from which synthesised tasks among the rows are.
     """
 
@@ -139,12 +141,15 @@ class Evaluation:
     concurrency: int = 32
     timeout_s: float = 600.0
     task_files: Sequence[str] = ()
+    harness: Harness | None = None
 
     def __post_init__(self) -> None:
         if min(self.samples, self.concurrency) < 1:
             raise ValueError("--samples and --concurrency must be at least 1.")
         if len({row.environment for row in self.rows}) != 1:
             raise ValueError("An evaluation plays tasks of one environment, and at least one task.")
+        if self.harness is not None:
+            require_harness(self.harness)
 
     @property
     def environment(self) -> str:
@@ -166,6 +171,7 @@ class Evaluation:
             "tasks_sha256": json_hash([[row.task_id, row.turns] for row in self.rows]),
             **versions,
             **self.episode.params,
+            **({"harness": self.harness} if self.harness else {}),
         }
 
 
@@ -231,7 +237,8 @@ async def _play_all(
 
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
-            record = await play_row(row, sample, asked, evaluation.sampling, services, evaluation.episode)
+            speaker = _speaker(evaluation, row, sample, asked)
+            record = await play_row(row, sample, speaker, services, evaluation.episode)
         journal.add(record.line())
         journal.note_replaced(asked.replaced)
         on_rollout(record)
@@ -247,6 +254,17 @@ async def _play_all(
     finally:
         await asked.close()
         await services.close()
+
+
+def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClient) -> Speaker:
+    if evaluation.harness is None:
+        episode, rollout = evaluation.episode, f"{row.task_id}/{sample}"
+        return EndpointSpeaker(asked, evaluation.sampling, rollout, episode.seed, episode.calls_tools)
+    from seal.rollout.harness import HarnessSpeaker  # its server loads only where there is a harness
+
+    endpoint, log = asked.endpoint, evaluation.out / "harness" / row.data_source / f"{row.task_id}.{sample}.log"
+    address = Address(endpoint.url, endpoint.key, endpoint.model)
+    return HarnessSpeaker(evaluation.harness, evaluation.episode.deadline_s, address, log)
 
 
 async def _check_settings(client: AsyncServiceClient, evaluation: Evaluation) -> None:

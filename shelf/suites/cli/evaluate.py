@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from shlex import split as split_words
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -70,6 +71,9 @@ def bfcl(
     limit: Annotated[int | None, shared.of_tasks("At most this many tasks of each category.")] = None,
     samples: Annotated[int, shared.of_tasks("Rollouts per task (avg@k, pass@k).")] = 1,
     prompt_mode: Annotated[str | None, shared.of_how("Prompt and parser (default: the environment's first).")] = None,
+    harness: Annotated[
+        str | None, shared.of_how("Play with your agent: module:function, or a command in quotes (docs/harness.md).")
+    ] = None,
     temperature: Annotated[float | None, shared.of_how("Default: 0, or 1 with several samples.")] = None,
     top_p: Annotated[float, shared.of_how("Share of the probability mass to sample from.")] = 1.0,
     max_tokens: Annotated[int, shared.of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
@@ -108,10 +112,11 @@ def bfcl(
             out=out or shared.default_folder(suite, named.name),
             samples=samples,
             sampling=Sampling(temperature, top_p, max_tokens),
-            episode=EpisodeSettings(mode, max_steps, deadline, seed),
+            episode=EpisodeSettings(mode, max_steps, deadline, seed, {"native": True} if harness else {}),
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
+            harness=split_words(harness) if harness and " " in harness else harness,
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
         )
         console = wide_console()

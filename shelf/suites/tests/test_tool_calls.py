@@ -26,7 +26,7 @@ from seal.data.rows import whole_rows
 from seal.records.benchmark import CATEGORIES
 from seal.rollout.services import Services
 from shelf.authoring.tests.bfcl_official import check
-from shelf.suites.bfcl.benchmark import EpisodeSettings, play_row
+from shelf.suites.bfcl.benchmark import EndpointSpeaker, EpisodeSettings, play_row
 from shelf.suites.endpoint import ChatClient, Endpoint, Sampling
 from tests.support.loopback import Loopback
 
@@ -173,7 +173,8 @@ async def ours(url, service_url, runs):
     async def one(key, task):
         async with gate:
             row = whole_rows([task.id], "eval")[0]
-            return await play_row(row, key, client, Sampling(), services, EpisodeSettings("openai_fc", 20, 600.0))
+            speaker = EndpointSpeaker(client, Sampling(), f"{row.task_id}/{key}", 0, calls_tools=True)
+            return await play_row(row, key, speaker, services, EpisodeSettings("openai_fc", 20, 600.0))
 
     try:
         return await asyncio.gather(*(one(key, task) for key, (task, _) in enumerate(runs)))
