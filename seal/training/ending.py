@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
-
 from seal.records.ending import Ending
 from seal.system import exits
 
@@ -32,7 +30,9 @@ def record_ending(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[Non
 
 def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
     """The ending that an error means."""
-    from vllm.v1.engine.exceptions import EngineDeadError  # the training process imports it only for an error
+    # Ray reads its environment when it is imported, so the training process imports it once that is prepared.
+    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+    from vllm.v1.engine.exceptions import EngineDeadError
 
     from seal.training.checkpoints import CheckpointError
     from seal.training.stop import InfrastructureFailure, StopRequested

@@ -13,6 +13,7 @@ from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
 from seal.rollout.task import function
 from seal.settings import SealSettings, SettingsError
+from seal.system.errors import LaunchError
 from tests.support.rollout_play import (
     TASK,
     ScriptedEngine,
@@ -173,7 +174,6 @@ def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, 
             "harness",
             "to its log",
         ),
-        ("seal.rollout.harness=[/nowhere/agent]", "harness", "No such file"),
     ],
 )
 def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harness, cause, sentence):
@@ -188,6 +188,12 @@ def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harnes
     )
     assert record.infra == cause and cause not in FATAL and sentence in record.infra_message
     assert not record.labels and sampled(output) == []
+
+
+@pytest.mark.parametrize("harness", ["[/nowhere/agent]", "nowhere:run", "json:nothing"])
+def test_a_harness_that_is_not_there_is_refused_when_the_recipe_is_read(harness):
+    with pytest.raises(LaunchError, match=r"seal\.rollout\.harness"):
+        configured(["http://127.0.0.1:1"], f"seal.rollout.harness={harness}")
 
 
 def test_a_harness_that_stays_after_the_end_is_ended_and_its_rollout_counts(url):

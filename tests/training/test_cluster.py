@@ -1,5 +1,8 @@
 """The environment that a run's workers inherit is the one that verl would give them."""
 
+import subprocess
+import sys
+
 import pytest
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
@@ -30,3 +33,11 @@ def test_a_variable_of_the_shell_is_kept():
     prepare(composed(QUICKSTART), shell)
     assert shell.pop("DIST_INIT_METHOD").startswith("file://")
     assert shell == {**VERL_ENVIRONMENT, "NCCL_DEBUG": "INFO", **OWN_CLUSTER}
+
+
+def test_the_training_process_imports_ray_once_its_environment_is_prepared():
+    """Ray decides then on which addresses it listens."""
+    script = "import sys, seal.training.main; print('ray' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
