@@ -148,6 +148,7 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         path = error.ctx.command_path if getattr(error, "ctx", None) else program
         own = isinstance(error, typer.BadParameter) and error.param is None  # a command's sentence, not the parser's
         message = error.message if own else error.format_message()  # none if the help has been printed
+        message = message.replace("Value error, ", "")  # the parser's own prefix
         return _refuse(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)." if message else "")
     if code in (exits.INTERRUPTED, exits.TERMINATED):
         _refuse(f"{program}: interrupted; the same command resumes where it can.")
