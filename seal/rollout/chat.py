@@ -45,7 +45,7 @@ def read_messages(messages: Any) -> tuple[ChatMessage, ...]:
 
 def _message(number: int, message: Any) -> ChatMessage:
     role = message.get("role") if isinstance(message, dict) else None
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         raise ValueError(f"messages[{number}].role is {role!r}: it must be one of {', '.join(ROLES)}.")
     content = message.get("content") or ""
     parts = [{"text": content}] if isinstance(content, str) else content

@@ -146,17 +146,23 @@ async def _command(command: Sequence[str], task: Task, log: Path) -> str:
         preexec_fn=lambda: end_with_parent(signal.SIGKILL),
     )
     kept = bytearray()
+    drain = asyncio.create_task(_drain(process.stdout, kept))  # a child that stays can hold the output open
     try:
-        while piece := await process.stdout.read(OUTPUT_BYTES):
-            kept += piece[: OUTPUT_BYTES - len(kept)]
         code = await process.wait()
     finally:
         await asyncio.shield(asyncio.to_thread(_end, process.pid, task.task_url))
-        await asyncio.shield(process.communicate())
+        await asyncio.shield(asyncio.wait((drain,), timeout=GRACE_S))
+        drain.cancel()
         if kept:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(kept)
     return f" (exit code {code}, {last_line(kept.decode(errors='replace'), 'no output')}; its output: {log})"
+
+
+async def _drain(output: asyncio.StreamReader, kept: bytearray) -> None:
+    """Read to the end; the first OUTPUT_BYTES are kept."""
+    while piece := await output.read(OUTPUT_BYTES):
+        kept += piece[: OUTPUT_BYTES - len(kept)]
 
 
 def _end(pid: int, mark: str) -> None:
