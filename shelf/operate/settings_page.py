@@ -83,7 +83,6 @@ class SettingRow(NamedTuple):
     key: str
     type: str
     default: str
-    bounds: str
     meaning: str
 
 
@@ -92,7 +91,7 @@ def settings_page() -> str:
     tables = []
     for key, block in _blocks():
         rows = [f"| `{row.key}` | {' | '.join(row[1:])} |" for row in _rows(key, block)]
-        head = ["", "| key | type | default | bounds | meaning |", "| --- | --- | --- | --- | --- |"] if rows else []
+        head = ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"] if rows else []
         tables.append("\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""]))
     return "\n".join([HEAD, *tables])
 
@@ -110,7 +109,7 @@ def explained(name: str, values: Mapping[str, Any] | None = None) -> str:
     lines = []
     for row in chosen:
         value = "" if values is None else f" = {_value(reduce(getitem, row.key.split('.'), values))}"
-        may_be = ", ".join(filter(None, (row.type, row.bounds, f"default {row.default}"))).replace("`", "")
+        may_be = f"{row.type}, default {row.default}".replace("`", "")
         lines.append(f"{row.key}{value}  ({may_be})\n    {row.meaning}")
     return "\n".join(lines)
 
@@ -132,8 +131,8 @@ def _rows(key: str, block: type[Settings]) -> Iterator[SettingRow]:
         if not is_block(field.annotation):
             allowed = kind(field.annotation, field.metadata)
             type_name = f"{allowed.type} or null" if allowed.optional else allowed.type
-            meaning = _text(field.description)
-            yield SettingRow(joined(key, name), type_name, _default(defaults[name]), allowed.bounds, meaning)
+            may_be = f"{type_name}, {allowed.bounds}" if allowed.bounds else type_name
+            yield SettingRow(joined(key, name), may_be, _default(defaults[name]), _text(field.description))
 
 
 def _text(docstring: str) -> str:
