@@ -1,4 +1,4 @@
-"""docs/settings.md: a table for each block of settings, made from the models."""
+"""docs/settings.md: the settings of each block, made from the models."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from seal.settings.sentences import is_block, joined, nearest
 HEAD = """\
 # Settings
 
-Every key of `seal` and `env_service`, with its default. Recipes and overrides (`-- key=value`) name the keys that
+Every key of `seal` and `env_service`, with its type, bounds and default. Recipes and overrides (`-- key=value`) name the keys that
 differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is accepted only where
 it is the default.
 
@@ -78,7 +78,7 @@ def _plural(name: str) -> str:
 
 
 class SettingRow(NamedTuple):
-    """The row of a key in the table of its block."""
+    """The facts about a key; type: with its bounds."""
 
     key: str
     type: str
@@ -87,13 +87,12 @@ class SettingRow(NamedTuple):
 
 
 def settings_page() -> str:
-    """The page as Markdown: a table for each block."""
-    tables = []
+    """The page as Markdown: a list for each block."""
+    lists = []
     for key, block in _blocks():
-        rows = [f"| `{row.key}` | {' | '.join(row[1:])} |" for row in _rows(key, block)]
-        head = ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"] if rows else []
-        tables.append("\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), *head, *rows, ""]))
-    return "\n".join([HEAD, *tables])
+        rows = [f"- `{row.key}` ({row.type}; {row.default}): {row.meaning}" for row in _rows(key, block)]
+        lists.append("\n".join([f"## `{key}`", "", _text(block.__doc__ or ""), "", *rows, ""]))
+    return "\n".join([HEAD, *lists])
 
 
 def explained(name: str, values: Mapping[str, Any] | None = None) -> str:
