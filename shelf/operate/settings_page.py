@@ -18,9 +18,9 @@ from seal.settings.sentences import is_block, joined, nearest
 HEAD = """\
 # Settings
 
-Every key of `seal` and `env_service`, with its type, bounds and default. Recipes and overrides (`-- key=value`) name the keys that
-differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is accepted only where
-it is the default.
+Every key of `seal` and `env_service`, with its type, bounds and default. Recipes and overrides (`-- key=value`) name
+the keys that differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is
+accepted only where it is the default.
 
 This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
 """
