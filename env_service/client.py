@@ -162,7 +162,7 @@ class AsyncServiceClient:
         try:
             body = request(**fields).model_dump_json(exclude_unset=True).encode()
         except ValidationError as error:
-            raise ServiceError("environment_refused", f"the request is wrong: {_first(error)}") from error
+            raise ServiceError("environment_refused", f"the request is wrong: {protocol.first_error(error)}") from error
         return await self._ask("POST", verb, body, answer or success)
 
     async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
@@ -198,7 +198,7 @@ class AsyncServiceClient:
             # Not model_validate_json: it refuses values nested deeper than about 200 levels, which a policy can write.
             return answer.model_validate(json.loads(content))
         except (ValueError, RecursionError) as error:
-            reason = _first(error) if isinstance(error, ValidationError) else error
+            reason = protocol.first_error(error) if isinstance(error, ValidationError) else error
             raise ServiceError(
                 "environment_protocol", f"{url} sent an unreadable answer ({reason}): {content[:80]!r}"
             ) from error
@@ -315,8 +315,3 @@ def _foreign(url: str) -> ServiceError:
         f"Something other than the environment service answers at {url}: name the service's address in "
         f"{URL_VARIABLE} or env_service.env_url.",
     )
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -15,7 +15,7 @@ from env_service.channel import ActivityPage, Position
 from env_service.encoding import encode
 from env_service.environments import base
 from env_service.environments.registry import DEFAULT, get_environment
-from env_service.protocol import ENVIRONMENT_FAILED
+from env_service.protocol import ENVIRONMENT_FAILED, first_error
 
 _LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
@@ -139,6 +139,5 @@ def _shaped(shape: TypeAdapter[Any], data: Any) -> Any:
     try:
         shape.validate_python(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise TypeError(f"the answer's {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise TypeError(f"the answer's {first_error(error)}") from error
     return data

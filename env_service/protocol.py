@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from env_service import answers
 
@@ -24,6 +24,12 @@ EPISODE_BROKEN = "episode_broken"
 ENVIRONMENT_FAILED = "environment_failed"
 """Code of a refusal: the environment raised an exception, which is nobody's reward."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong with a body, and its place in it."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg'].removeprefix('Value error, ')}"
 
 
 class ProfileRequest(BaseModel):

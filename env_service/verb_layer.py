@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service import variable
 from env_service.episodes import Episodes
-from env_service.protocol import VERBS, RequestRefused
+from env_service.protocol import VERBS, RequestRefused, first_error
 from env_service.settings import ServerSettings
 from seal.system.net import is_loopback
 
@@ -100,9 +100,7 @@ def _parse(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"])) or "body"
-        raise RequestRefused(f"{place}: {first['msg']}.", 422) from None
+        raise RequestRefused(f"{first_error(error)}.", 422) from None
 
 
 def _problem(detail: str, code: str | None = None) -> bytes:

@@ -143,6 +143,8 @@ class StepRecord:
     # Tokens
     tokens: dict[str, int] = field(default_factory=dict)
     """`in` (prompts of all requests, absent if unknown) and `out` (sampled)."""
+    rewritten: int = 0
+    """Trajectories whose harness rewrote its history: what came before is not trained."""
 
     # Timing
     seconds: dict[str, float] = field(default_factory=dict)
@@ -178,6 +180,7 @@ class StepRecord:
             environments=by_environment(records),
             infra=dict(Counter(record.infra for record in records if record.infra)),
             tokens=count_tokens(records),
+            rewritten=sum(record.rewritten > 0 for record in records),
             episodes_rebuilt=sum(record.rebuilt for record in records),
         )
 
@@ -215,6 +218,7 @@ class StepRecord:
             "groups_with_spread": self.groups_with_spread,
             "groups_dropped": self.groups_dropped,
             "trajectories_dropped": self.trajectories_dropped,
+            "rewritten": self.rewritten,
             "episodes_rebuilt": self.episodes_rebuilt,
             "seconds": self.seal_seconds,
         }

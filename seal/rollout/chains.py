@@ -58,10 +58,7 @@ class Policy:
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
-        self.cues = ""
-        self.turn = 0
-        self.cut = False
-        self.asked = False
+        self.cues, self.turn, self.cut, self.asked = "", 0, False, False
 
     @property
     def trained(self) -> "EngineSpeaker":
@@ -73,36 +70,24 @@ class Policy:
         """The number of the other chains."""
         return max(0, len(self._chains) - 1)
 
-    async def complete(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The body of the answer to a chat-completion request.
-
-        ValueError for a wrong request, OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
-        """
-        messages, tools = chat.read_messages(request.get("messages")), chat.read_tools(request.get("tools"))
-        most = request.get("max_completion_tokens") or request.get("max_tokens")
-        if request.get("n") not in (None, 1):
-            raise ValueError(f"n is {request['n']!r}: a rollout is one sample; ask for n=1.")
-        if most is not None and (not isinstance(most, int) or most < 1):
-            raise ValueError(f"max_tokens is {most!r}: it must be a whole number of at least 1.")
+    async def complete(self, request: chat.Request) -> dict[str, Any]:
+        """The body of the answer; OutOfBudget if a budget is used up, SpeakerFault if the engine fails."""
         async with self._one_at_a_time:
             self.asked = True
             try:
-                return await self._complete(messages, tools, most, bool(request.get("logprobs")))
+                return await self._complete(request)
             finally:
                 self.asked = False
 
-    async def _complete(
-        self,
-        messages: tuple[chat.ChatMessage, ...],
-        tools: Sequence[Mapping[str, Any]],
-        most: int | None,
-        logprobs: bool,
-    ) -> dict[str, Any]:
+    async def _complete(self, request: chat.Request) -> dict[str, Any]:
+        messages = tuple(each.heard() for each in request.messages)
+        tools = [each.document() for each in request.tools or ()]
         chain = self._chain(messages, tools)
         speaker, dialogue = chain.speaker, chain.dialogue
-        dialogue.turn, speaker.most = self.turn, most
-        if self._used_up():
-            raise OutOfBudget("max_steps")
+        dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
+        said = sum(len(each.speaker.sampled) for each in self._chains)
+        if self.others and self._max_steps is not None and said >= self._max_steps:
+            raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
         try:
             said = await speaker.say(dialogue)
         except SpeakerFault as fault:
@@ -111,15 +96,16 @@ class Policy:
             raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
         if said is None:
             raise OutOfBudget(speaker.limit)
-        answer = chat.reply(said.text, said.truncated, self._form if tools else None)
         self.cut = said.truncated
         if said.truncated:
             dialogue.truncated.append(len(speaker.sampled) - 1)
-        chain.heard = (*messages, answer.message)
         dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
         ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
-        tokens = list(zip(map(speaker.decoded, ids) if logprobs else ids, values, strict=True))
-        return chat.completion(answer, len(speaker.ids) - len(ids), tokens, logprobs)
+        tokens = list(zip(map(speaker.decoded, ids) if request.logprobs else ids, values, strict=True))
+        form, prompt = self._form if tools else None, len(speaker.ids) - len(ids)
+        heard, body = chat.completion(*said, form, prompt, tokens, bool(request.logprobs))
+        chain.heard = (*messages, heard)
+        return body
 
     def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, the longest one, or a new one; it becomes the last."""
@@ -136,8 +122,3 @@ class Policy:
             chain.dialogue.messages = chat.rendered_start(messages, tools, self._form, self.cues)
         self._chains.append(chain)
         return chain
-
-    def _used_up(self) -> bool:
-        """Whether the messages of all chains are as many as a trajectory may have; one alone counts its own."""
-        said = sum(len(chain.speaker.sampled) for chain in self._chains)
-        return self._max_steps is not None and self.others > 0 and said >= self._max_steps

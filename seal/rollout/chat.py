@@ -7,81 +7,102 @@ SDKs rewrite the form; the tokens stay those that were sampled.
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import uuid4
+
+from annotated_types import Len
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PositiveInt
 
 from env_service.environments.base import Call
 from env_service.environments.kit.formats import Format
 
 MODEL = "policy"
 """The name of the policy at the gateway; requests may use any."""
-ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 class ChatMessage(NamedTuple):
-    """One message of a request; calls: (name, arguments as JSON with sorted keys)."""
+    """One message of a request; calls: each as JSON of its name and its arguments, with sorted keys."""
 
     role: str
     text: str
-    calls: tuple[tuple[str, str], ...] = ()
+    calls: tuple[str, ...] = ()
 
 
-class Reply(NamedTuple):
-    """One message of the policy: as a harness is told it, and the text that was sampled. cut: a limit cut it."""
-
-    message: ChatMessage
-    calls: tuple[Call, ...]
-    sampled: str
-    cut: bool
+def _meaning(name: str, arguments: Any) -> str:
+    """A call as JSON; ValueError if it holds half of a surrogate pair, which no token stands for."""
+    text = json.dumps([name, arguments], sort_keys=True, ensure_ascii=False)
+    text.encode()
+    return text
 
 
-def read_messages(messages: Any) -> tuple[ChatMessage, ...]:
-    """The messages of a request; ValueError names the first wrong one."""
-    if not isinstance(messages, list) or not messages:
-        raise ValueError("messages must be a list with at least one message.")
-    return tuple(_message(number, message) for number, message in enumerate(messages))
+def _joined(content: Any) -> str:
+    parts = content if isinstance(content, list) else [{"text": "" if content is None else content}]
+    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        raise ValueError("must be text or text parts")
+    return "".join(part["text"] for part in parts)
 
 
-def _message(number: int, message: Any) -> ChatMessage:
-    role = message.get("role") if isinstance(message, dict) else None
-    if not isinstance(role, str) or role not in ROLES:
-        raise ValueError(f"messages[{number}].role is {role!r}: it must be one of {', '.join(ROLES)}.")
-    content = message.get("content") or ""
-    parts = [{"text": content}] if isinstance(content, str) else content
-    if not isinstance(parts, list) or not all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts
-    ):
-        raise ValueError(f"messages[{number}].content must be text or text parts.")
-    text = "".join(part["text"] for part in parts)
-    try:
-        calls = [
-            (str(call["function"]["name"]), call["function"]["arguments"]) for call in message.get("tool_calls") or ()
-        ]
-        read = tuple((name, _canonical(json.loads(arguments or "{}"))) for name, arguments in calls)
-    except (TypeError, KeyError, ValueError, RecursionError):
-        raise ValueError(f"messages[{number}].tool_calls must hold functions with a name and JSON arguments.") from None
-    return ChatMessage(ROLES[role], text.strip() if role == "assistant" else text, read)
+def _as_shown(parameters: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(parameters.get("properties", {}), dict) or not isinstance(parameters.get("required", []), list):
+        raise ValueError("properties must be an object, and required a list")
+    return parameters
 
 
-def _canonical(arguments: Any) -> str:
-    return json.dumps(arguments, sort_keys=True)
+class _Given(BaseModel):
+    model_config = ConfigDict(strict=True)
 
 
-def read_tools(tools: Any) -> tuple[Mapping[str, Any], ...]:
-    """The documents of a request's tools; ValueError names the first wrong one."""
-    if not isinstance(tools or [], list):
-        raise ValueError("tools must be a list.")
-    documents = []
-    for number, tool in enumerate(tools or []):
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise ValueError(f"tools[{number}] must be a function with a name.")
-        parameters = function.get("parameters") or {"type": "object", "properties": {}}
-        documents.append(
-            {"name": function["name"], "description": str(function.get("description") or ""), "parameters": parameters}
-        )
-    return tuple(documents)
+class _Function(_Given):
+    name: str
+    arguments: str
+
+
+class _Call(_Given):
+    function: _Function
+
+    def meaning(self) -> str:
+        try:
+            return _meaning(self.function.name, json.loads(self.function.arguments or "{}"))
+        except (ValueError, RecursionError):
+            raise ValueError("arguments must be JSON") from None
+
+
+class _Message(_Given):
+    role: Literal["developer", "system", "user", "assistant", "tool"]
+    content: Annotated[str, BeforeValidator(_joined)] = ""
+    tool_calls: tuple[Annotated[_Call, AfterValidator(_Call.meaning)], ...] | None = None
+
+    def heard(self) -> ChatMessage:
+        text = self.content.strip() if self.role == "assistant" else self.content
+        return ChatMessage("system" if self.role == "developer" else self.role, text, self.tool_calls or ())
+
+
+class _Document(_Given):
+    name: str
+    description: str | None = None
+    parameters: Annotated[dict[str, Any], AfterValidator(_as_shown)] | None = None
+
+
+class _Tool(_Given):
+    function: _Document
+
+    def document(self) -> dict[str, Any]:
+        tool, none = self.function, {"type": "object", "properties": {}}
+        return {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or none}
+
+
+class Request(_Given):
+    """What counts of a chat-completion request."""
+
+    messages: Annotated[tuple[_Message, ...], Len(1)]
+    tools: tuple[_Tool, ...] | None = None
+    n: Literal[1] | None = None
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    stream: bool | None = None
+    logprobs: bool | None = None
 
 
 def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str, str]]:
@@ -91,7 +112,7 @@ def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str
             yield from form.results([message.text for message in group])
             continue
         for message in group:
-            calls = [form.render_call(name, json.loads(arguments)) for name, arguments in message.calls]
+            calls = [form.render_call(*json.loads(call)) for call in message.calls]
             yield {"role": role, "content": "\n".join(filter(None, (message.text, *calls)))}
 
 
@@ -101,60 +122,51 @@ def rendered_start(
     """The first messages of a dialogue: with tools, these are in the system text, and after them the cues."""
     if not tools:
         return list(rendered(messages, form))
-    leading = messages[0].text if messages[0].role == "system" else ""
-    rest = messages[1:] if messages[0].role == "system" else messages
-    return [{"role": "system", "content": form.system(tools, leading) + cues}, *rendered(rest, form)]
+    heads, rest = (messages[:1], messages[1:]) if messages[0].role == "system" else ((), messages)
+    system = form.system(tools, "".join(head.text for head in heads)) + cues
+    return [{"role": "system", "content": system}, *rendered(rest, form)]
 
 
-def reply(sampled: str, cut: bool, form: Format | None) -> Reply:
-    """A message of the policy; form: reads its calls, None for a request without tools.
+def _read(sampled: str, form: Format | None) -> tuple[ChatMessage, Sequence[Call]]:
+    """A message of the policy as later requests repeat it, and its calls; one that cannot be read leaves a text."""
+    parsed = form.parse(sampled) if form is not None else None
+    if parsed is not None and parsed.calls and not parsed.refusals:
+        with suppress(ValueError):
+            calls = tuple(_meaning(*call) for call in parsed.calls)
+            return ChatMessage("assistant", parsed.text.strip(), calls), parsed.calls
+    return ChatMessage("assistant", sampled.strip()), ()
 
-    A message with a call that cannot be read is passed on as text, as servers do.
+
+def completion(
+    sampled: str, cut: bool, form: Format | None, prompt: int, tokens: Sequence[tuple[str, float]], logprobs: bool
+) -> tuple[ChatMessage, dict[str, Any]]:
+    """A message of the policy as later requests repeat it, and the body of the chat completion.
+
+    cut: a limit cut it. form: reads its calls; None for a request without tools. prompt: the tokens of the prompt.
+    tokens: text and log-prob of each one of the message.
     """
-    parsed = form.parse(sampled) if form else None
-    if parsed is None or cut or parsed.refusals or not parsed.calls:
-        return Reply(ChatMessage("assistant", sampled.strip()), (), sampled, cut)
-    calls = tuple((name, _canonical(arguments)) for name, arguments in parsed.calls)
-    return Reply(ChatMessage("assistant", parsed.text.strip(), calls), parsed.calls, sampled, cut)
-
-
-def completion(answer: Reply, prompt: int, tokens: Sequence[tuple[str, float]], logprobs: bool) -> dict[str, Any]:
-    """The body of a chat completion. prompt: its tokens; tokens: text and log-prob of each one of the message."""
-    said: dict[str, Any] = {"role": "assistant", "content": answer.message.text if answer.calls else answer.sampled}
-    if answer.calls:
+    heard, calls = _read(sampled, None if cut else form)
+    said: dict[str, Any] = {"role": "assistant", "content": heard.text if calls else sampled}
+    if calls:
+        functions = ({"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls)
         said["tool_calls"] = [
-            {
-                "id": f"call_{uuid4().hex[:24]}",
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
-            }
-            for name, arguments in answer.calls
+            {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": function} for function in functions
         ]
-    reason = "length" if answer.cut else "tool_calls" if answer.calls else "stop"
+    reason = "length" if cut else "tool_calls" if calls else "stop"
     choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
     if logprobs:
         content = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in tokens]
         choice["logprobs"] = {"content": content}
     usage = {"prompt_tokens": prompt, "completion_tokens": len(tokens), "total_tokens": prompt + len(tokens)}
     head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time()), "model": MODEL}
-    return {**head, "choices": [choice], "usage": usage}
+    return heard, {**head, "choices": [choice], "usage": usage}
 
 
-def chunks(body: Mapping[str, Any]) -> Iterator[bytes]:
+def events(body: Mapping[str, Any]) -> bytes:
     """A completion as the server-sent events of a streamed one: its message in one piece."""
-    head = {key: body[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     [choice] = body["choices"]
     calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
     delta = choice["message"] | ({"tool_calls": calls} if calls else {})
-    said = {name: value for name, value in choice.items() if name != "message"} | {
-        "delta": delta,
-        "finish_reason": None,
-    }
-    yield _event({**head, "choices": [said]})
-    yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
-    yield _event({**head, "choices": [], "usage": body["usage"]})
-    yield b"data: [DONE]\n\n"
-
-
-def _event(value: Mapping[str, Any]) -> bytes:
-    return f"data: {json.dumps(value)}\n\n".encode()
+    said = {name: value for name, value in choice.items() if name != "message"} | {"delta": delta}
+    chunk = {**body, "object": "chat.completion.chunk", "choices": [said]}
+    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()

@@ -1,34 +1,38 @@
 """The gateway of one agent-loop worker: the policy, and each rollout's episode, over HTTP on loopback.
 
-POST /v1/chat/completions      the policy, for any OpenAI client; the key names the rollout
-GET, POST /KEY/task            the episode as text: what it opened with; one message of the policy
-/KEY/task/mcp                  the episode's tools and its user, over MCP (streamable HTTP)
+GET v1/models, POST v1/chat/completions    the policy, for any OpenAI client; the key names the rollout
+GET, POST KEY/task                         the episode as text: what it opened with; one message of the policy
+KEY/task/mcp                               the episode's tools and its user, over MCP (streamable HTTP)
 """
 
 import asyncio
 import contextlib
-import hmac
-import json
 import secrets
 import socket
-from typing import Any
+from collections.abc import Iterator
+from typing import TypeVar
 
 import uvicorn
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from env_service.protocol import first_error
 from env_service.server import BoundedServer
 from seal.rollout import chat, mcp
 from seal.rollout.chains import OutOfBudget, Policy
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.speaker import SpeakerFault
-from seal.rollout.task import Address, Event, Task
+from seal.rollout.task import Address, Event, Task, Text
 from seal.system.net import LOOPBACK, http_url
 
 MAX_REQUESTS = 2_000
 """Of one rollout; a harness that sends more is broken."""
 MAX_BODY_BYTES = 8 * 2**20
-_SECRET = secrets.token_bytes(32)
+ENDED = 410, "This rollout has ended.", "rollout_ended"
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class Refused(Exception):
@@ -40,145 +44,38 @@ class Refused(Exception):
 
 
 class Session:
-    """One rollout at the gateway. model: the policy in training, or the address of one that is not asked here."""
+    """One rollout at the gateway, from when its episode has opened. model: an Address if it is not asked here."""
 
-    def __init__(self, model: Policy | Address):
-        self.model = model
-        self.task: Task | None = None
-        self.requests = 0
-        self.answering: set[asyncio.Task[Any]] = set()
-        name = secrets.token_hex(8)
-        self.key = f"{name}-{_signature(name)}"
-
-    @property
-    def events(self) -> asyncio.Queue[Event]:
-        """What the harness does, in order."""
-        return self.task.events
-
-    async def open(self, dialogue: Dialogue, deadline_s: float) -> None:
-        """Take an episode that has opened; from now on the key is answered."""
-        gateway = await shared_gateway()
-        address = self.model
-        if not isinstance(address, Address):
-            address.cues = dialogue.info.get("native", {}).get("cues", "")
-            address = Address(f"{gateway.url}/v1", self.key, chat.MODEL)
+    def __init__(self, gateway: "Gateway", dialogue: Dialogue, model: Policy | Address, deadline_s: float):
+        self.key, self.model = secrets.token_hex(24), model
+        address = model if isinstance(model, Address) else Address(f"{gateway.url}/v1", self.key, chat.MODEL)
         self.task = Task(dialogue, address, f"{gateway.url}/{self.key}/task", deadline_s)
-        gateway.sessions[self.key] = self
+        self._requests, self._answering = 0, set[asyncio.Task[None]]()
+        self._sessions = gateway.sessions
+        self._sessions[self.key] = self
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Answer the key no more; a request that is still being answered breaks off."""
-        (await shared_gateway()).sessions.pop(self.key, None)
-        for answer in self.answering:
-            answer.cancel()
+        self._sessions[self.key] = None
+        for answering in self._answering:
+            answering.cancel()
 
-
-def _signature(name: str) -> str:
-    return hmac.digest(_SECRET, name.encode(), "sha256").hex()[:32]
-
-
-class Gateway:
-    """The ASGI application, and the sessions by their key."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.sessions: dict[str, Session] = {}
-        self._mcp = mcp.manager()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        session, answering = None, asyncio.current_task()
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Answer one more request, unless there were too many or until `close`."""
+        self._requests += 1
+        if self._requests > MAX_REQUESTS:
+            fault = SpeakerFault("harness", f"the harness sent more than {MAX_REQUESTS} requests")
+            self.task.events.put_nowait(Event("fault", fault))
+            raise Refused(429, f"{fault}.")
+        answering = asyncio.current_task()
+        self._answering.add(answering)
         try:
-            place = scope["path"].removeprefix("/").split("/", 2)
-            openai = place[0] == "v1"
-            session = self._session(_bearer(scope) if openai else place[0])
-            session.answering.add(answering)
-            session.requests += 1
-            if session.requests > MAX_REQUESTS:
-                fault = SpeakerFault("harness", f"the harness sent more than {MAX_REQUESTS} requests")
-                session.events.put_nowait(Event("fault", fault))
-                raise Refused(429, f"{fault}.")
-            if place[1:] == ["task", "mcp"]:
-                await self._mcp.handle_request({**scope, mcp.TASK: session.task}, receive, send)
-                return
-            body = await _body(receive) if scope["method"] == "POST" else None
-            answer = await self._answer("/".join(place if openai else place[1:]), session, body)
-        except Refused as refused:
-            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
-            answer = JSONResponse({"error": error}, refused.status)
+            yield
+        except asyncio.CancelledError:
+            raise Refused(*ENDED) from None
         finally:
-            if session is not None:
-                session.answering.discard(answering)
-        await answer(scope, receive, send)
-
-    async def serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
-        """Answer until the process ends."""
-        async with self._mcp.run():
-            await server.serve(sockets=[listener])
-
-    def _session(self, key: str) -> Session:
-        if (session := self.sessions.get(key)) is not None:
-            return session
-        name, _, signature = key.partition("-")
-        if hmac.compare_digest(signature.encode(), _signature(name).encode()):
-            raise Refused(410, "This rollout has ended.", "rollout_ended")
-        raise Refused(401, "Send the key of the rollout: task.api_key, or OPENAI_API_KEY.", "invalid_api_key")
-
-    async def _answer(self, path: str, session: Session, body: Any) -> Response:
-        task = session.task
-        if path == "v1/models" and body is None:
-            return JSONResponse({"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "seal"}]})
-        if path == "v1/chat/completions" and body is not None:
-            return await _complete(session, body)
-        if path == "task" and body is None:
-            return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
-        if path == "task":
-            if not isinstance(text := body.get("text"), str):
-                raise Refused(400, 'Send the message as {"text": "..."}.')
-            messages = await task.say(text)
-            return JSONResponse({"messages": messages, "ended": task.ended})
-        raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task and KEY/task/mcp.")
-
-
-async def _complete(session: Session, body: dict[str, Any]) -> Response:
-    if isinstance(session.model, Address):
-        raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
-    try:
-        answer = await session.model.complete(body)
-    except ValueError as error:
-        raise Refused(400, str(error)) from None
-    except OutOfBudget as limit:
-        session.events.put_nowait(Event("limit", str(limit)))
-        raise Refused(400, f"The rollout has used up its budget: {limit}.", "context_length_exceeded") from None
-    except SpeakerFault as fault:
-        session.events.put_nowait(Event("fault", fault))
-        raise Refused(400, f"The policy cannot answer: {fault}.", fault.cause) from None
-    if not body.get("stream"):
-        return JSONResponse(answer)
-    return StreamingResponse(chat.chunks(answer), media_type="text/event-stream")
-
-
-def _bearer(scope: Scope) -> str:
-    given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-    return given.decode("latin-1").removeprefix("Bearer ")
-
-
-async def _body(receive: Receive) -> dict[str, Any]:
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(400, "The client disconnected before it had sent the whole body.")
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
-            raise Refused(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
-        more = message.get("more_body", False)
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise Refused(400, "The body must be a JSON object.")
-    return value
+            self._answering.discard(answering)
 
 
 class _Server(BoundedServer):
@@ -187,26 +84,97 @@ class _Server(BoundedServer):
         return contextlib.nullcontext()
 
 
-_GATEWAYS: dict[asyncio.AbstractEventLoop, asyncio.Future[Gateway]] = {}
+class Gateway:
+    """The ASGI application, and the sessions by their key; None for those that have ended."""
+
+    def __init__(self) -> None:
+        listener = socket.create_server((LOOPBACK, 0), backlog=2048)
+        # asyncio sets it only on sockets that name their protocol; without it, each answer waits 40 ms for an ACK.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.url = http_url(*listener.getsockname()[:2])
+        self.sessions: dict[str, Session | None] = {}
+        self._mcp = mcp.manager()
+        quiet = {"log_level": "warning", "access_log": False}
+        config = uvicorn.Config(self, ws="none", lifespan="off", proxy_headers=False, **quiet)
+        self._serving = asyncio.ensure_future(self._serve(_Server(config), listener))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        key, _, name = scope["path"][1:].partition("/")
+        if key == "v1":
+            key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        try:
+            session = self._session(key)
+            with session.request():
+                answer = await self._answer(f"{request.method} {name}", session, request)
+                await answer({**scope, mcp.TASK: session.task}, receive, send)
+        except Refused as refused:
+            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
+            await JSONResponse({"error": error}, refused.status)(scope, receive, send)
+
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
+        async with self._mcp.run():
+            await server.serve(sockets=[listener])
+
+    def _session(self, key: str) -> Session:
+        if key not in self.sessions:
+            raise Refused(401, "Send the key of the rollout: task.api_key, or OPENAI_API_KEY.", "invalid_api_key")
+        if (session := self.sessions[key]) is None:
+            raise Refused(*ENDED)
+        return session
+
+    async def _answer(self, verb: str, session: Session, request: Request) -> ASGIApp:
+        task = session.task
+        if verb.endswith(" task/mcp"):
+            return self._mcp.handle_request
+        if verb == "GET models":
+            return JSONResponse({"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "seal"}]})
+        if verb == "POST chat/completions":
+            return await _complete(session, await _read(chat.Request, request))
+        if verb == "GET task":
+            return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
+        if verb == "POST task":
+            messages = await task.say((await _read(Text, request)).text)
+            return JSONResponse({"messages": messages, "ended": task.ended})
+        raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task and KEY/task/mcp.")
 
 
-async def shared_gateway() -> Gateway:
+async def _complete(session: Session, request: chat.Request) -> Response:
+    if isinstance(session.model, Address):
+        raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
+    try:
+        answer = await session.model.complete(request)
+    except OutOfBudget as limit:
+        session.task.events.put_nowait(Event("limit", str(limit)))
+        raise Refused(400, f"The rollout has used up its budget: {limit}.", "context_length_exceeded") from None
+    except SpeakerFault as fault:
+        session.task.events.put_nowait(Event("fault", fault))
+        raise Refused(400, f"The policy cannot answer: {fault}.", fault.cause) from None
+    return Response(chat.events(answer), media_type="text/event-stream") if request.stream else JSONResponse(answer)
+
+
+async def _read(model: type[Body], request: Request) -> Body:
+    body = bytearray()
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                raise Refused(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise Refused(400, f"{first_error(error)}.") from None
+    except ClientDisconnect:
+        raise Refused(400, "The client disconnected before it had sent the whole body.") from None
+
+
+_GATEWAYS: dict[asyncio.AbstractEventLoop, Gateway] = {}
+
+
+def shared_gateway() -> Gateway:
     """This worker's gateway; the first rollout starts it."""
     loop = asyncio.get_running_loop()
     if loop not in _GATEWAYS:
         _GATEWAYS.clear()
-        _GATEWAYS[loop] = asyncio.ensure_future(_started())
-    return await asyncio.shield(_GATEWAYS[loop])
-
-
-async def _started() -> Gateway:
-    gateway = Gateway()
-    listener = socket.create_server((LOOPBACK, 0), backlog=2048)
-    # asyncio sets it only on sockets that name their protocol; without it, each answer waits 40 ms for an ACK.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    gateway.url = http_url(*listener.getsockname()[:2])
-    config = uvicorn.Config(
-        gateway, http="httptools", ws="none", lifespan="off", log_level="warning", access_log=False, proxy_headers=False
-    )
-    gateway.serving = asyncio.ensure_future(gateway.serve(_Server(config), listener))
-    return gateway
+        _GATEWAYS[loop] = Gateway()
+    return _GATEWAYS[loop]

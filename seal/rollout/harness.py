@@ -9,18 +9,17 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from seal.rollout.chains import Policy
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.gateway import Session
+from seal.rollout.gateway import Session, shared_gateway
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
 from seal.rollout.task import Address, Event, Harness, Task, function
-from seal.system.processes import end_with_parent
+from seal.system.processes import adopt_orphans, end_with_parent, stop_session
 from seal.system.text import last_line
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Within which a harness must return once its conversation has ended."""
+END_S = 60.0
+"""Within which one must end once it is cancelled."""
 OUTPUT_BYTES = 65_536
 """Of a command's output, per rollout, that its log keeps."""
 
@@ -43,11 +44,9 @@ class HarnessSpeaker(Speaker):
     name = "the harness"
 
     def __init__(self, harness: Harness, deadline_s: float, model: Policy | Address, log: Path):
-        self._harness = harness
-        self._deadline_s = deadline_s
+        self._harness, self._deadline_s, self._model, self._log = harness, deadline_s, model, log
         self._policy = None if isinstance(model, Address) else model
-        self._session = Session(model)
-        self._log = log
+        self._session: Session | None = None
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -62,14 +61,14 @@ class HarnessSpeaker(Speaker):
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         """Pass on what the environment said, and wait for what the harness makes of it."""
-        session, policy = self._session, self._policy
+        policy = self._policy
         if policy is not None:
             policy.turn = dialogue.turn
-        if session.task is None:
-            await self._start(dialogue)
+        if self._session is None:
+            self._start(dialogue)
         else:
-            session.task.hear(dialogue, ended=False)
-        event = await session.events.get()
+            self._session.task.hear(dialogue, ended=False)
+        event = await self._session.task.events.get()
         if event.kind == "fault":
             raise event.value
         if event.kind == "left":
@@ -88,22 +87,23 @@ class HarnessSpeaker(Speaker):
             await self.told.ended(dialogue)
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
-        if self._policy is None:
-            return {}
-        return self.told.facts(dialogue) | {"rewritten": self._policy.others}
+        return self.told.facts(dialogue) | {"rewritten": self._policy.others} if self._policy is not None else {}
 
     async def close(self, dialogue: Dialogue) -> None:
         """Tell the harness that the conversation has ended, and end it if it stays."""
-        if self._session.task is not None:
-            self._session.task.hear(dialogue, ended=True)
-        if self._running is not None:
-            await asyncio.wait([self._running], timeout=GRACE_S)
-            self._running.cancel()
-            await asyncio.wait([self._running])
-        await self._session.close()
+        if self._running is None:
+            return
+        self._session.task.hear(dialogue, ended=True)
+        await asyncio.wait([self._running], timeout=GRACE_S)
+        self._session.close()
+        self._running.cancel()
+        if (await asyncio.wait([self._running], timeout=END_S))[1]:
+            logger.warning("the harness %s does not end", self._harness)
 
-    async def _start(self, dialogue: Dialogue) -> None:
-        await self._session.open(dialogue, self._deadline_s)
+    def _start(self, dialogue: Dialogue) -> None:
+        if self._policy is not None:
+            self._policy.cues = dialogue.info.get("native", {}).get("cues", "")
+        self._session = Session(shared_gateway(), dialogue, self._model, self._deadline_s)
         self._running = asyncio.create_task(self._run(self._session.task))
         self._running.add_done_callback(self._left)
 
@@ -132,47 +132,48 @@ def _shown(error: BaseException) -> str:
     return f": {type(error).__name__}: {last_line(str(error))}"
 
 
+class _Output(asyncio.SubprocessProtocol):
+    """The first OUTPUT_BYTES of a command's output. exited: it has ended; closed: nothing else holds the output."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.exited, self.closed = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.kept += data[: OUTPUT_BYTES - len(self.kept)]
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
 async def _command(command: Sequence[str], task: Task, log: Path) -> str:
     """Run a command to its end in a session of its own; return how it ended, as the end of a sentence."""
+    adopt_orphans()
     known = {"OPENAI_BASE_URL": task.base_url, "OPENAI_API_KEY": task.api_key, "OPENAI_MODEL": task.model}
     known |= {"SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
-    process = await asyncio.create_subprocess_exec(
+    process, output = await asyncio.get_running_loop().subprocess_exec(
+        _Output,
         *command,
         env={**os.environ, **known},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
         preexec_fn=lambda: end_with_parent(signal.SIGKILL),
     )
-    kept = bytearray()
-    drain = asyncio.create_task(_drain(process.stdout, kept))  # a child that stays can hold the output open
     try:
-        code = await process.wait()
+        await output.exited.wait()
     finally:
-        await asyncio.shield(asyncio.to_thread(_end, process.pid, task.task_url))
-        await asyncio.shield(asyncio.wait((drain,), timeout=GRACE_S))
-        drain.cancel()
-        if kept:
+        if process.get_returncode() is None:
+            process.kill()
+        await asyncio.shield(asyncio.to_thread(stop_session, process.get_pid(), "SEAL_TASK_URL", task.task_url))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(output.closed.wait(), GRACE_S)
+        process.close()
+        if output.kept:
             log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(kept)
-    return f" (exit code {code}, {last_line(kept.decode(errors='replace'), 'no output')}; its output: {log})"
-
-
-async def _drain(output: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read to the end; the first OUTPUT_BYTES are kept."""
-    while piece := await output.read(OUTPUT_BYTES):
-        kept += piece[: OUTPUT_BYTES - len(kept)]
-
-
-def _end(pid: int, mark: str) -> None:
-    """Kill a command's session and what left it: every process of ours that has this rollout's address."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    left = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if process.pid != pid and process.environ().get("SEAL_TASK_URL") == mark:
-                process.kill()
-                left.append(process)
-    psutil.wait_procs(left, timeout=GRACE_S)
+            log.write_bytes(output.kept)
+    said = last_line(output.kept.decode(errors="replace"), "no output")
+    return f" (exit code {process.get_returncode()}, {said}; its output: {log})"

@@ -15,11 +15,11 @@ from seal.rollout.task import Task
 TASK = "seal.task"
 """The key of a request's scope that holds its task."""
 USER = "next_user_message"
-_HOW = (
+HOW = (
     f"A user talks to you over several turns. Call {USER} first, do with the other tools what the user asks, then call "
     f"{USER} with your answer, until the conversation has ended. The tools may change between turns."
 )
-_USER_TOOL = types.Tool(
+USER_TOOL = types.Tool(
     name=USER,
     description="Give the user your answer, which ends your turn, and get the user's next message. The first time, "
     "leave the answer out.",
@@ -29,7 +29,7 @@ _USER_TOOL = types.Tool(
 
 def manager() -> StreamableHTTPSessionManager:
     """The server's ASGI application, once it is run."""
-    server = Server("seal", instructions=_HOW, on_list_tools=_list_tools, on_call_tool=_call_tool)
+    server = Server("seal", instructions=HOW, on_list_tools=_list_tools, on_call_tool=_call_tool)
     return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
 
@@ -42,7 +42,7 @@ async def _list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         types.Tool(name=each["name"], description=each["description"], input_schema=each["parameters"])
         for each in tools
     )
-    return types.ListToolsResult(tools=[_USER_TOOL, *listed])
+    return types.ListToolsResult(tools=[USER_TOOL, *listed])
 
 
 async def _call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:

@@ -8,14 +8,19 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from seal.method.diagnosis.schema import TYPES
+from annotated_types import MaxLen
+from pydantic import BaseModel
+
+from seal.method.diagnosis.schema import with_json_types
 from seal.rollout.dialogue import Dialogue
 
 Harness = str | Sequence[str]
 """`module:function`, or a command with its arguments."""
 ENDED = "The conversation has ended."
+MAX_TEXT = 500_000
+"""Characters of one message to the environment, whose service takes few more."""
 _OPENING, _CLOSING = "<tool_response>", "</tool_response>"
 
 
@@ -23,11 +28,17 @@ class Event(NamedTuple):
     """What the harness, or the policy for it, did.
 
     kind: "message" or "call" (value: the assistant text for the service), "limit" (the budget that is used up), "left"
-    (None, or the exception with which it did) or "fault" (the SpeakerFault).
+    (how, as the end of a sentence) or "fault" (the SpeakerFault).
     """
 
     kind: Literal["message", "call", "limit", "left", "fault"]
     value: Any
+
+
+class Text(BaseModel):
+    """One message of the policy to the environment."""
+
+    text: Annotated[str, MaxLen(MAX_TEXT)]
 
 
 @dataclass(frozen=True)
@@ -65,14 +76,12 @@ class Task:
     def tools(self) -> list[dict[str, Any]]:
         """The tools that are available in this turn: name, description, parameters as a JSON schema of an object."""
         shown = self._require_native()["tools"][: self._turn + 1]
-        return [{**tool, "parameters": json_schema(tool["parameters"])} for tools in shown for tool in tools]
+        return [{**tool, "parameters": with_json_types(tool["parameters"])} for tools in shown for tool in tools]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return its answer, an error's text included."""
         self._require_native()
-        # Escaped, so that no argument can hold a tag.
-        written = json.dumps({"name": name, "arguments": dict(arguments)}).replace("<", "\\u003c")
-        answers = await self._say(Event("call", f"<tool_call>\n{written}\n</tool_call>"))
+        answers = await self._say("call", call_text(name, arguments))
         return "\n".join(_bare(message["content"]) for message in answers) or ENDED
 
     async def user_messages(self) -> AsyncIterator[str]:
@@ -89,7 +98,7 @@ class Task:
 
     async def say(self, text: str) -> list[dict[str, str]]:
         """Give the environment a message of the policy as it is, calls included; return what follows, [] at the end."""
-        return list(await self._say(Event("message", text)))
+        return list(await self._say("message", text))
 
     async def next_user_message(self, answer: str | None) -> str:
         """`answer` and `user_messages` in one; ENDED after the last message."""
@@ -113,12 +122,15 @@ class Task:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(() if ended else new)
 
-    async def _say(self, event: Event) -> Sequence[dict[str, str]]:
+    async def _say(self, kind: Literal["message", "call"], text: str) -> Sequence[dict[str, str]]:
+        if not isinstance(text, str) or len(text) > MAX_TEXT:
+            raise ValueError(f"A message to the environment must be text of at most {MAX_TEXT:,} characters.")
+        text.encode()  # half of a surrogate pair is no text: ValueError
         async with self._one_at_a_time:
             if self.ended:
                 return ()
             self._answer = asyncio.get_running_loop().create_future()
-            self.events.put_nowait(event)
+            self.events.put_nowait(Event(kind, text))
             return await self._answer
 
     def _require_native(self) -> Mapping[str, Any]:
@@ -145,26 +157,18 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
 
 def require_harness(harness: Harness | None) -> None:
     """ValueError if the function cannot be imported or the program is not there; None names no harness."""
-    if harness is None:
-        return
     if isinstance(harness, str):
         function(harness)
-    elif not harness or shutil.which(harness[0]) is None:
+    elif harness is not None and shutil.which("".join(harness[:1])) is None:
         raise ValueError(
             f"the harness's program {' '.join(harness[:1])!r} is not on the path; write [program, argument]"
         )
 
 
-def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's parameters as JSON schema: the benchmark has other names of types, and one (any) for none."""
-    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
-    if kind != "any":
-        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
-    if isinstance(node.get("properties"), Mapping):
-        schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
-    if isinstance(node.get("items"), Mapping):
-        schema["items"] = json_schema(node["items"])
-    return schema
+def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as the default formats want it; escaped, so that no argument can hold a tag."""
+    call = json.dumps({"name": name, "arguments": dict(arguments)}).replace("<", "\\u003c")
+    return f"<tool_call>\n{call}\n</tool_call>"
 
 
 def _bare(text: str) -> str:

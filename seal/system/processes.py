@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -69,6 +70,23 @@ def stop_tree(process: subprocess.Popen, grace_s: float) -> None:
 def stop_descendants() -> None:
     """Kill every process that descends from this one, orphans adopted by it included."""
     _kill(psutil.Process().children(recursive=True))
+
+
+def stop_session(leader: int, name: str, value: str) -> None:
+    """Kill our descendants in the session of a child, and those that left it with this variable; not the child itself.
+
+    Orphans are our descendants only after `adopt_orphans`.
+    """
+
+    def belongs(process: psutil.Process) -> bool:
+        with suppress(psutil.Error, ProcessLookupError):
+            return process.pid != leader and (os.getsid(process.pid) == leader or process.environ().get(name) == value)
+        return False
+
+    for _ in range(3):  # a process that is killed can have started another one before
+        if not (family := [each for each in psutil.Process().children(recursive=True) if belongs(each)]):
+            break
+        _kill(family)
 
 
 def _kill(family: Sequence[psutil.Process]) -> None:

@@ -212,6 +212,11 @@ def test_a_fault_of_the_engine_keeps_its_own_cause(url):
     assert record.infra == "engine_aborted"
 
 
+def test_what_is_no_text_is_refused_and_ends_nothing(url):
+    ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named("odd"), *NATIVE)
+    assert (record.infra, record.score) == (None, 1.0)
+
+
 def test_many_rollouts_at_once_keep_to_themselves(url):
     played = roll_out([url], ScriptedEngine(native_texts()), named("native"), *NATIVE, trajectories=16)
     assert {outcome(each)[2][0] for each in played} == {1.0}

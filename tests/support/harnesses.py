@@ -6,11 +6,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from mcp import Client
 from openai import AsyncOpenAI
 
 from seal.rollout.mcp import USER
-from seal.rollout.task import ENDED, Task
+from seal.rollout.task import ENDED, MAX_TEXT, Task
 
 Messages = list[dict[str, Any]]
 Call = Callable[[str, dict[str, Any]], Awaitable[str]]
@@ -46,6 +47,14 @@ async def native(task: Task) -> None:
         async for message in task.user_messages():
             messages.append({"role": "user", "content": message})
             await task.answer(await turn(client, task, messages, task.call))
+
+
+async def odd(task: Task) -> None:
+    """The same agent, which first says what is no text."""
+    for text in (None, 3, "\ud800", "x" * (MAX_TEXT + 1)):
+        with pytest.raises(ValueError):
+            await task.answer(text)
+    await native(task)
 
 
 async def over_mcp(task: Task) -> None:

@@ -59,6 +59,18 @@ def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
+def with_json_types(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A document's node with JSON schema's names of types, and no type for `any`; all else stays."""
+    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
+    if kind != "any":
+        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
+    if isinstance(node.get("properties"), Mapping):
+        schema["properties"] = {name: with_json_types(child) for name, child in node["properties"].items()}
+    if isinstance(node.get("items"), Mapping):
+        schema["items"] = with_json_types(node["items"])
+    return schema
+
+
 @lru_cache(maxsize=1024)
 def _validator(parameters: str) -> Draft202012Validator:
     return Draft202012Validator(json_schema(json.loads(parameters)))

@@ -12,7 +12,7 @@ from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal import __version__
-from seal.method.diagnosis.schema import TYPES
+from seal.method.diagnosis.schema import with_json_types
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
@@ -203,18 +203,6 @@ def _tools(task_id: str) -> list[dict[str, Any]]:
     """The tools of one of the benchmark's tasks, those that it reveals later included; none for other tasks."""
     task = load_tasks().get(task_id)
     return [
-        {"type": "function", "function": {**document, "parameters": _schema(document["parameters"])}}
+        {"type": "function", "function": {**document, "parameters": with_json_types(document["parameters"])}}
         for document in (available_tools(task, len(task.users)) if task else ())
     ]
-
-
-def _schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's node with JSON schema's names of types; all else stays, descriptions above all."""
-    schema, kind = dict(node), node.get("type")
-    if isinstance(kind, str):
-        schema["type"] = TYPES.get(kind, kind)
-    if isinstance(node.get("properties"), Mapping):
-        schema["properties"] = {name: _schema(child) for name, child in node["properties"].items()}
-    if isinstance(node.get("items"), Mapping):
-        schema["items"] = _schema(node["items"])
-    return schema

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from env_service.answers import Message
 from env_service.client import ServiceClient
-from seal.method.diagnosis.schema import TYPES
+from seal.rollout.task import ENDED, call_text
 
-ENDED = "The conversation has ended."
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
 
 
@@ -45,9 +44,7 @@ class Episode:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Said:
         """Run one call; ServiceError if the service fails."""
-        # Escaped, so that no argument can hold a tag.
-        call = json.dumps({"name": name, "arguments": arguments}).replace("<", "\\u003c")
-        return self._say(f"<tool_call>\n{call}\n</tool_call>")
+        return self._say(call_text(name, arguments))
 
     def next_message(self, answer: str) -> Said:
         """The user's first message, or what the user says to the answer, which ends the turn."""
@@ -88,15 +85,3 @@ def episode(service: ServiceClient, task: str, params: Mapping[str, Any]) -> Ite
         yield Episode(service, name, opening)
     finally:
         service.release(name)
-
-
-def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's parameters as JSON schema: the benchmark has other names of types, and one (any) for none."""
-    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
-    if kind != "any":
-        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
-    if isinstance(node.get("properties"), Mapping):
-        schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
-    if isinstance(node.get("items"), Mapping):
-        schema["items"] = json_schema(node["items"])
-    return schema

@@ -11,20 +11,11 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 
 from env_service.client import ServiceError
-from seal_mcp.episode import Episode, json_schema
+from seal.method.diagnosis.schema import with_json_types
+from seal.rollout.mcp import HOW, USER, USER_TOOL
+from seal_mcp.episode import Episode
 
-USER = "next_user_message"
 RESULT_URI, JSON = "seal://episode/result", "application/json"
-_HOW = (
-    f"A user talks to you over several turns. Call {USER} first, do with the other tools what the user asks, then call "
-    f"{USER} with your answer, until the conversation has ended. The tools may change between turns."
-)
-_USER_TOOL = types.Tool(
-    name=USER,
-    description="Give the user your answer, which ends your turn, and get the user's next message. The first time, "
-    "leave the answer out.",
-    input_schema={"type": "object", "properties": {"answer": {"type": "string"}}},
-)
 
 
 def server(episode: Episode) -> Server[Any]:
@@ -35,7 +26,7 @@ def server(episode: Episode) -> Server[Any]:
     one_at_a_time = anyio.Lock()
 
     async def list_tools(ctx: ServerRequestContext, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_USER_TOOL, *map(_tool, episode.tools)], ttl_ms=0)
+        return types.ListToolsResult(tools=[USER_TOOL, *map(_tool, episode.tools)], ttl_ms=0)
 
     async def call_tool(ctx: ServerRequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         name, given = params.name, params.arguments or {}
@@ -59,7 +50,7 @@ def server(episode: Episode) -> Server[Any]:
 
     return Server(
         "seal",
-        instructions=_HOW,
+        instructions=HOW,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
@@ -76,7 +67,7 @@ async def serve(episode: Episode) -> None:
 
 
 def _tool(document: Any) -> types.Tool:
-    schema = json_schema(document["parameters"])
+    schema = with_json_types(document["parameters"])
     return types.Tool(name=document["name"], description=document["description"], input_schema=schema)
 
 
