@@ -74,26 +74,21 @@ class ActivityPage:
         return descriptor
 
     def read(self) -> Activity:
-        """The current state."""
         return Activity(*_LAYOUT.unpack_from(self._memory))
 
     def begin_request(self) -> None:
-        """Record that the next request starts."""
         self._request += 1
         self._request_began = time.monotonic()
         self._write((0, 0), 0.0)
 
     def end_request(self) -> None:
-        """Record that no request is running."""
         self._request_began = 0.0
         self._write((0, 0), 0.0)
 
     def begin(self, position: Position) -> None:
-        """Record that a guarded call starts."""
         self._write(position, time.monotonic())
 
     def end(self) -> None:
-        """Record that the guarded call returned."""
         self._write((0, 0), 0.0)
 
     def _write(self, position: Position, call_began: float) -> None:

@@ -234,7 +234,6 @@ class ServiceClient:
     """
 
     def __init__(self, url: str | None = None, env_type: str = protocol.DEFAULT_ENVIRONMENT, **options: Any) -> None:
-        """As :class:`AsyncServiceClient`."""
         self.client = AsyncServiceClient(url, env_type, **options)
         self.url, self.env_type = self.client.url, env_type
         self.loop = _loop()

@@ -54,7 +54,6 @@ class Connection(asyncio.Protocol):
                 future.set_exception(WorkerGone())
 
     def close(self) -> None:
-        """Close the socket."""
         if self._transport is not None:
             self._transport.close()
 

@@ -44,7 +44,6 @@ class Episodes:
     """The open episodes of the service, and the verbs that act on them."""
 
     def __init__(self, settings: ServerSettings, pool: WorkerPool) -> None:
-        """The pool must be running before the first call."""
         self._settings = settings
         self._pool = pool
         self._open: dict[str, _OpenEpisode] = {}

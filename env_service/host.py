@@ -39,12 +39,10 @@ class EpisodeGuard(base.Guard):
         self._call = 0
 
     def next_step(self) -> None:
-        """Count one step as done."""
         self.step += 1
         self._call = 0
 
     def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
-        """See :class:`env_service.environments.base.Guard`."""
         position = (self.step, self._call)
         self._call += 1
         if position in self._broken:
@@ -63,7 +61,6 @@ class Host:
     """The episodes of one process."""
 
     def __init__(self, activity: ActivityPage) -> None:
-        """activity records every guarded call."""
         self._activity = activity
         self._episodes: dict[str, tuple[base.EnvironmentEpisode, EpisodeGuard, str]] = {}
 

@@ -77,7 +77,6 @@ class LocalService:
         return f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
 
     def stop(self) -> None:
-        """End the process and everything that it started."""
         from seal.system.processes import stop_tree
 
         if self._process is not None:

@@ -25,7 +25,6 @@ class WorkerPool:
     """A fixed number of workers."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Workers start with :meth:`start`."""
         self._workers = [Worker(settings) for _ in range(settings.worker_count)]
         self._placed: dict[EpisodeHistory, Worker] = {}
         self._deadline_watch: asyncio.Task[None] | None = None
@@ -52,7 +51,6 @@ class WorkerPool:
         self._deadline_watch = asyncio.create_task(self._enforce_deadlines())
 
     async def stop(self) -> None:
-        """End every process."""
         if self._deadline_watch is not None:
             self._deadline_watch.cancel()
         await asyncio.gather(*(worker.stop() for worker in self._workers))
@@ -109,7 +107,6 @@ class WorkerPool:
         return answer
 
     async def release(self, history: EpisodeHistory) -> None:
-        """Forget the episode."""
         worker = self._placed.pop(history)
         if history.generation != worker.generation:
             return

@@ -80,7 +80,6 @@ class ServerSettings(BaseSettings):
 
     @property
     def worker_count(self) -> int:
-        """Worker processes to start."""
         return self.workers or min(8, os.cpu_count() or 1)
 
 

@@ -36,7 +36,6 @@ class VerbLayer:
         self._expected = f"Bearer {settings.token}".encode() if settings.token else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -53,7 +53,6 @@ class EpisodeHistory:
     suspect: tuple[int, int] | None = None
 
     def opening(self) -> dict[str, Any]:
-        """The arguments that open it."""
         return {"env_type": self.env_type, "task_id": self.task_id, "params": self.params, "broken": self.broken}
 
 
@@ -65,7 +64,6 @@ class Worker:
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        """The process starts with :meth:`start`."""
         self._settings = settings
         self.task_files = list(settings.task_files)
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +75,6 @@ class Worker:
         self.restarts = 0
 
     async def start(self) -> None:
-        """Start a process and connect to it."""
         ours, theirs = socket.socketpair()
         page = ActivityPage.allocate()
         self._activity = ActivityPage(page)
@@ -99,7 +96,6 @@ class Worker:
         await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
 
     async def stop(self) -> None:
-        """End the process and wait for it."""
         if self._process is None:
             return
         self._process.kill()
@@ -117,7 +113,6 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """True while a request is in flight."""
         return self._connection.busy
 
     def kill_if_overdue(self) -> None:

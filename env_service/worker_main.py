@@ -68,7 +68,6 @@ def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterat
 
 
 def main(arguments: list[str]) -> None:
-    """Run one worker."""
     socket_descriptor, page_descriptor, megabytes, environments, *task_files = arguments
     end_with_parent(signal.SIGKILL)  # even in the middle of a call
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself

@@ -184,6 +184,5 @@ def _refuse(sentence: str, code: int = exits.USAGE) -> int:
 
 
 def main() -> int:
-    """The entry point of the script `seal`."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(exits.TERMINATED))  # `finally` ends what a command started
     return execute(typer.main.get_command(app), sys.argv[1:], "seal")

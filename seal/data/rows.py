@@ -49,7 +49,6 @@ class TaskRow:
 
     @property
     def environment(self) -> str:
-        """The environment that plays the task."""
         return environment_of(self.category)
 
     @property

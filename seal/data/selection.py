@@ -15,7 +15,7 @@ from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
-from seal.method.diagnosis.categories import qualified
+from seal.method.diagnosis.categories import qualify
 from seal.records.benchmark import parse_task_id, variant
 from seal.records.source import WHOLE
 from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
@@ -71,7 +71,7 @@ def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[T
     tasks = [found.task(task) for task in found.task_ids(selection.subset or selection.split)]
     scenarios = [crc32(task.group.encode()) if elsewhere else int(task.group) for task in tasks]
     rows = [
-        TaskRow(task.id, qualified(name, task.category), scenario, selection.split)
+        TaskRow(task.id, qualify(name, task.category), scenario, selection.split)
         for task, scenario in zip(tasks, scenarios, strict=True)
     ]
     # A list of tasks may name synthesised ones too, which the benchmark does not have.

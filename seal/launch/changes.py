@@ -1,16 +1,14 @@
-"""What a resumed run changes in the settings that it was launched with before; its log of launches is read."""
+"""What a resume changes in the settings of a run, and what it must not change."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 from omegaconf import OmegaConf
 
-from seal.launch.recipe import Recipe, flatten
+from seal.launch.recipe import Recipe
 from seal.launch.record import without_secrets
+from seal.records.changes import compare, training_configs
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
-from seal.system.jsonl import Line, read_jsonl
 
 KEPT = (
     "seal.seed",
@@ -25,24 +23,13 @@ KEPT = (
 
 def describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
     """A sentence for each setting that a run changes when it continues after `step`; LaunchError for one of KEPT."""
-    changed = [*_changes(recipe, step)]
-    for key, old, new in changed:
+    now = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
+    before = [*training_configs(recipe.folder, step).values()]
+    changes = compare(before[-1], now, step) if before else []
+    for _, key, old, new in (change for change in changes if not change.moves):
         if any(key == kept or key.startswith(f"{kept}.") for kept in KEPT):
             raise LaunchError(
                 f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "
                 "set it back, or set another trainer.experiment_name."
             )
-    return tuple(f"after step {step} {key} changes from {shown(old)} to {shown(new)}." for key, old, new in changed)
-
-
-def _changes(recipe: Recipe, step: int) -> Iterator[tuple[str, Any, Any]]:
-    path = recipe.folder.launches
-    lines = [line.value for line in read_jsonl(path) if isinstance(line, Line)] if path.exists() else []
-    if not (earlier := [line["config"] for line in lines if line["step"] <= step]):
-        return
-    new = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
-    before, now = dict(flatten(earlier[-1])), dict(flatten(new))
-    for key in sorted(before.keys() | now.keys()):
-        old, new = before.get(key), now.get(key)
-        if old != new and not isinstance(old, dict) and not isinstance(new, dict):
-            yield key, old, new
+    return tuple(f"{change}." for change in changes)

@@ -38,10 +38,9 @@ def check_disk(recipe: Recipe) -> None:
 def hold(folder: RunFolder) -> Iterator[int]:
     """Hold the folder's lock; yields its descriptor, which the training process inherits and so holds too.
 
-    A folder that is made for the lock and gets nothing else goes with it. Raises LaunchError if another launcher, or
-    the rest of its training process, works in the folder.
+    Raises LaunchError if another launcher, or the rest of its training process, works in the folder.
     """
-    path, run_dir, made = folder.lock, folder.path, not folder.path.exists()
+    path, run_dir = folder.lock, folder.path
     with ExitStack() as stack:
         try:
             descriptor = stack.enter_context(lock(path))
@@ -53,11 +52,7 @@ def hold(folder: RunFolder) -> Iterator[int]:
         except OSError as error:
             reason = f"{path} cannot be written ({error.strerror})"
             raise LaunchError(f"{reason}: set seal.run_dir to another folder.") from error
-        try:
-            yield descriptor
-        finally:
-            if made and [*run_dir.iterdir()] == [path]:
-                shutil.rmtree(run_dir)
+        yield descriptor
 
 
 def _in_use(run_dir: Path, holder: Holder | None) -> str:

@@ -191,7 +191,6 @@ class Interrupt:
         self._deadline: float | None = None
 
     def install(self) -> None:
-        """Take over both signals."""
         signal.signal(signal.SIGINT, self._handle)
         signal.signal(signal.SIGTERM, self._handle)
 
@@ -264,12 +263,12 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         Ending(error.code, error.cause, str(error)).write(folder.path)
         raise
     except KeyboardInterrupt:
-        Ending(interrupt.exit_code, "stopped", "Stopped at once; the last checkpoint stays.").write(folder.path)
+        Ending(interrupt.exit_code, "stopped", "Stopped at once, without a new checkpoint.").write(folder.path)
         raise
     finally:
         stop_tree(trainer, grace_s=20)
         folder.stop.unlink(missing_ok=True)
-    ending = Ending.read(folder.path) or Ending.of_code(trainer.returncode)
+    ending = Ending.read(folder.path) or Ending.of_code(trainer.returncode, folder.path)
     if ending.cause == "stopped":  # the trainer knows no signal
         folder.ending.unlink()
         ending = ending._replace(code=interrupt.exit_code)

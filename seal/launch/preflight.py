@@ -160,8 +160,6 @@ def _validations(recipe: Recipe) -> None:
 
 def _loggers(recipe: Recipe) -> None:
     names = recipe.config.trainer.logger
-    if names is None:
-        raise LaunchError("trainer.logger is null; it must be a list of loggers, [] for none.")
     for name in [names] if isinstance(names, str) else names:
         if name not in LOGGERS:
             raise LaunchError(f"trainer.logger names {name!r}; choose from {', '.join(LOGGERS)}.")

@@ -4,7 +4,7 @@ Files are read here, nothing is written or started.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -24,6 +24,7 @@ from seal.launch.plan import total_steps
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
+from seal.records.changes import flatten
 from seal.records.folder import RunFolder
 from seal.rollout.task import require_harness
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
@@ -39,7 +40,12 @@ OPEN = ("seal.process_env.", "seal.reweighting.rho.")
 """Blocks of ours that take any key."""
 _VALUE = re.compile(r"(?!hydra\.)\w+\.[\w.]*=")
 """An override that gives one key another value."""
-_KINDS = (((bool,), "true or false"), ((int, float), "a number"), ((str, list), "a text or a list"))
+_KINDS = (
+    ((bool,), "true or false"),
+    ((int, float), "a number"),
+    ((str, list), "a text or a list"),
+    ((dict,), "a block of settings"),
+)
 """The types that a value may have, by the type of its default, and their name in a sentence."""
 
 
@@ -79,12 +85,10 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """The name of the experiment."""
         return self.config.trainer.experiment_name
 
     @property
     def run_dir(self) -> Path:
-        """The experiment folder."""
         return HOME / self.settings.run_dir
 
     @property
@@ -94,12 +98,10 @@ class Recipe:
 
     @property
     def folder(self) -> RunFolder:
-        """The files of the experiment folder."""
         return RunFolder(self.run_dir)
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
         return HOME / self.config.trainer.default_local_dir
 
     @property
@@ -171,15 +173,15 @@ def _defaults() -> dict[str, Any]:
 def _require_types(resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """SettingsError for the first key whose value is of another type than its default, of ours or of verl's.
 
-    A text is not a switch: verl would read `off` as true. A default of null, or one that
-    follows another key, allows anything here.
+    A text is not a switch: verl would read `off` as true. A default of null, or one that follows another key, allows
+    anything here; no other default allows null.
     """
     standard = dict(flatten(defaults))
     for key, value in flatten(resolved):
         default = standard.get(key)
-        if value is None or default == "???" or "${" in str(default):
+        if default is None or default == "???" or (isinstance(default, str) and "${" in default):
             continue
-        types, name = next((kind for kind in _KINDS if type(default) in kind[0]), ((type(value),), ""))
+        types, name = next(kind for kind in _KINDS if type(default) in kind[0])
         if type(value) not in types:
             raise SettingsError(key, f"{key} is {shown(value)}; it must be {name}.")
 
@@ -261,11 +263,3 @@ def _unfit(path: Path, override: str, error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     return first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
-
-
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The full name and the value of every key and block."""
-    for key, value in tree.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")

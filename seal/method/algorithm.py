@@ -48,23 +48,22 @@ class State:
 
     @classmethod
     def initial(cls, settings: SealSettings) -> Self:
-        """An empty C_0, rho_0 and Omega_0."""
         taxonomy, nothing = settings.diagnosis.taxonomy, Profile(window=settings.diagnosis.window)
         rho, omega = initial_rho(settings.reweighting, taxonomy), initial_omega(settings.interface.evolve, taxonomy)
         return cls(nothing, nothing, rho, omega)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for the checkpoint; the inverse of :meth:`from_json`."""
         parts = {name: getattr(self, name).to_json() for name in ("profile", "observed", "omega")}
         return parts | {"rho": dict(self.rho)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], settings: SealSettings) -> Self:
-        """The state of a checkpoint, with the recipe's window, and the recipe's rho where it does not follow C_t."""
+        """The state of a checkpoint, with the recipe's window, and the recipe's rho and Omega if they follow no C_t."""
         seen = (Profile.from_json(data[name]).within(settings.diagnosis.window) for name in ("profile", "observed"))
-        follows = settings.closed_loop and settings.reweighting.dynamic
-        rho = data["rho"] if follows else initial_rho(settings.reweighting, settings.diagnosis.taxonomy)
-        return cls(*seen, dict(rho), Omega.from_json(data["omega"]))
+        start = cls.initial(settings)
+        rho = data["rho"] if settings.closed_loop and settings.reweighting.dynamic else start.rho
+        omega = Omega.from_json(data["omega"]) if settings.closed_loop else start.omega
+        return cls(*seen, dict(rho), omega)
 
 
 class Round(NamedTuple):
@@ -106,5 +105,5 @@ def _aggregate(profile: Profile, step: int, rollouts: Sequence[Rollout], labels:
         if rollout.profiled:
             by_step.setdefault(rollout.drawn, []).append(Trajectory(rollout.category, tuple(z), rollout.reward))
     for drawn in sorted(by_step, reverse=True):
-        profile = profile.updated(drawn, by_step[drawn])
+        profile = profile.after(drawn, by_step[drawn])
     return profile

@@ -67,11 +67,9 @@ class Tally:
         return dict(sorted(_sums(cells).items()))
 
     def categories(self) -> dict[str, Cell]:
-        """Return trajectories by category, sorted."""
         return dict(sorted(self.by_category.items()))
 
     def turns(self, category: str | None = None) -> int:
-        """Return the number of labelled turns."""
         return sum(cell.count for cell in self.labels(category).values())
 
     def shares(self) -> dict[str, float]:
@@ -89,7 +87,6 @@ class Tally:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a tally; KeyError when a key is missing."""
         rows = data["category_label"].items()
         turns = {(name, label): Cell(*cell) for name, cells in rows for label, cell in cells.items()}
         return cls(turns, {name: Cell(*cell) for name, cell in data["category"].items()})
@@ -102,7 +99,7 @@ class Profile:
     window: int = 5
     steps: tuple[tuple[int, Tally], ...] = ()
 
-    def updated(self, step: int, trajectories: Iterable[Trajectory]) -> Self:
+    def after(self, step: int, trajectories: Iterable[Trajectory]) -> Self:
         """Return the profile after these trajectories of one step."""
         tallies = dict(self.steps)
         tallies[step] = tallies.get(step, Tally()) + Tally.of(trajectories)
@@ -123,7 +120,6 @@ class Profile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a profile; KeyError when a key is missing."""
         return cls(data["window"], tuple((entry["step"], Tally.from_json(entry)) for entry in data["steps"]))
 
 

@@ -113,7 +113,6 @@ class Evidence:
     retired: frozenset[str] = frozenset()
 
     def after(self, prompts: Prompts) -> Self:
-        """The evidence with the prompts of a step."""
         against = dict(self.against)
         for name, lifts in _by_cue(prompts).items():
             for lift in lifts:
@@ -121,7 +120,6 @@ class Evidence:
         return type(self)(against, self.retired | {name for name, found in against.items() if found >= _RETIRES})
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, for the checkpoint."""
         return {"against": dict(self.against), "retired": sorted(self.retired)}
 
     @classmethod

@@ -1,14 +1,17 @@
 """`ending.json` of a run: how its last launch ended, written by the first process that knows."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
-from signal import Signals
+from signal import SIGTERM, Signals
 from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
 from seal.system import exits
 from seal.system.causes import Cause
-from seal.system.files import write_json
+from seal.system.files import full_folder, write_json
+
+AGAIN = "Start again to resume from the last checkpoint."
 
 
 class Ending(NamedTuple):
@@ -19,23 +22,26 @@ class Ending(NamedTuple):
     sentence: str
 
     @classmethod
-    def of_code(cls, code: int) -> Self:
+    def of_code(cls, code: int, run_dir: Path | str) -> Self:
         """The ending of a training process that has told none, by the code with which it ended."""
         if code == 0:
             return cls(exits.FINISHED, "finished", "The last step is trained.")
-        if code > 0:
-            return cls(exits.FAILED, "error", f"The training process ended with code {code} and did not say why.")
-        killed = f"The training process was killed by {Signals(-code).name}, perhaps because memory ran out."
-        return cls(exits.INFRASTRUCTURE, "process", f"{killed} Start again to resume from the last checkpoint.")
+        if code < 0:
+            why = "its launcher ended" if -code == SIGTERM else "memory ran out"
+            killed = f"The training process was killed by {Signals(-code).name}, perhaps because {why}."
+            return cls(exits.INFRASTRUCTURE, "process", f"{killed} {AGAIN}")
+        if full := full_folder([str(run_dir)]):
+            return cls(exits.INFRASTRUCTURE, "error", f"{full} has no space left: make room there. {AGAIN}")
+        return cls(exits.FAILED, "error", f"The training process ended with code {code} and did not say why.")
 
     def write(self, run_dir: Path | str) -> None:
-        """Write it, unless a process that is nearer to the cause has told already."""
+        """Write it, unless a process that is nearer to the cause has told already, or the disk is full."""
         path = RunFolder(run_dir).ending
         if not path.exists():
-            write_json(self._asdict(), path)
+            with suppress(OSError):
+                write_json(self._asdict(), path)
 
     @classmethod
     def read(cls, run_dir: Path | str) -> Self | None:
-        """The ending that has been told; None without one."""
         path = RunFolder(run_dir).ending
         return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None

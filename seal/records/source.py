@@ -16,14 +16,14 @@ UNSCORED = "unscored"
 """Stands for the environment of rollouts without a reward: their turns have labels, they have no verdict."""
 
 
-def averaged(categories: Iterable[str]) -> tuple[str, ...]:
+def categories_to_average(categories: Iterable[str]) -> tuple[str, ...]:
     """The categories over which a table averages: the benchmark's if there are any, else all that have verdicts."""
-    present = ordered(categories)
+    present = order_categories(categories)
     present = tuple(category for category in present if environment_of(category) != UNSCORED) or present
     return tuple(category for category in present if category in CATEGORIES) or present
 
 
-def ordered(categories: Iterable[str]) -> tuple[str, ...]:
+def order_categories(categories: Iterable[str]) -> tuple[str, ...]:
     """Each category once, in the order of every table: the benchmark's, synthesised tasks', other environments'."""
     found = set(categories)
     known = [category for category in ALL_CATEGORIES if category in found]

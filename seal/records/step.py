@@ -33,7 +33,6 @@ class Range:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self | None:
-        """The range of the values; None without any."""
         return cls(sum(values) / len(values), min(values), max(values)) if values else None
 
 
@@ -186,12 +185,10 @@ class StepRecord:
 
     @property
     def label_shares(self) -> dict[str, float]:
-        """Each label's share of the labelled turns."""
         return shares(self.label_counts)
 
     @property
     def cues(self) -> tuple[str, ...]:
-        """The active cues of the Omega that the step was played with."""
         return self.omega.cues if self.omega else ()
 
     @property

@@ -180,12 +180,10 @@ class TrajectoryRecord:
 
     @property
     def scenario(self) -> int:
-        """The scenario of the task (`seal.records.source.scenario_of`)."""
         return scenario_of(self.category, self.task_id)
 
     @property
     def environment(self) -> str:
-        """The environment that played the task."""
         return environment_of(self.category)
 
     @property
@@ -207,12 +205,10 @@ class TrajectoryRecord:
         return head | data
 
     def to_json(self) -> str:
-        """One JSON text; the inverse of :meth:`from_json`."""
         return json.dumps(self.line(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Rebuild a record from its JSON text."""
         return cls.from_line(json.loads(text))
 
     @classmethod

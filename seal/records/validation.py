@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from seal.records.source import WHOLE, averaged, parse_data_source
+from seal.records.source import WHOLE, categories_to_average, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 
 
@@ -36,6 +36,6 @@ def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float
 
 
 def _mean(shares: Mapping[tuple[str, int], list[bool]]) -> float:
-    counted = averaged(category for category, _ in shares)
+    counted = categories_to_average(category for category, _ in shares)
     means = [sum(passed) / len(passed) for (category, _), passed in shares.items() if category in counted]
     return sum(means) / len(means) if means else 0.0

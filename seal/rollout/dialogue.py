@@ -13,9 +13,8 @@ class Dialogue:
 
     turns: the user turn of each assistant message; turn: the current one. truncated: the numbers of the messages that a
     length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord); note: in
-    the words of a speaker that refused.
-    waiting_for: the one that was waited for last. times: of each answered message, when it was asked for, said and
-    answered, in seconds since the start.
+    the words of a speaker that refused. waiting_for: the one that was waited for last. times: of each answered message,
+    when it was asked for, said and answered, in seconds since the start.
     """
 
     messages: list[dict[str, str]] = field(default_factory=list)
@@ -30,5 +29,4 @@ class Dialogue:
     _started: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
-        """Since the start."""
         return round(time.monotonic() - self._started, 3)

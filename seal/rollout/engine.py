@@ -163,7 +163,6 @@ class EngineSpeaker(Speaker):
         self.spans.append((turn, start, len(self.mask)))
 
     def decoded(self, token: int) -> str:
-        """The text of one token."""
         return self._loop.tokenizer.decode([token])
 
     def _said(self, ids: tuple[int, ...], truncated: bool) -> Said:

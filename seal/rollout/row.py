@@ -53,7 +53,6 @@ class Row:
 
     @property
     def environment(self) -> str:
-        """The name of the task's environment."""
         return environment_of(self.category)
 
     @property

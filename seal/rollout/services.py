@@ -27,7 +27,7 @@ def addresses(env_url: str | Iterable[str]) -> tuple[str, ...]:
     return (env_url,) if isinstance(env_url, str) else tuple(env_url)
 
 
-def ranked(key: str, urls: Iterable[str]) -> list[str]:
+def rank(key: str, urls: Iterable[str]) -> list[str]:
     """The addresses in the order in which an episode tries them; each key has its own, the same in every process."""
     return sorted(urls, key=lambda url: hashlib.blake2b(f"{url} {key}".encode(), digest_size=8).digest(), reverse=True)
 
@@ -42,7 +42,7 @@ class Services:
 
     async def choose(self, key: str) -> AsyncServiceClient:
         """The first service in the key's order that is up; waits for one if all are down."""
-        order = ranked(key, self._clients)
+        order = rank(key, self._clients)
         deadline = time.monotonic() + self._restart_wait_s
         while True:
             for url in order:
@@ -63,7 +63,6 @@ class Services:
         self._down[client.url] = time.monotonic()
 
     async def close(self) -> None:
-        """Close all connections."""
         for client in self._clients.values():
             await client.close()
 

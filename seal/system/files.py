@@ -63,11 +63,9 @@ def json_hash(value: Any) -> str:
 
 
 def text_sha256(text: str) -> str:
-    """sha256 of a text in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_sha256(path: Path | str) -> str:
-    """sha256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -32,7 +32,6 @@ class Line:
     value: Mapping[str, Any]
 
     def bad(self, problem: str) -> BadLine:
-        """The same place as a bad line."""
         return BadLine(self.path, self.line, problem)
 
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,9 +52,11 @@ class CannotLock(Exception):
 def lock(path: Path) -> Iterator[int]:
     """Hold the lock of a file; yields its descriptor, and a process that inherits it holds the lock too.
 
-    The kernel releases the lock when its holders have ended; a file without a living holder blocks nothing. Missing
-    folders are made. Raises Locked, CannotLock, or OSError if the file cannot be written.
+    The kernel releases the lock when its holders have ended; a file without a living holder blocks nothing. A folder
+    that is made for the lock and gets nothing else goes with it. Raises Locked, CannotLock, or OSError if the file
+    cannot be written.
     """
+    made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -68,6 +71,10 @@ def lock(path: Path) -> Iterator[int]:
         holder = Holder(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"))
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder._asdict()).encode(), 0)
-        yield descriptor
+        try:
+            yield descriptor
+        finally:
+            if made and path.parent.is_dir() and [*path.parent.iterdir()] == [path]:
+                shutil.rmtree(path.parent)
     finally:
         os.close(descriptor)

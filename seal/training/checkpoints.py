@@ -167,7 +167,6 @@ def last_step(folder: Path) -> int | None:
 
 
 def track(folder: Path, step: int) -> None:
-    """Make the tracker name `step`."""
     write_text(str(step), folder / TRACKER, flush=True)
 
 

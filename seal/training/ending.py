@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from seal.records.ending import Ending
+from seal.records.ending import AGAIN, Ending
 from seal.system import exits
 
-AGAIN = "Start again to resume from the last checkpoint."
 TRAINER = "TaskRunner"
 KINDS = {
     TRAINER: "the trainer",

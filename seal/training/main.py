@@ -6,12 +6,14 @@ train there. verl is imported by the processes that use it, and not here. `endin
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import entry_points
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from seal.backends import weight_socket
+from seal.records.ending import Ending
 from seal.training import cluster
 from seal.training.ending import TRAINER, record_ending
 
@@ -34,19 +36,29 @@ def main() -> None:
     """Run training; what ends it early is written into the run's folder and raised."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     config = OmegaConf.load(sys.argv[1])
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # Ray's own, later, exits too
     names: dict[str, str] = {}
-    with record_ending(config.seal.run_dir, names):
-        check_registrations()
-        weight_socket.claim()
-        cluster.prepare(config)
-        import ray  # reads the environment that has been prepared
+    try:
+        with record_ending(config.seal.run_dir, names):
+            run(config, names)
+    except SystemExit:  # the kernel sends SIGTERM when the launcher dies, which tells nothing then
+        Ending.of_code(-signal.SIGTERM, config.seal.run_dir).write(config.seal.run_dir)
+        raise
 
-        from seal.training.runner import TaskRunner
 
-        ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
-        runner = TaskRunner.remote()
-        names[runner._actor_id.hex()] = TRAINER
-        ray.get(runner.run.remote(config))
+def run(config: DictConfig, names: dict[str, str]) -> None:
+    """Train in a process of the cluster; names: gets that process's name by its id."""
+    check_registrations()
+    weight_socket.claim()
+    cluster.prepare(config)
+    import ray  # reads the environment that has been prepared
+
+    from seal.training.runner import TaskRunner
+
+    ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
+    runner = TaskRunner.remote()
+    names[runner._actor_id.hex()] = TRAINER
+    ray.get(runner.run.remote(config))
 
 
 if __name__ == "__main__":

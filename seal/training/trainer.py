@@ -95,7 +95,6 @@ class SEALTraining(Durable):
         return {"loop": self._loop.state, "log": lines}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Continue with C, rho and Omega of a checkpoint."""
         self._loop.restore(state["loop"])
 
 

@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_fr
 
 from seal import __version__
 from seal.method.interface.cues import Omega
-from seal.records.source import WHOLE, averaged, parse_data_source
+from seal.records.source import WHOLE, categories_to_average, parse_data_source
 from seal.system.paths import HOME
 from shelf.handover.source import Source
 from shelf.statistics.comparison import Comparison, Side, compare
@@ -151,7 +151,7 @@ def _results(source: Source, found: Figures | None) -> list[EvalResult]:
     if found is None or found.at[1] != source.step or found.leak:
         return []
     whole = [row for row in found.after.values() if row.prefix == WHOLE]
-    every = averaged(row.name for row in whole if not row.is_average)
+    every = categories_to_average(row.name for row in whole if not row.is_average)
     own = {row.name: every if row.is_average else (row.name,) for row in whole}
     return [
         EvalResult(

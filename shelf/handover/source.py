@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seal.records.changes import Change, logged_changes
 from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
@@ -32,6 +33,11 @@ class Source:
     def actor(self) -> Path:
         """The folder of the weights."""
         return self.checkpoint / "actor"
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """The settings that a resume changed before this step."""
+        return logged_changes(self.run, self.step)
 
     def setting(self, *keys: str) -> Any:
         """A value of the run's configuration; None if it is not there."""

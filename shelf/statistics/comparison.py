@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from seal.records.source import averaged, data_source, ordered
+from seal.records.source import categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import has_verdict, judged_turns
@@ -54,8 +54,8 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
     for prefix in sorted({prefix for _, prefix in shared}):
         at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
         categories = {line.category for line in at_prefix[0] if line.task in shared}
-        present = {category: (category,) for category in ordered(categories)}
-        every = averaged(line.category for lines in at_prefix for line in lines)
+        present = {category: (category,) for category in order_categories(categories)}
+        every = categories_to_average(line.category for lines in at_prefix for line in lines)
         for name, own in (present | {AVERAGE: every}).items():
             kept = [[line for line in lines if line.category in own] for lines in at_prefix]
             rows.append(compare_lines(a.name, b.name, data_source(name, prefix), prefix, kept))

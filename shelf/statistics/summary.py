@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seal.method.diagnosis.categories import environment_of
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
-from seal.records.source import UNSCORED, WHOLE, averaged, data_source, ordered
+from seal.records.source import UNSCORED, WHOLE, categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
 from shelf.statistics.log import Log, has_verdict, judged_turns
@@ -93,10 +93,10 @@ def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] 
             groups[line.prefix, line.category].append(line)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
-        present = ordered(category for at, category in groups if at == prefix)
+        present = order_categories(category for at, category in groups if at == prefix)
         strata = {category: groups[prefix, category] for category in present}
         rows += [_row(category, prefix, [stratum]) for category, stratum in strata.items()]
-        rows.append(_row(AVERAGE, prefix, [strata[category] for category in averaged(strata)]))
+        rows.append(_row(AVERAGE, prefix, [strata[category] for category in categories_to_average(strata)]))
     return tuple(rows)
 
 
@@ -115,7 +115,7 @@ def tasks_in_words(categories: Iterable[str]) -> str:
     """The tasks of some categories in words: the benchmark's, synthesised ones, those of another environment."""
     names = {**dict.fromkeys(CATEGORIES, BFCL), **dict.fromkeys(MADE_CATEGORIES, "tasks synthesised on BFCL's tools")}
     others = dict.fromkeys((FOREIGN, UNSCORED), "tasks of other programs")
-    kinds = ((each, environment_of(each)) for each in ordered(categories))
+    kinds = ((each, environment_of(each)) for each in order_categories(categories))
     named = (names.get(each) or others.get(where, f"the environment {where}") for each, where in kinds)
     return " and ".join(dict.fromkeys(named)) or "no tasks"
 

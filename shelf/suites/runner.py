@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from shelf.suites.bfcl.journal import held, require_same_settings
+from shelf.suites.bfcl.journal import hold, require_same_settings
 from shelf.suites.endpoint import Endpoint
 from shelf.suites.records import ItemRecord, SuiteHead, write_results
 from shelf.suites.tool import Deadlines, Program, Tool, finish
@@ -118,7 +118,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
     Raises EndpointRefused if an endpoint cannot be asked at all, ValueError for what a user
     can fix, as another evaluation into the same folder.
     """
-    with held(suite.plan.out):
+    with hold(suite.plan.out):
         _evaluate(suite, say, on_progress)
 
 

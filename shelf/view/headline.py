@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seal.records.folder import RunFolder
-from seal.records.source import WHOLE, averaged
+from seal.records.source import WHOLE, categories_to_average
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
@@ -25,7 +25,7 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     lines = [line for line in validated if has_verdict(line)]
     prefix = min((line.prefix for line in lines), default=WHOLE)
     lines = [line for line in lines if line.prefix == prefix]
-    categories = averaged(line.category for line in lines)
+    categories = categories_to_average(line.category for line in lines)
     log = Log(tuple(line for line in lines if line.category in categories))
     if not log.lines:
         ran = any(line.infra is None for line in validated)

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from seal.records.ending import Ending
 from seal.system import exits
 from seal.training.checkpoints import SAVING
 from tests.support.launches import HOME
@@ -144,7 +145,7 @@ def test_the_disturbed_run_ends_like_the_undisturbed_one(battered, quiet):
 
 @pytest.mark.fault(
     event="kill -9 of the launcher",
-    user_sees="no further output; the kernel ends its training process with it",
+    user_sees="no further output; the kernel ends its training process with it, and `ending.json` says so",
     outcome="no process stays behind, and the next launch resumes",
 )
 def test_the_launcher_dies():
@@ -156,6 +157,8 @@ def test_the_launcher_dies():
         launcher.communicate(timeout=30)
         run.wait_gone(family, NOTICED_S)
         assert run.leftovers() == []
+        ending = Ending.read(run.folder)
+        assert ending[:2] == (exits.INFRASTRUCTURE, "process") and "launcher" in ending.sentence
 
 
 @pytest.mark.fault(

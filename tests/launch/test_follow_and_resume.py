@@ -1,8 +1,11 @@
 """The launcher's reading of a run, during and after it: steps, reasons of failure, where to resume."""
 
 import json
+import re
+import signal
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -145,8 +148,23 @@ def test_the_first_process_that_knows_tells_how_a_run_ended(tmp_path):
     told.write(tmp_path)
     Ending(exits.FAILED, "error", "ValueError: an echo").write(tmp_path)
     assert Ending.read(tmp_path) == told
-    killed = Ending.of_code(-9)
-    assert (killed.code, killed.cause) == (exits.INFRASTRUCTURE, "process") and "SIGKILL" in killed.sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGKILL, "SIGKILL, perhaps because memory"), (signal.SIGTERM, "SIGTERM, .* launcher")]
+)
+def test_a_training_process_that_was_killed_has_an_ending(tmp_path, number, words):
+    killed = Ending.of_code(-number, tmp_path)
+    assert killed[:2] == (exits.INFRASTRUCTURE, "process") and re.search(words, killed.sentence)
+
+
+def test_a_full_disk_ends_a_run_in_its_own_sentence(tmp_path, monkeypatch):
+    assert Ending.of_code(1, tmp_path).code == exits.FAILED
+    monkeypatch.setattr("seal.system.files.ROOM", 1 << 62)
+    assert f"{tmp_path} has no space left" in Ending.of_code(1, tmp_path).sentence
+    RunFolder(tmp_path).ending.with_suffix(".json.part").mkdir()  # stands for a place that takes no file
+    Ending.of_code(1, tmp_path).write(tmp_path)
+    assert Ending.read(tmp_path) is None
 
 
 def test_stopping_a_process_stops_what_it_started(tmp_path):
@@ -255,6 +273,22 @@ def test_a_resume_tells_what_it_changes(launched):
     rate, bound = find_start(Recipe.of(launched), "auto").changes
     assert rate.startswith("after step 10 actor_rollout_ref.actor.optim.lr changes from ") and rate.endswith(" to 0.5.")
     assert bound == "after step 10 seal.reweighting.w_max changes from 2.0 to 3.0."
+
+
+def test_a_launch_that_trained_nothing_is_no_change(launched):
+    facts = {"config": {"trainer": {"total_epochs": 99}}}
+    RunLog(HOME / launched.seal.run_dir).launch(facts, step=10)
+    assert find_start(Recipe.of(launched), "auto").changes == ()
+
+
+def test_a_repository_that_has_moved_resumes(launched, tmp_path):
+    model = Path(launched.actor_rollout_ref.model.path)
+    launched.actor_rollout_ref.model.path = str(tmp_path / model.name)
+    (moved,) = find_start(Recipe.of(launched), "auto").changes
+    assert "actor_rollout_ref.model.path changes" in moved
+    launched.actor_rollout_ref.model.path = str(tmp_path / "another")
+    with pytest.raises(LaunchError, match=r"model.path is .*another.* set it back"):
+        find_start(Recipe.of(launched), "auto")
 
 
 @pytest.mark.parametrize(

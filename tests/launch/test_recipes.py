@@ -249,6 +249,8 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("actor_rollout_ref.actor.optim.lr=fast", "must be a number"),
         ("trainer.test_freq=true", "must be a number"),
         ("actor_rollout_ref.actor.loss_agg_mode=3", "must be a text or a list"),
+        ("trainer.test_freq=null", "must be a number"),
+        ("actor_rollout_ref.actor.optim=null", "must be a block of settings"),
     ],
 )
 def test_a_value_that_nothing_could_use_is_refused(override, wanted):

@@ -27,7 +27,7 @@ def test_an_inherited_failure_enters_neither_the_profile_nor_the_weight():
     labels = counted_labels(("missing_tool_call", "state_mismatch"), diagnosis, "own")
     assert labels == ("missing_tool_call", "inherited")
     assert weight(labels, initial_rho(settings), settings) == 1.5
-    seen = Profile().updated(1, [Trajectory("base", labels, 0.0)]).recent()
+    seen = Profile().after(1, [Trajectory("base", labels, 0.0)]).recent()
     assert set(seen.labels()) == {"missing_tool_call"}
     assert seen.categories()["base"].count == 1, "its reward is real"
 

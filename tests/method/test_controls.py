@@ -98,7 +98,7 @@ def test_the_failures_of_a_prompt_go_by_the_names_of_the_source(source):
 
 def test_random_draws_from_the_window_and_not_from_the_run():
     profile = Profile(window=1)
-    profile = profile.updated(1, [Trajectory("base", ("pass",), 1.0)] * 50)
-    profile = profile.updated(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
+    profile = profile.after(1, [Trajectory("base", ("pass",), 1.0)] * 50)
+    profile = profile.after(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
     drawn = relabel([("pass",)] * 40, "random", step=2, recent=profile.recent())
     assert set(pooled(drawn)) == {"state_mismatch"}

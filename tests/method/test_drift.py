@@ -36,7 +36,7 @@ def cues_off(settings, trajectories, window, shares, seed=0, steps=STEPS):
     for step in range(1, steps + 1):
         rows = [rollout(rng, shares(step)) for _ in range(trajectories)]
         batch = [Trajectory("base", row, float(set(row) == {"pass"})) for row in rows]
-        profile = profile.updated(step, batch)
+        profile = profile.after(step, batch)
         omega, events = evolve(omega, profile, settings, step)
         off += [(event.step, event.cue) for event in events if not event.on]
     return off

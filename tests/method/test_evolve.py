@@ -22,7 +22,7 @@ def seen(counts, passes=0, reward=0.0, category="base", step=1):
     """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
     batch = [Trajectory(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
     batch += [Trajectory(category, ("pass",), 1.0)] * passes
-    return Profile(1).updated(step, batch)
+    return Profile(1).after(step, batch)
 
 
 def guidelines(omega):
@@ -181,17 +181,17 @@ def test_a_frozen_interface_keeps_its_start():
 def test_each_of_several_environments_is_judged_by_its_own_figures():
     batch = [Trajectory("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
     batch += [Trajectory("base", ("pass",), 1.0)] * 300
-    omega, events = step(Omega(), Profile(1).updated(1, batch))
+    omega, events = step(Omega(), Profile(1).after(1, batch))
     assert omega.cues == ("tau2_telecom/caution",) and [event.category for event in events] == ["tau2_telecom"]
     assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
     calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
-    assert step(omega, Profile(1).updated(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
+    assert step(omega, Profile(1).after(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
 
 
 def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():
     failed = [Trajectory("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
     failed += [Trajectory("base", ("recovery_failure",), 0.0)] * 20
-    profile, guidelines_alone = Profile(1).updated(1, failed), EvolveSettings(kinds=("guideline",))
+    profile, guidelines_alone = Profile(1).after(1, failed), EvolveSettings(kinds=("guideline",))
     for elsewhere in ({"bfcl": ["recover"]}, {"bfcl": ["recover"], "*": ["caution"]}):
         omega, events = step(Omega.of(elsewhere), profile, guidelines_alone)
         assert omega.for_category("base") == omega.for_category("tau2_telecom/mms_issue") == ("recover",)

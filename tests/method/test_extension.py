@@ -68,7 +68,7 @@ def test_its_label_is_given_under_its_taxonomy_only(repeated):
 
 def test_its_cue_turns_on_with_its_label(repeated):
     seen = [Trajectory("base", ("repeated_call",), 0.0)] * 20
-    profile = Profile().updated(1, seen)
+    profile = Profile().after(1, seen)
     start = initial_omega(SETTINGS, repeated)
     omega, _ = evolve(start, profile, SETTINGS, 1, repeated)
     assert set(omega.cues) - set(start.cues) == {"vary_calls"}

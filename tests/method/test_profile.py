@@ -23,7 +23,7 @@ batches = st.lists(st.tuples(st.integers(1, 9), st.lists(trajectories, max_size=
 def profile(batches, window=3):
     result = Profile(window)
     for step, batch in batches:
-        result = result.updated(step, batch)
+        result = result.after(step, batch)
     return result
 
 
@@ -72,7 +72,7 @@ def test_json_round_trip_is_exact(given_batches):
 
 def test_a_value_is_never_changed():
     before = Profile(2)
-    before.updated(1, [Trajectory("base", ("pass",), 1.0)])
+    before.after(1, [Trajectory("base", ("pass",), 1.0)])
     assert before == Profile(2)
 
 
@@ -93,6 +93,6 @@ def test_a_late_step_costs_what_an_early_one_does():
     seen, costs = Profile(5), {}
     for step in range(1, 61):
         batch = [Trajectory("base", tuple(rng.choices(LABELS, k=4)), rng.choice([0.0, 1.0])) for _ in range(64)]
-        costs[step] = calls(lambda seen=seen, step=step, batch=batch: seen.updated(step, batch).recent())
-        seen = seen.updated(step, batch)
+        costs[step] = calls(lambda seen=seen, step=step, batch=batch: seen.after(step, batch).recent())
+        seen = seen.after(step, batch)
     assert costs[60] < 1.5 * costs[20]

@@ -73,7 +73,7 @@ def test_an_undeclared_label_is_named():
 def seen(counts, rewards=None):
     rewards = rewards or {}
     batch = [Trajectory("base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
-    return Profile(1).updated(1, batch)
+    return Profile(1).after(1, batch)
 
 
 def test_rho_follows_the_equation():

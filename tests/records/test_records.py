@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import Event
 from seal.records.benchmark import CATEGORIES
-from seal.records.source import ALL_CATEGORIES, averaged
+from seal.records.source import ALL_CATEGORIES, categories_to_average
 from seal.records.step import Range, SentOmega, StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import read_line
@@ -95,5 +95,5 @@ def test_of_a_step_logged_twice_the_later_line_counts(tmp_path):
 
 def test_tables_average_over_the_benchmark_if_it_is_there():
     made = ("synth_paths_base", "synth_values_base")
-    assert averaged(iter((*made, "miss_func", "base"))) == ("base", "miss_func")
-    assert averaged(made) == ("synth_values_base", "synth_paths_base")
+    assert categories_to_average(iter((*made, "miss_func", "base"))) == ("base", "miss_func")
+    assert categories_to_average(made) == ("synth_values_base", "synth_paths_base")

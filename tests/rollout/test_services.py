@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from env_service.client import AsyncServiceClient, ServiceError
-from seal.rollout.services import Services, addresses, ranked
+from seal.rollout.services import Services, addresses, rank
 
 URLS = st.lists(st.from_regex(r"http://[a-z]{1,8}:80\d\d", fullmatch=True), min_size=1, max_size=6, unique=True)
 
@@ -16,20 +16,20 @@ URLS = st.lists(st.from_regex(r"http://[a-z]{1,8}:80\d\d", fullmatch=True), min_
 def test_the_order_depends_on_key_and_addresses_alone(key, urls, rng):
     other = list(urls)
     rng.shuffle(other)
-    assert ranked(key, urls) == ranked(key, other)
-    assert sorted(ranked(key, urls)) == sorted(urls)
+    assert rank(key, urls) == rank(key, other)
+    assert sorted(rank(key, urls)) == sorted(urls)
 
 
 @given(st.text(max_size=20), URLS, st.data())
 def test_losing_a_service_moves_only_its_own_episodes(key, urls, data):
     lost = data.draw(st.sampled_from(urls))
     left = [url for url in urls if url != lost]
-    assert [url for url in ranked(key, urls) if url != lost] == ranked(key, left)
+    assert [url for url in rank(key, urls) if url != lost] == rank(key, left)
 
 
 def test_the_load_is_even():
     urls = [f"http://host{number}:8082" for number in range(4)]
-    drawn = [ranked(f"episode {number}", urls)[0] for number in range(4000)]
+    drawn = [rank(f"episode {number}", urls)[0] for number in range(4000)]
     assert all(900 < drawn.count(url) < 1100 for url in urls)
 
 

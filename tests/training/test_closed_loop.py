@@ -188,6 +188,16 @@ def test_a_resumed_run_has_the_window_and_the_static_rho_of_its_recipe():
         assert frozen.state["rho"]["pass"] == 0.7
 
 
+def test_a_resumed_run_with_a_static_omega_has_the_cues_of_its_recipe():
+    first = ClosedLoop(settings())
+    run(first, 1, batch())
+    assert {"listed_tools", "schema_types"} <= set(first.state["omega"]["cues"]["*"])
+    frozen = ClosedLoop(settings("seal.closed_loop=false", "seal.interface.evolve.left_out=[schema_types]"))
+    start = frozen.omega_to_send()
+    frozen.restore(first.state)
+    assert frozen.omega_to_send() == start and "schema_types" not in start["cues"]["*"]
+
+
 def test_a_checkpoint_of_an_earlier_version_resumes():
     """It held the lifts of a window; the retired cues are what is left of them."""
     loop = ClosedLoop(settings(*RETRY))

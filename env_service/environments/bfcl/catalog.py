@@ -62,7 +62,6 @@ class Task(Turns):
 
     @property
     def facts(self) -> TaskFacts:
-        """The facts about the task that need no episode."""
         return TaskFacts(self.id, self.category, side_of(self.id), str(self.scenario), len(self.users))
 
 
@@ -71,7 +70,6 @@ DATA = Path(bfcl_eval.__file__).parent / "data"
 
 
 def package_version() -> str:
-    """Return the version of the installed benchmark package."""
     return version("bfcl-eval")
 
 

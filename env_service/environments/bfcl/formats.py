@@ -320,5 +320,4 @@ def format_names() -> tuple[str, ...]:
 
 
 def get_format(name: str) -> BfclFormat:
-    """Return the mode of that name; ValueError lists the known ones."""
     return formats.get_format(name, FORMATS)

@@ -36,7 +36,6 @@ def read_calls(text: str) -> list[Call]:
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the call as Python source."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 

@@ -39,7 +39,6 @@ class BfclSettings(EpisodeParams):
     """The release's feedback; labels, failure_tags or active_labels list the labels whose guidelines are on."""
 
     def on_parse_error(self, category: str) -> ParseErrors:
-        """Return the effect of an unreadable call in a task of this category."""
         return "end_episode" if self.terminate_on_parse_error else super().on_parse_error(category)
 
     def requested(self) -> Mapping[str, Any] | Omega | None:

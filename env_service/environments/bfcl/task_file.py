@@ -113,7 +113,6 @@ class MadeTask(BaseModel):
 
 
 def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> None:
-    """Write a file in one move."""
     write_jsonl((task.model_dump(mode="json") for task in tasks), path)
 
 

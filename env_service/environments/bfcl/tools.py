@@ -57,7 +57,6 @@ class _SourceError(ValueError):
 
 @cache
 def simulator_class(class_name: str) -> type:
-    """Return the package's simulator of that name."""
     return getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)
 
 
@@ -69,7 +68,6 @@ def _owners() -> Mapping[str, str]:
 
 @cache
 def _signature(tool: str) -> inspect.Signature:
-    """The method's signature without self."""
     signature = inspect.signature(getattr(simulator_class(_owners()[tool]), tool))
     return signature.replace(parameters=tuple(signature.parameters.values())[1:])
 

@@ -74,7 +74,6 @@ class ToolEpisode:
     # --- the verbs ----------------------------------------------------------------
 
     def start(self) -> Opening:
-        """System and first user message, and what identifies the episode."""
         scene, omega = self._scene, None
         content, user = scene.system(), scene.user(0)
         plain = len(content)
@@ -97,7 +96,6 @@ class ToolEpisode:
         return {"state": [{"role": "system", "content": content}, {"role": "user", "content": user}], "info": info}
 
     def step(self, content: str, truncated: bool) -> Step:
-        """Take one assistant message; Refusal when the episode has ended."""
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
         self._saw(content)
@@ -141,7 +139,6 @@ class ToolEpisode:
         return self._scene.assessment(self.evidence(cut), taxonomy, self._valid, self._ended)
 
     def describe(self) -> str:
-        """Return the tools visible now, one per line."""
         return "\n".join(f"{tool['name']}: {tool['description']}" for tool in self._visible)
 
     def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:

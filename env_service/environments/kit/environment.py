@@ -54,7 +54,6 @@ class ToolEnvironment(TaskSource):
         return known[split]
 
     def task(self, task_id: str) -> TaskFacts:
-        """Return what is known of a task; ValueError for an unknown one."""
         return self._task(task_id).facts
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> ToolEpisode:
@@ -74,19 +73,15 @@ class ToolEnvironment(TaskSource):
         return scene
 
     def documents(self, task_id: str) -> Sequence[Document]:
-        """Return the documents of the task's tools."""
         return self.tools(self._task(task_id))
 
     def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
-        """Return the reference's calls by user turn."""
         return self.calls(self._task(task_id))
 
     def secrets(self, task_id: str) -> Secrets:
-        """Return what only the reference knows."""
         return self.task_secrets(self._task(task_id))
 
     def render(self, name: str, call: Call) -> str:
-        """Return a call as a format writes it."""
         return self.form(name).render_call(*call)
 
     def closing(self, name: str) -> str:
@@ -94,12 +89,10 @@ class ToolEnvironment(TaskSource):
         return self.form(name).render_call(self.stop_tool, {}) if self.stop_tool else "Done."
 
     def prepare(self) -> Iterator[None]:
-        """Load the tasks."""
         yield
         len(self._tasks)
 
     def version(self) -> Json:
-        """Return the data's hash and the versions of packages."""
         return {"data_hash": self.data_hash(), **self.packages()}
 
     def _known(self) -> Iterable[ToolTask]:

@@ -14,7 +14,7 @@ from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World
-from seal.method.diagnosis.categories import qualified
+from seal.method.diagnosis.categories import qualify
 from seal.method.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
 from seal.method.diagnosis.schema import violations
 from seal.method.interface.secrets import Secrets
@@ -26,13 +26,13 @@ History = Sequence[Sequence[CallEvidence]]
 class Scene:
     """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue.
 
-    category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualified`). turns: user
+    category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualify`). turns: user
     turns. writes, max_steps, error_limit, stop_tool: as in `TaskSource`.
     """
 
     def __init__(self, environment: TaskSource, task: ToolTask, settings: EpisodeParams) -> None:
         self.task_id, self.turns, self.settings = task.id, len(task.users), settings
-        self.category = qualified(environment.name, task.category)
+        self.category = qualify(environment.name, task.category)
         self.format = environment.form(settings.tool_prompt_mode)
         self.writes, self.max_steps = environment.writes, environment.max_steps
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
@@ -64,7 +64,6 @@ class Scene:
         return tools if self.other_tools is None else self.other_tools
 
     def system(self) -> str:
-        """The system text."""
         instructions = self._environment.instructions(self._task, self.format.cue_wording.compact)
         return self.format.system(self.tools(0), instructions)
 
@@ -80,7 +79,6 @@ class Scene:
     # --- how a message counts -------------------------------------------------------
 
     def parse(self, content: str) -> Parsed:
-        """Read an assistant message."""
         return self.format.parse(content, self._documents)
 
     def cut_ends(self, content: str) -> bool:
@@ -94,7 +92,6 @@ class Scene:
     # --- calls ----------------------------------------------------------------------
 
     def world(self) -> World:
-        """A new world in the task's initial state."""
         return self._environment.world(self._task)
 
     def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
@@ -120,7 +117,6 @@ class Scene:
         return self._environment.calls(self._task)
 
     def reference(self, turn: int) -> Sequence[Call]:
-        """The reference's calls in a user turn."""
         return self._calls[turn]
 
     def needed(self, turn: int) -> Needed:
@@ -130,7 +126,6 @@ class Scene:
         return Needed(tools, tuple(name for name in tools if name in self.writes))
 
     def secrets(self) -> Secrets:
-        """The secrets of the reference."""
         return self._environment.task_secrets(self._task)
 
     def judges(self, stop: Stop, last: bool) -> bool:
@@ -146,5 +141,4 @@ class Scene:
         return passed
 
     def assessment(self, turns: Sequence[TurnEvidence], taxonomy: str, valid: bool, ended: bool) -> Evaluation:
-        """The answer to /evaluate."""
         return assessment(turns, taxonomy, tuple(self._environment.ungrounded), valid, ended)

@@ -47,7 +47,6 @@ class ToolTask(Turns):
 
     @property
     def facts(self) -> TaskFacts:
-        """The facts about the task that need no episode."""
         return TaskFacts(self.id, self.category, self.side, self.group, len(self.users))
 
 

@@ -3,7 +3,7 @@
 from seal.settings.data import BENCHMARK
 
 
-def qualified(environment: str, category: str) -> str:
+def qualify(environment: str, category: str) -> str:
     """The category as profiles, cues and logs name it: ``base`` of the benchmark, else ``tau2_telecom/mms_issue``."""
     return category if environment == BENCHMARK else f"{environment}/{category}"
 

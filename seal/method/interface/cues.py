@@ -109,7 +109,6 @@ class Omega:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; the inverse of :meth:`from_json`."""
         return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}}
 
     @classmethod

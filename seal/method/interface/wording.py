@@ -46,7 +46,6 @@ def wording() -> Mapping[str, Any]:
 
 @cache
 def wording_digest() -> str:
-    """sha256 (hex) of the data file."""
     return hashlib.sha256(_source()).hexdigest()
 
 

@@ -17,7 +17,7 @@ from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use, evolve
 from seal.method.profile import Profile, Trajectory
-from seal.records.source import averaged, parse_data_source
+from seal.records.source import categories_to_average, parse_data_source
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.records.validation import environment_averages
@@ -132,8 +132,8 @@ def test_an_environment_or_format_that_is_not_there_is_refused(override: str, sa
 
 def test_records_know_their_environment() -> None:
     assert parse_data_source("sound/say@2") == ("sound/say", 2)
-    assert averaged(["sound/say", "tau2_telecom/mms_issue"]) == ("sound/say", "tau2_telecom/mms_issue")
-    assert averaged(["base", "sound/say"]) == ("base",)
+    assert categories_to_average(["sound/say", "tau2_telecom/mms_issue"]) == ("sound/say", "tau2_telecom/mms_issue")
+    assert categories_to_average(["base", "sound/say"]) == ("base",)
     line = record("sound/say", 1.0).line() | {"step": 3}
     again, _ = read_line(line)
     assert (again.environment, again.category, again.step) == ("sound", "sound/say", 3)
@@ -152,7 +152,7 @@ def test_a_step_has_figures_by_environment() -> None:
 def test_each_environment_has_cues_of_its_own() -> None:
     weak = [Trajectory("sound/say", ("state_mismatch",), 0.0)] * 20
     strong = [Trajectory("base", ("pass",), 1.0)] * 20
-    profile = Profile().updated(1, [*weak, *strong])
+    profile = Profile().after(1, [*weak, *strong])
     omega, events = evolve(Omega(), profile, EvolveSettings(adaptive=("schema", "feedback", "guideline")), step=1)
     assert {event.category for event in events} == {"sound"}
     assert omega.for_category("sound/say") and not omega.for_category("base")

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
-from shelf.handover.card import LEADERBOARD
+from shelf.handover.card import LEADERBOARD, model_card
 from shelf.handover.export import export
 from shelf.handover.source import find_source
 from shelf.handover.weights import merged_weights
@@ -91,6 +91,18 @@ def test_the_card_says_what_the_run_recorded(exported, run):
     figures = {each.dataset_config: each.metric_value for each in card.data.eval_results}
     assert figures["base"] == pytest.approx(passed) and "average" in figures
     assert "data `5e9f08dd" in text and "rollouts, " in text
+
+
+def test_the_card_says_what_a_resume_changed(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    launches = copy / "seal_log" / "launches.jsonl"
+    first = json.loads(launches.read_text())
+    first["config"]["trainer"]["save_freq"] = 99
+    again = json.loads(launches.read_text()) | {"step": 1}
+    launches.write_text(f"{json.dumps(first)}\n{json.dumps(again)}\n")
+    card = model_card(find_source(copy), "model", None, None, None)
+    assert "| changed on a resume | after step 1 trainer.save_freq changes from 99 to " in card
+    assert "changed on a resume" not in model_card(find_source(copy, 1), "model", None, None, None)
 
 
 def of_an_environment(run, copy):

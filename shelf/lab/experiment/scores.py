@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from seal.records.source import averaged, data_source, parse_data_source, scenario_of
+from seal.records.source import categories_to_average, data_source, parse_data_source, scenario_of
 from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.records import RunResult, TaskScore
 from shelf.statistics.summary import AVERAGE
@@ -120,7 +120,7 @@ def _validations(result: RunResult, outcome: OutcomeMeasure):
     if name == AVERAGE:
         prefix = int(turns) if turns else -1
         sources = [parse_data_source(each.source) for each in result.validations]
-        categories = averaged(category for category, found in sources if found == prefix)
+        categories = categories_to_average(category for category, found in sources if found == prefix)
         chosen = {data_source(category, prefix) for category in categories}
     return [each for each in result.validations if each.source in chosen]
 

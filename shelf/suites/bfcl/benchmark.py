@@ -30,7 +30,7 @@ from seal.rollout.task import Address, Harness, require_harness
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
 from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
-from shelf.suites.bfcl.journal import Journal, held
+from shelf.suites.bfcl.journal import Journal, hold
 from shelf.suites.bfcl.serving import environment_service, keep_running
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
 from shelf.suites.tool_calls import ChatRequest, chat_request
@@ -199,7 +199,7 @@ def evaluate(
     """
     out = evaluation.out
     with ExitStack() as stack:
-        stack.enter_context(held(out))
+        stack.enter_context(hold(out))
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )

@@ -22,14 +22,11 @@ Key = tuple[str, int, int]
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold a folder of results, which goes again if it gets nothing; ValueError if another evaluation plays into it."""
-    made, file = not folder.exists(), RunFolder(folder).lock
+def hold(folder: Path) -> Iterator[None]:
+    """Hold a folder of results; ValueError if another evaluation plays into it."""
     with ExitStack() as stack:
-        if made:
-            stack.callback(_remove_if_unused, folder, file)
         try:
-            stack.enter_context(lock(file))
+            stack.enter_context(lock(RunFolder(folder).lock))
         except Locked as error:
             who = f" (process {error.holder.pid} since {error.holder.since})" if error.holder else ""
             raise ValueError(
@@ -38,12 +35,6 @@ def held(folder: Path) -> Iterator[None]:
         except CannotLock as error:
             raise ValueError(f"{folder} cannot be locked ({error}): give an --out whose file system can.") from error
         yield
-
-
-def _remove_if_unused(folder: Path, lock_file: Path) -> None:
-    if folder.is_dir() and [*folder.iterdir()] == [lock_file]:
-        lock_file.unlink()
-        folder.rmdir()
 
 
 class Journal:

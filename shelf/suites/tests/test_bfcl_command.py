@@ -22,7 +22,7 @@ from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.bfcl.export import result_file
-from shelf.suites.bfcl.journal import held
+from shelf.suites.bfcl.journal import hold
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.tool import ROOT
@@ -267,9 +267,9 @@ def test_an_environment_among_the_files_and_a_file_for_an_environment_are_told(e
 
 def test_two_evaluations_into_one_folder_are_one_too_many(endpoint, service_url, tmp_path, capsys):
     out = tmp_path / "out"
-    with held(out):
+    with hold(out):
         assert main(command(endpoint, service_url, out, "--limit", "1")) == 2
-        with pytest.raises(ValueError, match="plays into"), held(out):
+        with pytest.raises(ValueError, match="plays into"), hold(out):
             pass
     assert f"(process {os.getpid()} since" in capsys.readouterr().err
     assert not (out / "journal.jsonl").exists()

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from seal.records.changes import logged_changes
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
@@ -118,6 +119,7 @@ def _training(run: Run) -> list[RenderableType]:
     notes += [f"the training took {', '.join(f'{text} {name}' for name, text in cells)}"] if len(cells) > 2 else []
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
+    notes += map(str, logged_changes(run.folder, run.steps[-1].step))
     return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
 
 

@@ -46,6 +46,16 @@ def test_the_commands_that_a_summary_names_can_be_copied(tmp_path, monkeypatch):
     assert [shlex.split(command) for command in named] == [["seal", "view", "my run"], ["seal", "stats", "my run"]]
 
 
+def test_a_summary_says_what_a_resume_changed_and_not_what_trained_nothing(tmp_path):
+    folder = write_run(tmp_path / "run")
+    rates = [(0, 1.0), (12, 2.0), (12, 3.0), (40, 4.0)]
+    launches = [{"step": step, "config": {"seal": {"run_dir": f"/{rate}/run", "w_max": rate}}} for step, rate in rates]
+    (folder / "seal_log" / "launches.jsonl").write_text("".join(json.dumps(line) + "\n" for line in launches))
+    text = text_of(summarise(folder))
+    assert "After step 12 seal.w_max changes from 1.0 to 3.0." in text
+    assert text.count("changes from") == 1
+
+
 def test_quarters_hold_the_means_of_their_steps(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "seal_log" / "steps.jsonl").read_text().splitlines()]

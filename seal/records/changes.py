@@ -1,0 +1,58 @@
+"""The settings that a run changed when it was resumed, by its log of launches."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seal.records.folder import RunFolder
+from seal.settings.sentences import shown
+from seal.system.jsonl import Line, read_jsonl
+
+
+class Change(NamedTuple):
+    """A setting that has another value after a step."""
+
+    step: int
+    key: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"after step {self.step} {self.key} changes from {shown(self.before)} to {shown(self.after)}"
+
+    @property
+    def moves(self) -> bool:
+        """True if both values are the path of a folder of one name, as in a repository that has moved."""
+        paths = [Path(str(value)) for value in (self.before, self.after)]
+        return all(path.is_absolute() for path in paths) and paths[0].name == paths[1].name
+
+
+def training_configs(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
+    """The configurations that trained a run up to the step `last`, by the step that each went on after."""
+    lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
+    values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]
+    # Of several launches at a step, the last one has trained what stays.
+    return {value["step"]: value["config"] for value in values if value["step"] < last}
+
+
+def logged_changes(folder: RunFolder, last: int) -> list[Change]:
+    """The changes by the resumes of a run up to the step `last`, without folders that have moved."""
+    pairs = pairwise(training_configs(folder, last).items())
+    changes = (change for (_, before), (step, after) in pairs for change in compare(before, after, step))
+    return [change for change in changes if not change.moves]
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], step: int) -> list[Change]:
+    """The changes from one configuration to another, by key."""
+    old, new = dict(flatten(before)), dict(flatten(after))
+    changes = [Change(step, key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys())]
+    return [each for each in changes if each.before != each.after and not isinstance(each.before or each.after, dict)]
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The full name and the value of every key and block."""
+    for key, value in tree.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
