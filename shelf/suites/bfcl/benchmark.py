@@ -9,8 +9,10 @@ rebuilt, as in training.
 
 import asyncio
 import logging
+import signal
+import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
 from seal.rollout.task import Address, Harness, require_harness
+from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
 from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
@@ -213,12 +216,28 @@ def evaluate(
         done = journal.finished()
         queue = [(row, sample) for row, sample in wanted if (row.task_id, row.turns, sample) not in done]
 
-        asyncio.run(_play_all(evaluation, endpoint, queue, service, journal, on_rollout))
+        _run(_play_all(evaluation, endpoint, queue, service, journal, on_rollout))
     ordered = [journal.lines[row.task_id, row.turns, sample] for row, sample in wanted]
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
     failed = sum(line.get("infra") is not None for line in ordered)
     return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed, journal.replaced)
+
+
+def _run(playing: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; SIGTERM cancels, as Ctrl-C does: an exit raised by its handler could be taken for a harness's."""
+
+    async def cancellable() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
+        await playing
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        sys.exit(exits.TERMINATED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _play_all(

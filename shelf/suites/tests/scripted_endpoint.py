@@ -3,8 +3,8 @@
 ``python scripted_endpoint.py PORT [--prompt-mode MODE] [--flaky N] [--delay S] [--tasks FILE] [--odd]
 [--refuses FIELD...] [--environment NAME]``. It also knows the synthesised tasks of FILE, and plays an environment's
 tasks by their references. A request is recognised by its X-Request-Id
-``task/sample/message``. The task's scenario chooses the fault, so that verdicts are known
-beforehand: see FAULTS, or, with --odd, ODD.
+``task/sample/message``, or by the user's first words where a harness sent it. The task's scenario chooses the fault, so
+that verdicts are known beforehand: see FAULTS, or, with --odd, ODD.
 """
 
 from __future__ import annotations
@@ -95,6 +95,13 @@ def reference_of(environment: str, task_id: str, prompt_mode: str) -> list[str]:
     return [message for turn in said for message in turn]
 
 
+def by_words(tasks: dict[str, Task], messages: list[dict]) -> str:
+    """What a harness asks for, whose requests have no name: the task by its user's first words."""
+    words = next(message["content"] for message in messages if message["role"] == "user")
+    task_id = next(name for name, task in tasks.items() if words.endswith(task.users[0]))
+    return f"{task_id}/0/{sum(message['role'] == 'assistant' for message in messages)}"
+
+
 def make_app(
     prompt_mode: str,
     flaky: int,
@@ -130,7 +137,8 @@ def make_app(
         served["requests"] += 1
         if body["model"] != "scripted":
             return JSONResponse({"error": {"message": "no such model"}}, 404)
-        if {**body, **FIXED} != body:
+        name = request.headers.get("x-request-id") or by_words(tasks, body["messages"])
+        if "x-request-id" in request.headers and {**body, **FIXED} != body:
             return JSONResponse({"error": {"message": "the model's own generation_config.json would decide"}}, 400)
         if named := [field for field in refuses if field in body]:
             return JSONResponse({"error": {"message": "not supported", "param": named[0]}}, 400)
@@ -138,7 +146,7 @@ def make_app(
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
             await asyncio.sleep(delay)
-        task_id, sample, message = unquote(request.headers["x-request-id"]).rsplit("/", 2)
+        task_id, sample, message = unquote(name).rsplit("/", 2)
         if message == "0":
             key = f"{task_id}/{sample}"
             served["by_task"][key] = served["by_task"].get(key, 0) + 1
@@ -163,7 +171,7 @@ def make_app(
             content, calls = read_message(text)
             said = {"content": content or None, "tool_calls": calls or None}
         choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": finish}
-        read = sum(len(each["content"] or "") // 4 for each in body["messages"])
+        read = sum(len(each.get("content") or "") // 4 for each in body["messages"])
         return JSONResponse(
             {"choices": [choice], "usage": {"completion_tokens": len(text) // 4, "prompt_tokens": read}}
         )
