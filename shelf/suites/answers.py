@@ -5,7 +5,7 @@ Endpoints word the same thing in their own ways, so kinds are told by words, not
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from openai.types.chat import ChatCompletion
@@ -46,30 +46,42 @@ class Reply(NamedTuple):
     calls: tuple[Mapping[str, Any], ...] = ()
 
 
-REQUEST_STATUSES = frozenset({400, 403, 413, 422, 451})
+TOO_LARGE = 413
+REQUEST_STATUSES = frozenset({400, 403, TOO_LARGE, 422, 451})
 """Statuses that may be about one request alone: its length, its words, one of its fields."""
 
 _TOO_LONG = re.compile(
     r"context.{0,40}(length|size|window|limit|exceed|overflow)|(exceed|longer|larger|overflow).{0,60}context"
-    r"|(prompt|inputs?|messages?|sequence)\b.{0,80}(too (long|large)|longer than|exceeds?\b|超长)"
-    r"|less than \d+ tokens|too many tokens|token limit|range of input length|reduce the length"
-    r"|maximum (prompt|input|model|sequence) length|max_model_len|max_seq_len",
+    r"|(prompt|inputs?|messages|sequence|total)\b.{0,80}(too (long|large)|longer than|exceed(s|ed)?\b|must be <=)"
+    r"|only supports up to|request\b.{0,20}(too large|exceeds)|less than \d+ tokens|token limit"
+    r"|too many (input )?tokens|range of input length|reduce the length|max_model_len|max_seq_len"
+    r"|maximum (prompt|input|model|sequence) length|超长|长度超",
     re.IGNORECASE | re.DOTALL,
 )
-_RATE = re.compile(r"per (minute|day|hour)|rate.?limit|quota|timed? ?out", re.IGNORECASE)
-"""Limits of an account, which are worded like those of a context."""
+_OTHER_LIMIT = re.compile(
+    r"per (sec|min|hour|day)|rate.?limit|quota|deadline|timed? ?out|\.(id|name|description)\b", re.IGNORECASE
+)
+"""Limits of an account, of time and of a name, which are worded like those of a context."""
 _MODERATED = re.compile(
-    r"content.?(filter|policy|management|moderation)|data.?inspection|inappropriate|moderat(ed|ion)|flagged"
-    r"|(?<!case.)sensitive|prohibited|unsafe|safety|high risk|violat|usage (policy|policies|guidelines)"
-    r"|responsible.?ai|censor|不安全|敏感|违规",
+    r"content.?(filter|policy|management|moderation|exists risk)|data.?inspection|inappropriate|moderat(ed|ion)|flagged"
+    r"|guardrail|(?<!case.)(?<!in)sensitive|prohibited.?content|unsafe (content|prompt|input|text)"
+    r"|\bsafety\b|safety.check|high risk|usage (policy|policies|guidelines)|responsible.?ai|censor|不安全|敏感|违规",
     re.IGNORECASE,
 )
 _LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
-_FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii")
+_FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii|guardrail|toxic")
 _BROKEN = re.compile(r"error|abort|cancel|fail|time_?out|insufficient|unavailable|overload")
-_FINISHED = frozenset(("", "stop", "eos", "eos_token", "stop_sequence", "end_turn", "malformed_function_call"))
-"""Reasons of an answer that is complete; one that no list here has is a fault if the answer is empty."""
-_CALL = re.compile(r"<\W{0,2}(tool_calls?\b|function\b)|\"(arguments|parameters)\"\s*:", re.IGNORECASE)
+_FINISHED = re.compile(r"$|stop|eos|end|complete|done|malformed_function_call")
+"""Starts of reasons of an answer that is complete; another one is a fault if the answer is empty."""
+_CALL = re.compile(
+    r"[<\[][^\s<>\[\]]{0,20}(tool.?call|function.?call|function\b|invoke\b)|python_tag|tool_code|\bto=functions"
+    r"|\"(arguments|parameters)\"\s*:|\[[\w.]+\((\w+=|\))",
+    re.IGNORECASE,
+)
+"""Calls in the formats of many models: in tags, as JSON, in Harmony's channel, as Python."""
+_ECHOES = frozenset({"input", "ctx", "flagged_input"})
+"""Fields of an error that repeat the request, whose words are the task's."""
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _WEIGHT = ("seed", "top_p", "max_tokens", "max_completion_tokens", "temperature")
 """From the field that matters least to what is sampled."""
 _PARSES_CALLS = "parses tool calls itself: start it without a tool-call parser"
@@ -78,11 +90,12 @@ _SHOWN = 200
 
 def refusal(code: int, text: str, url: str) -> Exception | None:
     """Why a request got an error with these words; None if they say nothing about this request alone."""
-    text = one_line(text)
-    if (code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(text) and not _RATE.search(text):
-        return ContextExceeded(text[:_SHOWN])
-    if code in REQUEST_STATUSES and _MODERATED.search(text):
-        return RequestRefused(f"{url} refuses the request's words with {code}: {text[:_SHOWN]}")
+    said = _said(text)
+    too_long = code == TOO_LARGE or ((code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(said))
+    if too_long and not _OTHER_LIMIT.search(said):
+        return ContextExceeded(said[:_SHOWN])
+    if code in REQUEST_STATUSES and _MODERATED.search(said):
+        return RequestRefused(f"{url} refuses the request's words with {code}: {said[:_SHOWN]}")
     return None
 
 
@@ -97,15 +110,33 @@ def refused_field(text: str, sent: Collection[str]) -> str | None:
     Of several fields that cannot be combined, the one that matters least.
     """
     try:
-        error = json.loads(text).get("error")
-        named = error.get("param") if isinstance(error, dict) else None
-    except (ValueError, AttributeError):
-        named = None
-    if named:
+        error = json.loads(text)["error"]
+        *_, named = str(error["param"]).split(".")
+    except (ValueError, TypeError, LookupError):
+        named = ""
+    if named in sent or "[" in named:
         return named if named in sent else None
-    words = set(re.findall("[a-z]+", text.lower().replace("_", "")))
+    said = _said(text).lower().replace("_", "")
+    names = {field: r"max(imum )?\w*tokens" if field in _LIMITS else field.replace("_", "") for field in sent}
     fields = sorted(sent, key=lambda field: _WEIGHT.index(field) if field in _WEIGHT else -1)
-    return next((field for field in fields if field.replace("_", "") in words), None)
+    return next((field for field in fields if re.search(rf"\b{names[field]}\b", said)), None)
+
+
+def _said(text: str) -> str:
+    """The words of an error in one line: of JSON the values, without what repeats the request."""
+    try:
+        return one_line(" ".join(_values(json.loads(text))))
+    except (ValueError, RecursionError):
+        return one_line(text)
+
+
+def _values(value: Any) -> Iterator[str]:
+    if isinstance(value, list | dict):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in pairs:
+            yield from () if key in _ECHOES else _values(each)
+    elif value is not None:
+        yield str(value)
 
 
 def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False) -> Reply:
@@ -122,12 +153,14 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
         if calls and not offers_tools:
             raise EndpointRefused(f"{url} {_PARSES_CALLS}, or read its calls with --prompt-mode openai_fc.")
         _require_no_error(choice.model_extra or {}, url)
-        text = _sound(message.content or "")
+        parts = message.content if isinstance(message.content, list) else []  # as Mistral's models answer
+        text = _sound("".join(part.get("text") or "" for part in parts) if parts else message.content or "")
         if message.refusal or _FILTERED.search(reason):
             raise RequestRefused(f"{url} refused ({reason}): {message.refusal or text:.{_SHOWN}}")
         truncated = bool(_LENGTH.search(reason))
         if not (text.strip() or calls or truncated):
-            _require_silence(message.model_extra or {}, reason, url, offers_tools)
+            more = {**(message.model_extra or {}), "thinking_parts": [part.get("thinking") for part in parts]}
+            _require_silence(more, reason, url, offers_tools)
         elif _BROKEN.search(reason):
             raise EndpointFault("endpoint_error", f"{url} broke an answer off ({reason}): {text:.{_SHOWN}}")
         usage = completion.usage
@@ -160,12 +193,14 @@ def _require_silence(more: Mapping[str, Any], reason: str, url: str, offers_tool
 
     With tools in the request, thoughts without an answer are the model's, as officially, unless they hold its calls.
     """
-    thoughts = " ".join(str(value) for name, value in more.items() if value and name.startswith(("reason", "think")))
+    thoughts = " ".join(
+        _values([value for name, value in more.items() if name.startswith(("reason", "think"))])
+    ).strip()
     if thoughts and (not offers_tools or _CALL.search(thoughts)):
         raise EndpointFault(
             "endpoint_reasoning",
             f"{url} left the whole answer in the thoughts ({thoughts[:80]!r}...): start it without a reasoning parser "
             "(vLLM: --reasoning-parser), or with the one of this model.",
         )
-    if reason not in _FINISHED:
+    if not _FINISHED.match(reason):
         raise EndpointFault("endpoint_error", f"{url} gave an empty answer with finish_reason {reason}")

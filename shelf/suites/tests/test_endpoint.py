@@ -44,10 +44,11 @@ def answering(answers):
         server.shutdown()
 
 
-async def ask(url, **options):
+async def ask(url, asked=None, **options):
     client = ChatClient(Endpoint(url, "m"), **options)
+    messages = [{"role": "user", "content": "hi"}]
     try:
-        return await client.complete([{"role": "user", "content": "hi"}], Sampling(0.5, 0.9, 64), 7, "task/0/1")
+        return await client.complete(messages, Sampling(0.5, 0.9, 64), 7, "task/0/1", **(asked or {}))
     finally:
         await client.close()
 
@@ -106,6 +107,36 @@ def test_an_answer_that_a_parser_left_in_the_thoughts_is_a_fault_with_its_fix(th
     assert reply_to(answer(content="Done.", **{thoughts: "Hm."})).text == "Done."
 
 
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        "<\uff5ctool▁calls▁begin\uff5c>function<\uff5ctool▁sep\uff5c>cd",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.cd:0",
+        '[TOOL_CALLS]cd[ARGS]{"folder": "a"}',
+        '<function_calls>\n<invoke name="cd">',
+        '<minimax:tool_call><invoke name="cd">',
+        '<|channel|>commentary to=functions.cd <|message|>{"folder": "a"}',
+        '{"name": "cd", "parameters": {}}',
+        "[cd(folder='a')]",
+        [{"type": "reasoning.text", "text": '{"name": "cd", "arguments": {}}'}],
+    ],
+    ids=str,
+)
+def test_calls_of_many_formats_are_found_in_the_thoughts(thoughts):
+    asked = {"tools": [{"type": "function", "function": {"name": "cd"}}]}
+    with pytest.raises(EndpointFault, match="without a reasoning parser"):
+        reply_to(answer(content=None, reasoning_details=thoughts), asked=asked)
+    prose = "I call functions: a tool call of cd(folder), then [a, b] where a < b."
+    assert reply_to(answer(content=None, reasoning=prose), asked=asked).text == ""  # the model's, as officially
+
+
+def test_an_answer_in_parts_is_read_and_one_of_thoughts_alone_is_a_fault():
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    assert reply_to(answer(content=[thinking, {"type": "text", "text": "Done."}])).text == "Done."
+    with pytest.raises(EndpointFault, match="Hm"):
+        reply_to(answer(content=[thinking]))
+
+
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
 @pytest.mark.parametrize("text", ["", "half an ans"])
 def test_an_answer_that_the_endpoint_broke_off_is_its_fault(reason, text):
@@ -137,6 +168,9 @@ def test_an_error_inside_a_completion_is_judged_as_one_outside():
         (403, "openai/gpt requires moderation. Your input was flagged for violence"),
         (451, "censorship_blocked: The content you provided is blocked"),
         (400, "The request was rejected because it was considered high risk"),
+        (400, "Content Exists Risk"),
+        (400, "The request failed because of SensitiveContentDetected"),
+        (400, "Request blocked by guardrail"),
     ],
 )
 def test_a_refusal_of_the_model_or_of_a_filter_is_no_fault_and_is_of_one_request(refused):
@@ -165,6 +199,11 @@ def test_a_refusal_of_the_model_or_of_a_filter_is_no_fault_and_is_of_one_request
         (400, "the input length exceeds the context length"),
         (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
         (400, "invalid params, context window exceeds limit (2013)"),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"),
+        (400, "the input token count is 32769 but model only supports up to 32768."),
+        (400, "Too many input tokens. Max input tokens: 8192, request input token count: 9000"),
+        (413, "<h1>413 Request Entity Too Large</h1>"),
+        (400, "Total tokens of image and text exceed max message tokens"),
     ],
 )
 def test_a_dialogue_beyond_the_context_is_told_apart_in_the_words_of_many(status, text):
@@ -174,11 +213,38 @@ def test_a_dialogue_beyond_the_context_is_told_apart_in_the_words_of_many(status
 
 @pytest.mark.parametrize(
     ("status", "text"),
-    [(500, "Request timed out: deadline exceeded"), (429, "token limit per minute exceeded"), (500, "CUDA error")],
+    [
+        (500, "Request timed out: deadline exceeded"),
+        (502, "rpc error: context deadline exceeded"),
+        (429, "token limit per minute exceeded"),
+        (413, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000"),
+        (500, "CUDA error"),
+    ],
 )
 def test_limits_of_time_and_rate_are_no_context(status, text):
     with pytest.raises(EndpointFault, match=text[:10]):
-        reply_to((status, text), attempts=1)
+        reply_to((status, json.dumps({"error": {"message": text}})), answer(content="Hello!"), attempts=1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Invalid 'tools[0].function.name': string too long. Expected at most 64."},
+        {"message": "Invalid 'messages[2].tool_calls[0].id': string too long. Expected at most 40."},
+        {"message": "Request violates the JSON schema of tools"},
+        {"message": "parameter names are case-insensitive"},
+        {"message": "safety_identifier: unknown"},
+        {
+            "detail": [
+                {"msg": "a list is expected", "input": "flagged as unsafe content, the context length is exceeded"}
+            ]
+        },
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_every_request_is_neither_a_refusal_nor_too_long(error):
+    with pytest.raises(EndpointRefused, match="refused the request with 400"):
+        reply_to((400, json.dumps({"error": error})))
 
 
 @pytest.mark.parametrize(
@@ -190,6 +256,11 @@ def test_limits_of_time_and_rate_are_no_context(status, text):
         ("top_p", "`temperature` and `top_p` cannot both be specified for this model."),
         ("top_p", "Argument not supported: topP"),
         ("max_tokens", "Range of max_tokens should be [1, 32]"),
+        ("max_tokens", "it has a maxOutputTokens value of 100000 but the supported range is from 1 to 65537"),
+        ("max_tokens", '{"error": {"message": "max_tokens is too large: 4096.", "param": "max_tokens"}}'),
+        ("max_tokens", '{"error": {"message": "The maximum tokens you requested exceeds the model limit of 2048."}}'),
+        ("temperature", '{"error": {"message": "not supported", "param": "generation_config.temperature"}}'),
+        ("seed", '{"error": {"message": "openai does not support parameters: [\'seed\']", "param": "None"}}'),
     ],
 )
 def test_a_field_that_a_model_does_not_take_is_left_out_once_for_all(field, said):
