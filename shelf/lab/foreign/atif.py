@@ -116,8 +116,8 @@ def error_text(fault: Any) -> str:
         return "; ".join(map(error_text, fault))
     if not isinstance(fault, Mapping):
         return str(fault) if fault else ""
-    names = ("type", "exception_type", "code", "message", "exception_message")
-    return ": ".join(str(fault[name]) for name in names if fault.get(name)) or json.dumps(fault)
+    names = ("type", "exception_type", "code", "message", "exception_message", "error_chain_str")
+    return ": ".join(str(fault[name]) for name in names if fault.get(name)) or (json.dumps(fault) if fault else "")
 
 
 def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:

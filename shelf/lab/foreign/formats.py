@@ -4,9 +4,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    model_validator,
+)
 
 from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
@@ -28,14 +37,26 @@ from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
 from shelf.lab.foreign.template import parse_dialogue, tools_in
 
 SUFFIXES = (".json", ".jsonl")
-IDS = ("task_id", "id", "session_id", "trajectory_id")
+IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
 """The keys under which a file may name the task, the first one that it has."""
 FAILED = "Error during inference"
 """The start of the official tool's result for a task that it could not play."""
 TRIAL = "agent/trajectory.json"
 """Where Harbor puts the trajectory of a trial."""
-NOT_THE_POLICY = ("user_error", "infrastructure_error", "unexpected_error")
-"""tau2-bench's reasons for an end that is not the policy's doing."""
+NOT_THE_POLICY = ("user_error", "infrastructure_error", "unexpected_error", "context_window_exceeded")
+"""tau2-bench's reasons for an end that is not the policy's doing, or that it counts in no rate."""
+CUT = {"max_steps": STEP_LIMIT, "max_turns": STEP_LIMIT, "timeout": STEP_LIMIT, "max_": "message_length"}
+"""The budget that ended a rollout, by the first of these words in its program's reason."""
+
+
+def _decoded(value: Any) -> Any:
+    """A value that may be JSON as text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _cut(reason: str | None) -> str:
+    """The budget that a program's reason for an end names, "" for none."""
+    return next((budget for word, budget in CUT.items() if reason and reason.startswith(word)), "")
 
 
 class Foreign(BaseModel):
@@ -72,10 +93,14 @@ class Chat(Foreign):
 
     messages: list[ChatMessage]
     system: Any = None
-    tools: list[Any] | None = None
+    tools: Annotated[list[Any] | None, BeforeValidator(_decoded)] = Field(
+        None, validation_alias=AliasChoices("tools", "tool_defs", "functions", AliasPath("info", "oai_tools"))
+    )
     reward: FiniteFloat | None = None
     score: FiniteFloat | None = None
     error: Any = None
+    is_truncated: bool | None = None
+    stop_condition: str | None = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         reward = self.score if self.reward is None else self.reward
@@ -83,38 +108,32 @@ class Chat(Foreign):
             return Rollout(place, task_id, [], reward=reward, failure=failure)
         first = [ChatMessage(role="system", content=self.system)] if self.system else []
         found = dialogue_of([*first, *self.messages], scored=reward is not None)
-        tools = documents_of(self.tools)
-        return Rollout(place, task_id, found.turns, found.system, tools, reward, unread=found.unread)
+        cut = _cut(self.stop_condition) or "message_length" if self.is_truncated else ""
+        return Rollout(
+            place, task_id, found.turns, found.system, documents_of(self.tools), reward, cut=cut, unread=found.unread
+        )
 
 
 class Completion(Chat):
-    """A prompt, which the policy did not write, and its completion, as verifiers' rows have them."""
+    """A prompt, which the policy did not write, and its completion: messages, or texts as verl's rollout_data_dir has.
+
+    A text is a chat template's without its special tokens.
+    """
 
     messages: list[ChatMessage] = []
-    prompt: list[ChatMessage] | str
-    completion: list[ChatMessage] | str
+    prompt: list[ChatMessage] | str = Field([], validation_alias=AliasChoices("prompt", "input"))
+    completion: list[ChatMessage] | str = Field([], validation_alias=AliasChoices("completion", "output", "response"))
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         prompt, own = (
-            [ChatMessage(role=role, content=said)] if isinstance(said, str) else said
+            parse_dialogue(said, role) if isinstance(said, str) else said
             for role, said in (("user", self.prompt), ("assistant", self.completion))
         )
-        whole = Chat(**{**dict(self), "messages": [*as_given(prompt), *own]})
+        if isinstance(self.prompt, str) and prompt[-1].role == "assistant":
+            prompt = prompt[:-1]  # it opens the completion
+        tools = self.tools or (tools_in(self.prompt) if isinstance(self.prompt, str) else None)
+        whole = Chat(**{**dict(self), "messages": [*as_given(prompt), *own], "tools": tools})
         return whole.rollout(place, task_id)
-
-
-class VerlDump(Foreign):
-    """A line of verl's `rollout_data_dir`: prompt and response as texts without the template's special tokens."""
-
-    input: str
-    output: str
-    score: FiniteFloat | None = None
-
-    def rollout(self, place: str, task_id: str) -> Rollout:
-        prompt, own = parse_dialogue(self.input, "user"), parse_dialogue(self.output, "assistant")
-        prompt = prompt[:-1] if prompt[-1].role == "assistant" else prompt  # it opens the response
-        chat = Chat(messages=[*as_given(prompt), *own], tools=tools_in(self.input), score=self.score)
-        return chat.rollout(place, task_id)
 
 
 class _Verdict(BaseModel):
@@ -137,13 +156,16 @@ class _Tau2Message(ChatMessage):
 
 
 class Simulation(Foreign):
-    """One of tau2-bench's `simulations`: the orchestrator greets, and the user has tools of its own."""
+    """One of tau2-bench's `simulations`: the orchestrator greets, and the user has tools of its own.
+
+    world: the file's `info`, for each has another one.
+    """
 
     termination_reason: str
-    messages: list[_Tau2Message]
+    messages: list[_Tau2Message] = []
     reward_info: _Verdict | None = None
     skipped: bool = False
-    info: _Info = _Info()
+    world: _Info = _Info()
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         every = [each for message in self.messages for each in message.tool_messages or [message]]
@@ -153,7 +175,7 @@ class Simulation(Foreign):
             each.model_copy(update={"given": greets and at == 0} | ({"tool_call_id": each.id} if each.id else {}))
             for at, each in enumerate(every)
         ]
-        world, reason = self.info.environment_info, self.termination_reason
+        world, reason = self.world.environment_info, self.termination_reason
         chat = Chat(
             messages=messages,
             system=world.policy,
@@ -161,7 +183,7 @@ class Simulation(Foreign):
             reward=self.reward_info.reward if self.reward_info else None,
             error=reason if self.skipped or reason in NOT_THE_POLICY else None,
         )
-        return replace(chat.rollout(place, task_id), cut=STEP_LIMIT if reason == "max_steps" else "")
+        return replace(chat.rollout(place, task_id), cut=_cut(reason))
 
 
 class _Reward(BaseModel):
@@ -170,15 +192,21 @@ class _Reward(BaseModel):
 
 
 class _Node(BaseModel):
+    parent: int | None = None
     message: ChatMessage
     tools: list[Any] | None = None
     sampled: bool | None = None
 
 
+class _ModelCall(BaseModel):
+    finish_reason: str | None = None
+
+
 class VerifiersTrace(Foreign):
-    """A line of verifiers' traces.jsonl without branches."""
+    """A line of verifiers' traces.jsonl; of several branches the last one is read."""
 
     nodes: list[_Node]
+    calls: list[_ModelCall] = []
     rewards: dict[str, _Reward | None] | None = None
     task: dict[str, Any] | None = None
     tools: list[Any] | None = None
@@ -191,12 +219,30 @@ class VerifiersTrace(Foreign):
         named = self.task or {}
         data = named.get("data")
         task = (data.get("id") if isinstance(data, dict) else None) or named.get("key") or task_id
-        tools = [tool for node in self.nodes for tool in node.tools or ()] or self.tools
-        messages = [each for node in self.nodes for each in as_given([node.message], node.sampled is False)]
+        nodes = self._branch()
+        tools = [tool for node in nodes for tool in node.tools or ()] or self.tools
+        messages = [each for node in nodes for each in as_given([node.message], node.sampled is False)]
         lost = self.ok is False or (self.ok is None and self.errors)
         error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
-        return chat.rollout(place, str(task))
+        full = bool(self.calls) and self.calls[-1].finish_reason == "length"
+        cut = _cut(self.stop_condition) or ("message_length" if full else "")
+        parents = {node.parent for node in self.nodes} - {None}
+        branches = len(self.nodes) - len(parents) - 1 if parents else 0
+        return replace(chat.rollout(place, str(task)), cut=cut, subagents=branches)
+
+    def _branch(self) -> list[_Node]:
+        """The nodes up to the last one; all where none names its parent."""
+        if all(node.parent is None for node in self.nodes):
+            return self.nodes
+        path: list[_Node] = []
+        at: int | None = len(self.nodes) - 1
+        while at is not None:
+            path.append(self.nodes[at])
+            if (parent := path[-1].parent) is not None and not 0 <= parent < at:
+                raise ValueError(f"nodes.{at}.parent is {parent}: an earlier node is expected")
+            at = parent
+        return path[::-1]
 
 
 class _Asked(BaseModel):
@@ -205,7 +251,8 @@ class _Asked(BaseModel):
 
 
 class _Answered(BaseModel):
-    output: list[dict[str, Any]]
+    output: list[dict[str, Any]] = []
+    status: str | None = None
     error: Any = None
     incomplete_details: dict[str, Any] | None = None
 
@@ -214,7 +261,7 @@ class NemoRollout(Foreign):
     """A line of NeMo Gym's rollouts: the request and the response of the Responses API."""
 
     responses_create_params: _Asked
-    response: _Answered
+    response: _Answered = _Answered(status="failed")
     reward: FiniteFloat | None = None
     mask_sample: bool | None = None
     failure_reason: Any = None
@@ -223,9 +270,9 @@ class NemoRollout(Foreign):
         asked, answered = self.responses_create_params, self.response
         items = asked.input if isinstance(asked.input, list) else [{"role": "user", "content": asked.input or ""}]
         prompt, (own, unread) = messages_of_items(items)[0], messages_of_items(answered.output)
-        lost = error_text(answered.error) or (
-            error_text(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
-        )
+        lost = error_text(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
+        broken = f"the response is {answered.status}" if answered.status in ("failed", "cancelled") else None
+        lost = error_text(answered.error) or lost or broken
         chat = Chat(messages=[*as_given(prompt), *own], tools=asked.tools, reward=self.reward, error=lost)
         cut = "message_length" if (answered.incomplete_details or {}).get("reason") == "max_output_tokens" else ""
         found = chat.rollout(place, task_id)
@@ -284,8 +331,10 @@ FORMATS: Mapping[str, type[Foreign]] = {
     "responses_create_params": NemoRollout,
     "nodes": VerifiersTrace,
     "termination_reason": Simulation,
+    "prompt": Completion,
     "messages": Chat,
-    "output": VerlDump,
+    "output": Completion,
+    "response": Completion,
     "result": BfclResult,
     "exception_info": Trial,
 }
@@ -325,20 +374,19 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         yield from lines if any(isinstance(line, Line) for line in lines) else [one]
         return
     if isinstance(value, dict) and isinstance(value.get("simulations"), list):
-        info = {"info": value.get("info") or {}}
-        value = [info | each if isinstance(each, dict) else each for each in value["simulations"]]
+        world = {"world": value.get("info") or {}}
+        value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
         yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
 
 
 def _read(line: Line) -> Rollout:
-    value = dict(line.value)
+    value = {key: found for key, found in line.value.items() if found is not None}
     model = next((model for key, model in FORMATS.items() if key in value), None)
-    model = Completion if {"prompt", "completion"} <= value.keys() and model in (Chat, None) else model
     if model is None:
         raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
-    task = next((str(value[key]) for key in IDS if value.get(key)), f"{line.path.stem}:{line.line}")
+    task = next((str(value[key]) for key in IDS if value.get(key, "") != ""), f"{line.path.stem}:{line.line}")
     files: tuple[Path, ...] = ()
     if model is Atif:
         value["steps"], files = join_continued(value, line.path)

@@ -52,8 +52,8 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
         kinds = ", ".join(f"{count} {kind}" for kind, count in unread.most_common())
         yield f"Parts and items of these kinds were not read: {kinds}."
     if subagents := [judged.rollout for judged in every if judged.rollout.subagents]:
-        number = sum(rollout.subagents for rollout in subagents)
-        yield f"{number} trajectories of sub-agents have no labels, first those of {subagents[0].place}."
+        number, first = sum(rollout.subagents for rollout in subagents), subagents[0].place
+        yield f"{number} trajectories of sub-agents and other branches have no labels, first those of {first}."
     if seen := [judged.record for judged in every if not (judged.rollout.replays or judged.rollout.failure)]:
         turns = Counter(label for record in seen for label in record.labels)
         yield (

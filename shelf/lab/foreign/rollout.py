@@ -23,7 +23,7 @@ _REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expecte
 
 
 class Call(BaseModel):
-    """A call as OpenAI (in `function`, `custom`), verifiers, the Responses API, Anthropic and ATIF (flat) write it.
+    """A call as OpenAI (in `function`, `custom`), verifiers (as JSON), the Responses API, Anthropic and ATIF write it.
 
     documented: False if no document of a tool judges it.
     """
@@ -36,6 +36,8 @@ class Call(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _flat(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("{"):
+            value = json.loads(value)
         if not isinstance(value, Mapping):
             return value if isinstance(value, Call) else {"arguments": value}
         inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), Mapping)), None)

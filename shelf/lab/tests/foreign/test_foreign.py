@@ -292,6 +292,19 @@ def item(kind: str, **more) -> dict:
     return {"type": kind, "call_id": "c", **more}
 
 
+def row_of_verifiers(completion: list[dict]) -> dict:
+    """A row of verifiers' results.jsonl."""
+    return {"example_id": 0, "prompt": [BOOK], "completion": [*completion, EXAMPLE[-1]], "reward": 0.0, "error": None}
+
+
+def as_text(messages: list[dict]) -> list[dict]:
+    """The messages with each call as JSON."""
+    return [
+        {**each, "tool_calls": [json.dumps(made) for made in each["tool_calls"]]} if "tool_calls" in each else each
+        for each in messages
+    ]
+
+
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
 FULL = '{"error": "the hall is full"}'
 ONE = {"name": "book", "arguments": '{"seat": 3}'}
@@ -428,6 +441,53 @@ SHOWN = {
         {"messages": [BOOK, *call("book", "", seat=3) * 3], "reward": 0},
         ["spurious_tool_call"],
     ),
+    "verifiers: calls as JSON, tools as tool_defs": (
+        {**row_of_verifiers(as_text(call("buy", seat=3))), "tool_defs": [FLAT]},
+        ["invalid_tool_call"],
+    ),
+    "verifiers: the tools of earlier rows": (
+        {**row_of_verifiers(as_text(call("book", seat="a"))), "info": {"oai_tools": json.dumps([TOOL])}},
+        ["argument_mismatch"],
+    ),
+    "verifiers: a row that a limit cut": (
+        {
+            **row_of_verifiers([]),
+            "completion": call("book", FULL, seat=3),
+            "is_truncated": True,
+            "stop_condition": "max_turns_reached",
+        },
+        ["budget_cut"],
+    ),
+    "verifiers: a trace that a limit cut": (
+        trace(BOOK, *call("book", FULL, seat=3), stop_condition="max_turns"),
+        ["budget_cut"],
+    ),
+    "verifiers: a last message that a limit cut": (
+        trace(BOOK, EXAMPLE[-1], calls=[{"finish_reason": "length"}]),
+        ["budget_cut"],
+    ),
+    "verifiers: another branch": (
+        {
+            "nodes": [
+                {"message": message, "parent": parent}
+                for parent, message in zip(
+                    (None, 0, None, 2, 3), [BOOK, call("book", seat="a")[0], BOOK, *call("book", seat=3)], strict=True
+                )
+            ],
+            "rewards": {"passed": {"score": 0.0}},
+            "tools": [FLAT],
+        },
+        SAYS_NOTHING,
+    ),
+    "verl: other keys, and one that is null": (
+        {
+            "prompt": "user\nBook.\nassistant\n",
+            "response": "<tool_call>{}</tool_call>",
+            "reward": 0.0,
+            "messages": None,
+        },
+        SAYS_NOTHING,
+    ),
     "verl": (
         {
             "input": "system\nBook.\n<tools>\n" + json.dumps(TOOL) + "\n</tools>\nuser\nBook seat 3.\nassistant\n",
@@ -456,6 +516,15 @@ def test_a_dialogue_shows_only_what_the_policy_wrote_and_the_file_has(tmp_path):
 LOST = {
     "verifiers": (trace(ok=False, errors=[{"type": "RateLimitError", "message": "429"}]), "RateLimitError: 429"),
     "nemo": (responses(mask_sample=True, failure_reason="sandbox lost"), "sandbox lost"),
+    "nemo: without a response": (
+        {**responses(mask_sample=True, failure_reason="no sandbox"), "response": None},
+        "no sandbox",
+    ),
+    "nemo: cancelled": (responses(SAID, response={"status": "cancelled"}), "the response is cancelled"),
+    "verifiers: a row": (
+        {**row_of_verifiers([]), "completion": None, "error": {"error": "E", "error_chain_str": "E: 429"}},
+        "E: 429",
+    ),
     "chat": ({"messages": [BOOK], "reward": 0, "error": {"message": "overloaded"}}, "overloaded"),
 }
 
@@ -500,7 +569,7 @@ def test_simulations_of_tau2_bench_are_read(tmp_path):
         {"role": "assistant", "content": "Sorry."},
         {"role": "user", "content": "###STOP###"},
     ]
-    verdicts = {"user_stop": 0.0, "max_steps": 0.0, "user_error": 0.0, "agent_stop": 1.0}
+    verdicts = {"user_stop": 0.0, "max_steps": 0.0, "user_error": 0.0, "agent_stop": 1.0, "infrastructure_error": 0.0}
     runs = [
         {
             "id": reason,
@@ -508,15 +577,18 @@ def test_simulations_of_tau2_bench_are_read(tmp_path):
             "messages": said,
             "termination_reason": reason,
             "reward_info": {"reward": reward},
+            "info": None,
         }
-        for (reason, reward), said in zip(verdicts.items(), [messages, asked, messages, messages], strict=True)
+        for (reason, reward), said in zip(verdicts.items(), [messages, asked, messages, messages, None], strict=True)
     ]
     world = {"policy": "Be kind.", "tool_defs": {"book": {"name": "book", "doc": "", "params": FLAT["parameters"]}}}
     file = tmp_path / "results.json"
     file.write_text(json.dumps({"info": {"environment_info": world}, "tasks": [], "simulations": runs}))
     records = read(tmp_path, file, code=1)
-    assert [record.labels for record in records] == [("recovery_failure",), ("budget_cut",), (), ("pass",)]
-    assert [record.infra for record in records] == [None, None, "inference", None] and records[0].calls == 1
+    assert [record.labels for record in records] == [("recovery_failure",), ("budget_cut",), (), ("pass",), ()]
+    assert [record.infra for record in records] == [None, None, "inference", None, "inference"] and records[
+        0
+    ].calls == 1
     assert "Be kind." in records[0].messages[0]["content"] and "Hi!" in records[0].messages[0]["content"]
 
 
@@ -641,7 +713,7 @@ def test_copied_steps_are_left_out_and_trajectories_of_sub_agents_are_said(tmp_p
     Trajectory.model_validate(value)
     (record,) = diagnosed(tmp_path, value)
     assert record.labels == ("argument_mismatch",) and "Earlier." not in str(record.messages)
-    assert "1 trajectories of sub-agents have no labels" in capsys.readouterr().out
+    assert "1 trajectories of sub-agents" in capsys.readouterr().out
 
 
 def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_reward(tmp_path, capsys):
@@ -695,6 +767,7 @@ def call_steps(**arguments) -> list[dict]:
         ('{"schema_version": "", "steps": [{"step_id": 1, "source": "x"}]}', "rollouts.jsonl:1: has no agent"),
         ('{"id": "multi_turn_base_1", "result": [[1]]}', "rollouts.jsonl:1: result.0.0"),
         ('{"schema_version": "", "agent": {}, "steps": 3}', "rollouts.jsonl:1: steps is 3: a list is expected"),
+        ('{"nodes": [{"message": {"role": "user"}, "parent": 0}]}', "rollouts.jsonl:1: nodes.0.parent is 0"),
         ("[1]\n", "rollouts.jsonl:1: a int where an object is expected"),
     ],
 )
