@@ -204,7 +204,7 @@ def _anchor(config: DictConfig, base: Path) -> None:
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     if not OmegaConf.is_missing(config.trainer, "experiment_name"):
         name = config.trainer.experiment_name = str(config.trainer.experiment_name)
-        if Path(name).name != name or name == "..":
+        if Path(name).name != name or name in ("", ".."):
             raise SettingsError(
                 "trainer.experiment_name",
                 f"trainer.experiment_name is {name!r}; it must be a folder's name, without /.",

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from env_service.environments.kit.tool_calls import read_message
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from shelf.view.index import parse
@@ -119,7 +120,7 @@ def place_messages(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list
         turn, action, _ = actions[policy] if policy < len(actions) else (actions[-1][0] if actions else None, None, {})
         acts = message["role"] == "assistant"
         if acts:
-            speaker = "policy"
+            speaker, message = "policy", {**message, "content": _said(str(message["content"]))}
         elif message["role"] != "user" or policy == 0 or action == 0:
             speaker = message["role"]
         else:
@@ -132,6 +133,13 @@ def place_messages(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list
 
 def _actions(turn: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [action if isinstance(action, Mapping) else {} for action in turn.get("actions") or ()]
+
+
+def _said(content: str) -> str:
+    """A message of the policy, with an API's tool calls as calls."""
+    text, calls = read_message(content)
+    made = (call["function"] if isinstance(call.get("function"), dict) else call for call in calls)
+    return "\n".join(filter(None, (text, *(f"{each.get('name')}({each.get('arguments')})" for each in made))))
 
 
 def _text(content: Any) -> str:

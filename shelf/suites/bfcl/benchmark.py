@@ -203,11 +203,11 @@ def evaluate(
     out = evaluation.out
     with ExitStack() as stack:
         stack.enter_context(hold(out))
+        model = evaluation.model
+        fixed = FIXED if model.checkpoint or Endpoint(model.base_url or "", model.name).require() else {}
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )
-        model = evaluation.model
-        fixed = FIXED if model.checkpoint or Endpoint(model.base_url or "", model.name).require() else {}
         journal = Journal(out, {**evaluation.recorded(versions), **fixed})
         on_start(journal)
         served = model.served(out / "vllm.log", reads_calls=evaluation.episode.calls_tools)

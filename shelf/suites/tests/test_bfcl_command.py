@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -275,6 +276,16 @@ def test_two_evaluations_into_one_folder_are_one_too_many(endpoint, service_url,
     assert not (out / "journal.jsonl").exists()
 
 
+def test_a_taken_address_of_the_service_costs_one_line(endpoint, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        limits = ("--categories", "base", "--limit", "1")
+        program = [*PROGRAM, *command(endpoint, url, tmp_path / "out", *limits)]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if url in line and "starts at http://127.0.0.1:" in line]
+
+
 def test_samples_and_prefixes(endpoint, service_url, tmp_path):
     out = tmp_path / "out"
     more = ("--categories", "base", "--limit", "3", "--samples", "2", "--prefix-turns", "1")
@@ -309,9 +320,10 @@ def test_an_unknown_side_is_refused_with_the_choices(capsys):
     assert "'--split': 'foo' is not one of 'eval', 'train', 'all'" in capsys.readouterr().err
 
 
-def test_nothing_listening_is_one_sentence(service_url, tmp_path, capsys):
-    assert main(command(f"http://127.0.0.1:{free_port()}", service_url, tmp_path / "out", "--limit", "1")) == 2
-    assert "No OpenAI-compatible endpoint answers" in capsys.readouterr().err
+def test_nothing_listening_is_one_sentence_before_anything_starts(tmp_path, capsys):
+    nothing = f"http://127.0.0.1:{free_port()}"
+    assert main(command(nothing, nothing, tmp_path / "out", "--limit", "1")) == 2
+    assert "No OpenAI-compatible endpoint answers" in capsys.readouterr().err and not [*tmp_path.iterdir()]
 
 
 def test_a_folder_without_a_checkpoint_is_one_sentence(service_url, tmp_path, capsys):

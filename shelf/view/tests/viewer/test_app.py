@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from env_service.environments.kit.tool_calls import write_message
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.lock import lock
@@ -199,6 +200,17 @@ def test_a_message_says_who_speaks_whatever_its_role():
     ]  # fmt: skip
     unknown = place_messages([{"role": role, "content": ""} for role in ("user", "assistant", "user", "tool")], None)
     assert [message["speaker"] for message in unknown] == ["user", "policy", "environment", "tool"]
+
+
+def test_an_api_s_tool_calls_are_shown_as_calls():
+    made = [{"id": "1", "type": "function", "function": {"name": "cd", "arguments": '{"folder": "a"}'}}, {"id": "2"}]
+    said = [("assistant", write_message("I go.", made)), ("tool", "ok"), ("assistant", write_message("", ()))]
+    shown = place_messages([{"role": role, "content": content} for role, content in said], None)
+    assert [(each["speaker"], each["content"]) for each in shown] == [
+        ("policy", 'I go.\ncd({"folder": "a"})\nNone(None)'),
+        ("tool", "ok"),
+        ("policy", ""),
+    ]
 
 
 def test_a_run_whose_last_step_is_logged_has_finished_unless_it_still_works(run):
