@@ -12,7 +12,7 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
-from seal.rollout.speaker import Said, Speaker
+from seal.rollout.speaker import REFUSAL, Said, Speaker
 
 BATCH = 32
 RESTART_WAIT_S = 10.0
@@ -30,7 +30,7 @@ class Recorded(Speaker):
     def __init__(self, record: TrajectoryRecord):
         self._record = record
         self._texts = [str(message["content"]) for message in record.messages if message["role"] == "assistant"]
-        self.limit = record.stop if record.stop in CUTS else ""
+        self.limit = record.stop if record.stop in (*CUTS, REFUSAL) else ""
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         number = len(dialogue.turns)
@@ -54,12 +54,11 @@ _DECIDED = (
 
 @dataclass(frozen=True)
 class Again:
-    """A stored trajectory to be played again. params: those of /create. environment: None for the record's own."""
+    """A stored trajectory to be played again. params: those of /create."""
 
     record: TrajectoryRecord
     params: Mapping[str, Any]
     terms: Terms = field(default_factory=Terms)
-    environment: str | None = None
 
 
 def play_again(plays: Iterable[Again], url: str) -> Iterator[TrajectoryRecord]:
@@ -89,8 +88,8 @@ async def _play(again: Again, services: Services) -> TrajectoryRecord:
         params["day"] = record.day
     enforced = bool(params.get("enforce_available_tools"))
     calls = refused_calls(record.evidence, enforced)
-    environment = again.environment or record.environment
-    episode = Episode(services, record.task_id, params, environment, **({"refused_calls": calls} if calls else {}))
+    refused = {"refused_calls": calls} if calls else {}
+    episode = Episode(services, record.task_id, params, record.environment, **refused)
     return await play(episode, Recorded(record), {}, again.terms)
 
 

@@ -54,6 +54,11 @@ def _decoded(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def _within(*path: str) -> Any:
+    """A field that is within another one; None without."""
+    return Field(None, validation_alias=AliasPath(*path))
+
+
 def _cut(reason: str | None) -> str:
     """The budget that a program's reason for an end names, "" for none."""
     return next((budget for word, budget in CUT.items() if reason and reason.startswith(word)), "")
@@ -136,19 +141,6 @@ class Completion(Chat):
         return whole.rollout(place, task_id)
 
 
-class _Verdict(BaseModel):
-    reward: FiniteFloat
-
-
-class _Domain(BaseModel):
-    policy: str | None = None
-    tool_defs: dict[str, Any] | None = None
-
-
-class _Info(BaseModel):
-    environment_info: _Domain = _Domain()
-
-
 class _Tau2Message(ChatMessage):
     id: str | None = None
     requestor: str | None = None
@@ -163,9 +155,10 @@ class Simulation(Foreign):
 
     termination_reason: str
     messages: list[_Tau2Message] = []
-    reward_info: _Verdict | None = None
+    reward: FiniteFloat | None = _within("reward_info", "reward")
     skipped: bool = False
-    world: _Info = _Info()
+    policy: str | None = _within("world", "environment_info", "policy")
+    tool_defs: dict[str, Any] | None = _within("world", "environment_info", "tool_defs")
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         every = [each for message in self.messages for each in message.tool_messages or [message]]
@@ -175,12 +168,12 @@ class Simulation(Foreign):
             each.model_copy(update={"given": greets and at == 0} | ({"tool_call_id": each.id} if each.id else {}))
             for at, each in enumerate(every)
         ]
-        world, reason = self.world.environment_info, self.termination_reason
+        reason = self.termination_reason
         chat = Chat(
             messages=messages,
-            system=world.policy,
-            tools=list((world.tool_defs or {}).values()),
-            reward=self.reward_info.reward if self.reward_info else None,
+            system=self.policy,
+            tools=list((self.tool_defs or {}).values()),
+            reward=self.reward,
             error=reason if self.skipped or reason in NOT_THE_POLICY else None,
         )
         return replace(chat.rollout(place, task_id), cut=_cut(reason))
@@ -198,17 +191,13 @@ class _Node(BaseModel):
     sampled: bool | None = None
 
 
-class _ModelCall(BaseModel):
-    finish_reason: str | None = None
-
-
 class VerifiersTrace(Foreign):
     """A line of verifiers' traces.jsonl; of several branches the last one is read."""
 
     nodes: list[_Node]
-    calls: list[_ModelCall] = []
+    calls: list[dict[str, Any]] = []
     rewards: dict[str, _Reward | None] | None = None
-    task: dict[str, Any] | None = None
+    task: Any = Field(None, validation_alias=AliasChoices(AliasPath("task", "data", "id"), AliasPath("task", "key")))
     tools: list[Any] | None = None
     ok: bool | None = None
     errors: Any = None
@@ -216,20 +205,17 @@ class VerifiersTrace(Foreign):
 
     def rollout(self, place: str, task_id: str) -> Rollout:
         found = [reward.score * reward.weight for reward in (self.rewards or {}).values() if reward]
-        named = self.task or {}
-        data = named.get("data")
-        task = (data.get("id") if isinstance(data, dict) else None) or named.get("key") or task_id
         nodes = self._branch()
         tools = [tool for node in nodes for tool in node.tools or ()] or self.tools
         messages = [each for node in nodes for each in as_given([node.message], node.sampled is False)]
         lost = self.ok is False or (self.ok is None and self.errors)
         error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
-        full = bool(self.calls) and self.calls[-1].finish_reason == "length"
+        full = bool(self.calls) and self.calls[-1].get("finish_reason") == "length"
         cut = _cut(self.stop_condition) or ("message_length" if full else "")
         parents = {node.parent for node in self.nodes} - {None}
         branches = len(self.nodes) - len(parents) - 1 if parents else 0
-        return replace(chat.rollout(place, str(task)), cut=cut, subagents=branches)
+        return replace(chat.rollout(place, str(self.task or task_id)), cut=cut, subagents=branches)
 
     def _branch(self) -> list[_Node]:
         """The nodes up to the last one; all where none names its parent."""
@@ -245,37 +231,29 @@ class VerifiersTrace(Foreign):
         return path[::-1]
 
 
-class _Asked(BaseModel):
-    input: str | list[dict[str, Any]] | None = None
-    tools: list[Any] | None = None
-
-
-class _Answered(BaseModel):
-    output: list[dict[str, Any]] = []
-    status: str | None = None
-    error: Any = None
-    incomplete_details: dict[str, Any] | None = None
-
-
 class NemoRollout(Foreign):
     """A line of NeMo Gym's rollouts: the request and the response of the Responses API."""
 
-    responses_create_params: _Asked
-    response: _Answered = _Answered(status="failed")
+    input: str | list[dict[str, Any]] | None = _within("responses_create_params", "input")
+    tools: list[Any] | None = _within("responses_create_params", "tools")
+    output: list[dict[str, Any]] | None = _within("response", "output")
+    status: str | None = _within("response", "status")
+    error: Any = _within("response", "error")
+    ended_by: str | None = _within("response", "incomplete_details", "reason")
     reward: FiniteFloat | None = None
     mask_sample: bool | None = None
     failure_reason: Any = None
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        asked, answered = self.responses_create_params, self.response
-        items = asked.input if isinstance(asked.input, list) else [{"role": "user", "content": asked.input or ""}]
-        prompt, (own, unread) = messages_of_items(items)[0], messages_of_items(answered.output)
-        lost = error_text(self.failure_reason) or "mask_sample is true" if self.mask_sample else None
-        broken = f"the response is {answered.status}" if answered.status in ("failed", "cancelled") else None
-        lost = error_text(answered.error) or lost or broken
-        chat = Chat(messages=[*as_given(prompt), *own], tools=asked.tools, reward=self.reward, error=lost)
-        cut = "message_length" if (answered.incomplete_details or {}).get("reason") == "max_output_tokens" else ""
+        items = self.input if isinstance(self.input, list) else [{"role": "user", "content": self.input or ""}]
+        prompt, (own, unread) = messages_of_items(items)[0], messages_of_items(self.output or ())
+        lost = error_text(self.failure_reason) or "mask_sample is true" if self.mask_sample else ""
+        if self.output is None or self.status in ("failed", "cancelled"):
+            lost = lost or f"the response is {self.status or 'missing'}"
+        error = error_text(self.error) or lost
+        chat = Chat(messages=[*as_given(prompt), *own], tools=self.tools, reward=self.reward, error=error)
         found = chat.rollout(place, task_id)
+        cut = "message_length" if self.ended_by == "max_output_tokens" else ""
         return replace(found, cut=cut, unread=(*found.unread, *unread))
 
 
