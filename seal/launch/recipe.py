@@ -77,10 +77,10 @@ class Recipe:
                 check()
             except ValueError as error:
                 raise SettingsError(key, f"{key}: {error}.") from error
-        defaults = _defaults()
-        if added := sorted(set(config) - set(defaults)):
-            raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], defaults)}")
-        _require_types(resolved, defaults)
+        blocks = [name for name in _defaults() if "." not in name]
+        if added := sorted(set(config) - set(blocks)):
+            raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], blocks)}")
+        _require_types(resolved)
         return cls(config, settings, service)
 
     @property
@@ -144,6 +144,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
             )
     try:
         config = _compose(path, overrides)
+        _refuse_nulls(config)
         if OmegaConf.is_missing(config.seal, "name"):
             config.seal.name = path.stem
         _anchor(config, HOME if path.resolve().is_relative_to(HOME) else path.resolve().parent)
@@ -165,25 +166,41 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
 
 
 @cache
-def _defaults() -> dict[str, Any]:
-    """The defaults that every recipe starts from."""
-    return OmegaConf.to_container(_compose(DEFAULTS, []), resolve=False)
+def _defaults(resolve: bool = False) -> dict[str, Any]:
+    """The default of every key and block that every recipe starts from; resolve: a text for one that is required."""
+    config = _compose(DEFAULTS, []).copy()
+    if resolve:
+        config.seal.name = "required"  # others follow it
+        for key in OmegaConf.missing_keys(config):
+            OmegaConf.update(config, key, "required")
+    return dict(flatten(OmegaConf.to_container(config, resolve=resolve)))
 
 
-def _require_types(resolved: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+def _refuse_nulls(config: DictConfig) -> None:
+    """SettingsError for the first key of null that has a default; those within a block of ours are left to it."""
+    for key, value in flatten(OmegaConf.to_container(config)):
+        default = None if key.startswith(("seal.", "env_service.")) else _defaults(resolve=True).get(key)
+        if value is None and default is not None:
+            raise SettingsError(key, f"{key} is null; it must be {_kind(default)[1]}.")
+
+
+def _require_types(resolved: Mapping[str, Any]) -> None:
     """SettingsError for the first key whose value is of another type than its default, of ours or of verl's.
 
     A text is not a switch: verl would read `off` as true. A default of null, or one that follows another key, allows
-    anything here; no other default allows null.
+    anything here.
     """
-    standard = dict(flatten(defaults))
     for key, value in flatten(resolved):
-        default = standard.get(key)
-        if default is None or default == "???" or (isinstance(default, str) and "${" in default):
+        default = _defaults().get(key)
+        if None in (value, default) or default == "???" or (isinstance(default, str) and "${" in default):
             continue
-        types, name = next(kind for kind in _KINDS if type(default) in kind[0])
+        types, name = _kind(default)
         if type(value) not in types:
             raise SettingsError(key, f"{key} is {shown(value)}; it must be {name}.")
+
+
+def _kind(default: Any) -> tuple[tuple[type, ...], str]:
+    return next(kind for kind in _KINDS if type(default) in kind[0])
 
 
 def _attribute(path: Path, overrides: Sequence[str], error: SettingsError) -> str:

@@ -250,6 +250,10 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("trainer.test_freq=true", "must be a number"),
         ("actor_rollout_ref.actor.loss_agg_mode=3", "must be a text or a list"),
         ("trainer.test_freq=null", "must be a number"),
+        ("trainer.default_local_dir=null", "must be a text"),
+        ("trainer.experiment_name=null", "must be a text"),
+        ("actor_rollout_ref.rollout.seed=null", "must be a number"),
+        ("seal=null", "must be a block of settings"),
         ("actor_rollout_ref.actor.optim=null", "must be a block of settings"),
     ],
 )
