@@ -27,7 +27,7 @@ LINES = {
     "train": (RECIPE, "--dry-run"),
     "doctor": (RECIPE,),
     "plan": (RECIPE,),
-    "experiment": ("plan", HOME / "exp" / "experiments" / "confirmation.yaml"),
+    "experiment": ("plan", HOME / "exp" / "experiments" / "paper_table3.yaml"),
     "probe": (HOME / "data" / "quickstart_policy", RECIPE, "--out", "probed"),
     "verify": ("run", "--tasks", HOME / "data" / "test_bed" / "train.jsonl"),
     "rescore": ("run",),

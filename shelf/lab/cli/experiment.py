@@ -27,7 +27,7 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The experiment, for instance exp/experiments/confirmation.yaml.",
+        help="The experiment, for instance exp/experiments/arguments.yaml.",
         autocompletion=complete_experiment,
     ),
 ]
