@@ -16,6 +16,7 @@ from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.secrets import normal
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
+from shelf.replay.differences import as_text, difference
 
 STEP_SECONDS = 5.0
 """Processor time of one answer, as the service allows for a call by default."""
@@ -271,23 +272,13 @@ def throughput(subject: Subject) -> str:
 
 def _same(run: Run, before: list[Any], now: list[Any], how: str) -> None:
     for number, (old, new) in enumerate(zip(before, now, strict=False)):
-        if old != new:
+        if one := difference(old, new):
             what = "the opening" if number == 0 else f"the answer to message {number}"
             what = "the evaluation" if number == len(before) - 1 else what
-            raise Nonconforming(f"{run.task_id}, {run.kind}, {how}: {what} differs: {_difference(old, new)}")
+            values = f"{one.field or 'it'} was {as_text(one.written)} and is {as_text(one.found)}"
+            raise Nonconforming(f"{run.task_id}, {run.kind}, {how}: {what} differs: {values}")
     if len(before) != len(now):
         raise Nonconforming(f"{run.task_id}, {run.kind}, {how}: {len(now)} answers instead of {len(before)}")
-
-
-def _difference(old: Any, new: Any, path: str = "") -> str:
-    """Where two JSON values differ first, and how."""
-    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
-        key = next(key for key in old if old[key] != new[key])
-        return _difference(old[key], new[key], f"{path}.{key}")
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        index = next(index for index, (a, b) in enumerate(zip(old, new, strict=True)) if a != b)
-        return _difference(old[index], new[index], f"{path}[{index}]")
-    return f"{path.lstrip('.') or 'it'} was {str(old)[:120]!r} and is {str(new)[:120]!r}"
 
 
 _REASON = "the call exceeded a limit of the check"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import AliasPath, BaseModel, Field
 
 from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
@@ -41,12 +41,6 @@ class Result(BaseModel):
     subagent_trajectory_ref: list[Any] | None = None
 
 
-class Observation(BaseModel):
-    """The answers to a step."""
-
-    results: list[Result] | None = None
-
-
 class Step(BaseModel):
     """A message, with the calls of an agent's and what answered them."""
 
@@ -54,14 +48,9 @@ class Step(BaseModel):
     source: Literal["system", "user", "agent"]
     message: Any
     tool_calls: list[Call] | None = None
-    observation: Observation | None = None
+    results: list[Result] | None = Field(None, validation_alias=AliasPath("observation", "results"))
     is_copied_context: bool | None = None
     llm_call_count: int | None = None
-
-    @property
-    def results(self) -> list[Result]:
-        """The answers to the step."""
-        return (self.observation.results if self.observation else None) or []
 
 
 class Own(BaseModel):
@@ -83,7 +72,7 @@ def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
         role = "assistant" if step.source == "agent" else step.source
         given = step.llm_call_count == 0
         yield ChatMessage(role=role, content=step.message, tool_calls=step.tool_calls, given=given)
-        for result in step.results:
+        for result in step.results or ():
             yield ChatMessage(role="tool", content=result.content, tool_call_id=result.source_call_id)
 
 

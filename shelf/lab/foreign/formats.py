@@ -275,7 +275,9 @@ class Atif(Foreign):
         if failure := self.trial.get("failure"):
             return Rollout(place, task, [], reward=reward, failure=failure)
         found = dialogue_of(list(messages_of(self.steps)), scored=reward is not None)
-        referred = sum(len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results)
+        referred = sum(
+            len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results or ()
+        )
         return Rollout(
             place,
             task,

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 
 from seal.launch.recipe import read_recipe
 from seal.system.errors import LaunchError
+from seal.system.files import write_text
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
 from shelf.lab.experiment.arms import composed_arms, record_configuration, recorded_arm, require_unchanged
@@ -120,6 +121,8 @@ def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_vers
         LaunchError, match=r"The arm seal of .* \(seal.diagnosis.window was 9 and is 5\): undo the change"
     ):
         require_unchanged(bench.experiment, bench.arms)
+    write_text("", bench.experiment.results)  # published: without the folder of its runs
+    require_unchanged(bench.experiment, bench.arms)
 
 
 @pytest.mark.slow
@@ -131,6 +134,7 @@ def test_the_experiments_of_the_repository_can_be_planned(path):
     plan = plan_experiment(experiment, arms, jobs=2)
     assert sum(arm.runs for arm in plan.arms) == len(experiment.cells)
     assert plan.hours_left == pytest.approx(sum((arm.runs - arm.done) * arm.minutes for arm in plan.arms) / 60)
+    require_unchanged(experiment, arms)
 
 
 def test_a_plan_prints_the_launches_that_are_missing_and_registers_them(tmp_path, capsys):
