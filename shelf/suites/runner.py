@@ -22,26 +22,23 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """The model to evaluate, the folder of the results, and how often and how long the tool runs."""
+    """The model to evaluate, the folder of the results, and how often and how long the tool runs.
+
+    limit: items of each category. concurrency: requests or dialogues at once. envs: the folder of the tools'
+    environments, None for the default. rounds: runs of the tool, each for what has failed technically so far. wait_s:
+    for an endpoint that is down, before each round. stall_s: without any result, after which a run of the tool is
+    stopped. deadline_s: for one run of the tool.
+    """
 
     served: Endpoint
-    """The model."""
     out: Path
-    """The folder of the results."""
     limit: int | None = None
-    """Items of each category."""
     concurrency: int = 8
-    """Requests or dialogues at once."""
     envs: Path | None = None
-    """The folder of the tools' environments, None for the default."""
     rounds: int = 3
-    """Runs of the tool, each for what has failed technically so far."""
     wait_s: float = 120.0
-    """For an endpoint that is down, before each round."""
     stall_s: float = 1800.0
-    """Without any result, after which a run of the tool is stopped."""
     deadline_s: float = 24 * 3600.0
-    """For one run of the tool."""
 
 
 class ToolRun(NamedTuple):

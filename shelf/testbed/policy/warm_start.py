@@ -33,24 +33,22 @@ Groups = Sequence[Sequence[Encoded]]
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """Training settings."""
+    """Training settings.
+
+    tokens: the budget, padding included. muon_lr, adam_lr: peak learning rates of matrices and of all other parameters.
+    batch_tokens: the most tokens of a step; a longer dialogue is a batch of its own. warmup: steps to the peak, at
+    which it stays. other_weight: the loss weight of tokens that the assistant does not say. decay: Muon's weight decay.
+    clip: the largest norm of the gradient.
+    """
 
     tokens: int
-    """Budget, padding included."""
     muon_lr: float
-    """Peak learning rate of matrices."""
     adam_lr: float
-    """Peak learning rate of all other parameters."""
     batch_tokens: int = 1_600
-    """Largest number of tokens per step; a longer dialogue is a batch of its own."""
     warmup: int = 5
-    """Steps to the peak, at which it stays."""
     other_weight: float = 0.02
-    """Loss weight of tokens that the assistant does not say."""
     decay: float = 0.05
-    """Muon's weight decay."""
     clip: float = 1.0
-    """Largest norm of the gradient."""
 
 
 class Update(NamedTuple):
