@@ -9,7 +9,6 @@ from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse
 
 from env_service import protocol
-from env_service.environments.registry import DEFAULT
 from env_service.episodes import Episodes
 from env_service.pool import WorkerPool
 from env_service.settings import ServerSettings
@@ -45,7 +44,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
         return "OK"
 
     @app.get("/version")
-    async def version(env_type: str = DEFAULT) -> protocol.VersionAnswer:
+    async def version(env_type: str = protocol.DEFAULT_ENVIRONMENT) -> protocol.VersionAnswer:
         """Name the versions that results of an environment depend on."""
         try:
             answer = await pool.query("version", {"env_type": env_type})

@@ -14,8 +14,8 @@ from env_service.answers import Opening, Step
 from env_service.channel import ActivityPage, Position
 from env_service.encoding import encode
 from env_service.environments import base
-from env_service.environments.registry import DEFAULT, get_environment
-from env_service.protocol import ENVIRONMENT_FAILED, first_error
+from env_service.environments.registry import get_environment
+from env_service.protocol import DEFAULT_ENVIRONMENT, ENVIRONMENT_FAILED, first_error
 
 _LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
@@ -76,7 +76,7 @@ class Host:
         except Exception as error:  # an environment may be anybody's code
             if isinstance(error, base.Refusal if op in _PLAYING else ValueError):
                 return {"ok": False}, str(error).encode("utf-8", "replace")
-            *_, env_type = self._episodes.get(episode) or (arguments.get("env_type", DEFAULT),)
+            *_, env_type = self._episodes.get(episode) or (arguments.get("env_type", DEFAULT_ENVIRONMENT),)
             _LOG.exception("the environment %s failed in %s", env_type, op)
             reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
             return {"ok": False, "code": ENVIRONMENT_FAILED}, reason.encode("utf-8", "replace")
@@ -107,7 +107,7 @@ class Host:
             case "version":
                 return get_environment(arguments["env_type"]).version()
             case "load_task_file":
-                return get_environment(DEFAULT).load_task_file(arguments["path"])
+                return get_environment(DEFAULT_ENVIRONMENT).load_task_file(arguments["path"])
         raise KeyError(op)
 
     def _create(self, name: str, arguments: Mapping[str, Any]) -> Opening:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from env_service.connection import WorkerGone
-from env_service.environments.registry import DEFAULT
-from env_service.protocol import ENVIRONMENT_FAILED, EPISODE_BROKEN, RequestRefused
+from env_service.protocol import DEFAULT_ENVIRONMENT, ENVIRONMENT_FAILED, EPISODE_BROKEN, RequestRefused
 from env_service.settings import ServerSettings
 from env_service.worker import START_SECONDS, EpisodeHistory, Worker
 
@@ -43,7 +42,7 @@ class WorkerPool:
         """Start every worker and the watch over deadlines; return once each worker has answered."""
         async with asyncio.timeout(START_SECONDS):
             await asyncio.gather(*(worker.start() for worker in self._workers))
-            first = (worker.request("version", None, {"env_type": DEFAULT}) for worker in self._workers)
+            first = (worker.request("version", None, {"env_type": DEFAULT_ENVIRONMENT}) for worker in self._workers)
             try:
                 await asyncio.gather(*first)
             except WorkerGone:

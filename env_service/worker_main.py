@@ -21,6 +21,7 @@ import psutil
 from env_service.channel import ActivityPage, FrameBuffer, frame
 from env_service.environments import registry
 from env_service.host import Host
+from env_service.protocol import DEFAULT_ENVIRONMENT
 from seal.system.processes import end_with_parent
 
 OUT_OF_MEMORY = 70
@@ -76,11 +77,11 @@ def main(arguments: list[str]) -> None:
         registry.register(name, location)
     try:
         for path in task_files:
-            registry.get_environment(registry.DEFAULT).load_task_file(path)
+            registry.get_environment(DEFAULT_ENVIRONMENT).load_task_file(path)
     except ValueError as error:
         sys.exit(str(error))
     # Those of installed packages are imported on first use: they may be many.
-    prepared = (registry.DEFAULT, *locations)
+    prepared = (DEFAULT_ENVIRONMENT, *locations)
     preparation = itertools.chain(*[registry.get_environment(name).prepare() for name in prepared])
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:

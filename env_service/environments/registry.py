@@ -15,10 +15,8 @@ from env_service.environments.base import Environment
 from env_service.protocol import DEFAULT_ENVIRONMENT
 
 GROUP = "seal.environments"
-DEFAULT = DEFAULT_ENVIRONMENT
-"""The environment of a request that names none."""
 
-_BUILT_IN: dict[str, str] = {DEFAULT: "env_service.environments.bfcl.environment:BfclEnvironment"}
+_BUILT_IN: dict[str, str] = {DEFAULT_ENVIRONMENT: "env_service.environments.bfcl.environment:BfclEnvironment"}
 _ADDED: dict[str, str] = {}
 _LOADED: dict[str, Environment] = {}
 

@@ -1,6 +1,8 @@
 """`seal serve`: the environment service, with the settings of its environment variables as options."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 import typer
 
@@ -10,28 +12,18 @@ from env_service.settings import ServerSettings
 app = typer.Typer(add_completion=False)
 
 
-def _option(name: str) -> typer.models.OptionInfo:
-    field = ServerSettings.model_fields[name]
-    default = f", default {field.default}" if field.default not in ("", {}, ()) else ""
-    return typer.Option(help=f"{field.description} ({variable(name)}{default})", show_default=False)
+def _options() -> Iterator[Parameter]:
+    """An option for each setting but the token and the owner."""
+    for name, field in ServerSettings.model_fields.items():
+        if name not in ("token", "owner"):
+            default = f", default {field.default}" if field.default not in ("", {}, ()) else ""
+            text = f"{field.description} ({variable(name)}{default})"
+            kind = field.annotation if field.annotation in (int, float) else str  # a list is written as one text
+            annotation = Annotated[kind | None, typer.Option(help=text, show_default=False)]
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-@app.command("serve")
-def serve(
-    context: typer.Context,
-    host: Annotated[str | None, _option("host")] = None,
-    port: Annotated[int | None, _option("port")] = None,
-    workers: Annotated[int | None, _option("workers")] = None,
-    call_seconds: Annotated[float | None, _option("call_seconds")] = None,
-    request_seconds: Annotated[float | None, _option("request_seconds")] = None,
-    memory_mb: Annotated[int | None, _option("memory_mb")] = None,
-    idle_seconds: Annotated[float | None, _option("idle_seconds")] = None,
-    max_episodes: Annotated[int | None, _option("max_episodes")] = None,
-    max_body_bytes: Annotated[int | None, _option("max_body_bytes")] = None,
-    delay_seconds: Annotated[float | None, _option("delay_seconds")] = None,
-    environments: Annotated[str | None, _option("environments")] = None,
-    task_files: Annotated[str | None, _option("task_files")] = None,
-) -> None:
+def serve(**options: Any) -> None:
     """Start the environment service and serve until interrupted.
 
     An option takes precedence over the environment variable beside it. The token is only
@@ -40,9 +32,8 @@ def serve(
     """
     from env_service.__main__ import main
 
-    options = {name: value for name, value in context.params.items() if value is not None}
-    raise typer.Exit(main(**options))
+    raise typer.Exit(main(**{name: value for name, value in options.items() if value is not None}))
 
 
-if __name__ == "__main__":
-    app()
+serve.__signature__ = Signature([*_options()])
+app.command("serve")(serve)

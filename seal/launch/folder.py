@@ -1,23 +1,37 @@
-"""An experiment folder: its room, which launcher works in it, and where a run in it starts.
+"""An experiment folder: its room, which launcher works in it, where a run in it starts, and what a resume changes.
 
 It is read here; only its lock is written.
 """
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seal.launch.changes import describe_changes
+from omegaconf import OmegaConf
+
 from seal.launch.recipe import Recipe
+from seal.launch.record import without_secrets
+from seal.records.changes import compare, training_configs
 from seal.records.folder import RunFolder
+from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
 from seal.training.checkpoints import last_step, step_of, verify
 
 GIB = 1 << 30
+KEPT = (
+    "seal.seed",
+    "seal.data.train",
+    "data.train_batch_size",
+    "actor_rollout_ref.model.path",
+    "actor_rollout_ref.model.lora_rank",
+    "trainer.v1.trainer_mode",
+)
+"""Keys and blocks that a checkpoint depends on: the order of the tasks, the weights, the state of the trainer."""
 
 
 def check_disk(recipe: Recipe) -> None:
@@ -127,4 +141,18 @@ def _continue(recipe: Recipe, checkpoint: Path, settings: Mapping[str, str | boo
     if ended and not lacking:
         return Start(step, complete=True)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    return Start(step, settings={**settings, **validation}, changes=describe_changes(recipe, step))
+    return Start(step, settings={**settings, **validation}, changes=_describe_changes(recipe, step))
+
+
+def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
+    """A sentence for each setting that a run changes when it continues after `step`; LaunchError for one of KEPT."""
+    now = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
+    before = [*training_configs(recipe.folder, step).values()]
+    changes = compare(before[-1], now, step) if before else []
+    for _, key, old, new in (change for change in changes if not change.moves):
+        if any(key == kept or key.startswith(f"{kept}.") for kept in KEPT):
+            raise LaunchError(
+                f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "
+                "set it back, or set another trainer.experiment_name."
+            )
+    return tuple(f"{change}." for change in changes)

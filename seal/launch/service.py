@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 from env_service import variable
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import read_task_file
-from env_service.environments.registry import DEFAULT, get_environment
+from env_service.environments.registry import get_environment
 from env_service.local_service import COMMAND, LocalService, this_process
-from env_service.protocol import PROTOCOL
+from env_service.protocol import DEFAULT_ENVIRONMENT, PROTOCOL
 from seal.rollout.services import addresses
 from seal.system import exits
 from seal.system.errors import LaunchError
@@ -141,7 +141,7 @@ def _require(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> dict[s
     for name in needs.environments:
         own = {"protocol": PROTOCOL, **get_environment(name).version()}
         asked = methodcaller("version", name)
-        there = answer if name == DEFAULT else _ask(url, asked, f"cannot play {name}", fix).model_dump()
+        there = answer if name == DEFAULT_ENVIRONMENT else _ask(url, asked, f"cannot play {name}", fix).model_dump()
         for key, value in own.items():
             if there.get(key) != value:
                 raise LaunchError(

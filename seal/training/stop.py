@@ -18,12 +18,9 @@ class StopRequested(RuntimeError):
 class InfrastructureFailure(RuntimeError):
     """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes; cause: of most."""
 
-    def __init__(self, message: str, cause: Cause) -> None:
-        super().__init__(message, cause)
+    def __init__(self, message: str, cause: Cause = "process") -> None:  # Ray's pickle gives the message alone
+        super().__init__(message)
         self.cause = cause
-
-    def __str__(self) -> str:
-        return self.args[0]
 
 
 def check_infrastructure(records: Sequence[TrajectoryRecord], limit: float) -> None:

@@ -81,13 +81,13 @@ def test_the_command_has_an_option_for_every_setting_of_a_user_but_the_token() -
 def test_the_command_serves_with_its_options_over_the_variables(
     start_service: Callable[..., AbstractContextManager[int]],
 ) -> None:
-    command = [sys.executable, "-m", "seal.cli.serve", "--port", "0", "--workers", "1"]
+    command = [sys.executable, "-m", "seal.cli", "serve", "--port", "0", "--workers", "1"]
     with start_service(command=command, BFCL_PORT="1", BFCL_WORKERS="many") as port:
         assert port > 1
 
 
 def test_the_command_ends_with_code_1_and_one_sentence() -> None:
-    command = [sys.executable, "-m", "seal.cli.serve", "--port", "70000"]
+    command = [sys.executable, "-m", "seal.cli", "serve", "--port", "70000"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and done.stdout == ""
