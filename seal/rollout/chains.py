@@ -49,7 +49,7 @@ class Policy:
 
     speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
     reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
-    tools. turn: the current user turn. cut: a limit cut the last message. asked: a message is being sampled.
+    tools. turn: the current user turn. cut: a limit cut the last message.
     """
 
     def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
@@ -58,7 +58,7 @@ class Policy:
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
-        self.cues, self.turn, self.cut, self.asked = "", 0, False, False
+        self.cues, self.turn, self.cut = "", 0, False
 
     @property
     def trained(self) -> "EngineSpeaker":
@@ -70,42 +70,40 @@ class Policy:
         """The number of the other chains."""
         return max(0, len(self._chains) - 1)
 
+    @property
+    def asked(self) -> bool:
+        """True while a message is sampled."""
+        return self._one_at_a_time.locked()
+
     async def complete(self, request: chat.Request) -> dict[str, Any]:
         """The body of the answer; OutOfBudget if a budget is used up, SpeakerFault if the engine fails."""
-        async with self._one_at_a_time:
-            self.asked = True
-            try:
-                return await self._complete(request)
-            finally:
-                self.asked = False
-
-    async def _complete(self, request: chat.Request) -> dict[str, Any]:
         messages = tuple(each.heard() for each in request.messages)
         tools = [each.document() for each in request.tools or ()]
-        chain = self._chain(messages, tools)
-        speaker, dialogue = chain.speaker, chain.dialogue
-        dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
-        said = sum(len(each.speaker.sampled) for each in self._chains)
-        if self.others and self._max_steps is not None and said >= self._max_steps:
-            raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
-        try:
-            said = await speaker.say(dialogue)
-        except SpeakerFault as fault:
-            if fault.cause != "prompt_too_long" or not self.others:
-                raise  # a rewritten history that is too long ends this rollout, not the run
-            raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
-        if said is None:
-            raise OutOfBudget(speaker.limit)
-        self.cut = said.truncated
-        if said.truncated:
-            dialogue.truncated.append(len(speaker.sampled) - 1)
-        dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
-        ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
-        tokens = list(zip(map(speaker.decoded, ids) if request.logprobs else ids, values, strict=True))
-        form, prompt = self._form if tools else None, len(speaker.ids) - len(ids)
-        heard, body = chat.completion(*said, form, prompt, tokens, bool(request.logprobs))
-        chain.heard = (*messages, heard)
-        return body
+        async with self._one_at_a_time:
+            chain = self._chain(messages, tools)
+            speaker, dialogue = chain.speaker, chain.dialogue
+            dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
+            spoken = sum(len(each.speaker.sampled) for each in self._chains)
+            if self.others and self._max_steps is not None and spoken >= self._max_steps:
+                raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
+            try:
+                said = await speaker.say(dialogue)
+            except SpeakerFault as fault:
+                if fault.cause != "prompt_too_long" or not self.others:
+                    raise  # a rewritten history that is too long ends this rollout, not the run
+                raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
+            if said is None:
+                raise OutOfBudget(speaker.limit)
+            self.cut = said.truncated
+            if said.truncated:
+                dialogue.truncated.append(len(speaker.sampled) - 1)
+            dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
+            ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
+            tokens = list(zip(map(speaker.decoded, ids) if request.logprobs else ids, values, strict=True))
+            form, prompt = self._form if tools else None, len(speaker.ids) - len(ids)
+            heard, body = chat.completion(*said, form, prompt, tokens, bool(request.logprobs))
+            chain.heard = (*messages, heard)
+            return body
 
     def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, the longest one, or a new one; it becomes the last."""

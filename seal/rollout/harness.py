@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.gateway import Session, shared_gateway
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
 from seal.rollout.task import Address, Event, Harness, Task, function
-from seal.system.processes import adopt_orphans, end_with_parent, stop_session
+from seal.system.processes import adopt_orphans, guard, stop_session
 from seal.system.text import last_line
 
 if TYPE_CHECKING:
@@ -71,8 +70,6 @@ class HarnessSpeaker(Speaker):
         event = await self._session.task.events.get()
         if event.kind == "fault":
             raise event.value
-        if event.kind == "left":
-            raise SpeakerFault("harness", f"the harness left before the conversation ended{event.value}")
         if event.kind == "limit":
             self.limit = event.value
             return None
@@ -120,16 +117,15 @@ class HarnessSpeaker(Speaker):
     def _left(self, running: asyncio.Task[str]) -> None:
         """Say that the harness has ended; what it raised is its own failure."""
         task, error = self._session.task, None if running.cancelled() else running.exception()
-        how = "" if running.cancelled() else running.result() if error is None else _shown(error)
-        if error is not None and task.ended:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        how = f": {type(error).__name__}: {last_line(str(error))}"
+        if error is None:
+            how = "" if running.cancelled() else running.result()
+        elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
-        task.events.put_nowait(Event("left", how))
-
-
-def _shown(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f": {type(error).__name__}: {last_line(str(error))}"
+        fault = SpeakerFault("harness", f"the harness left before the conversation ended{how}")
+        task.events.put_nowait(Event("fault", fault))
 
 
 class _Output(asyncio.SubprocessProtocol):
@@ -156,12 +152,12 @@ async def _command(command: Sequence[str], task: Task, log: Path) -> str:
     known |= {"SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
     process, output = await asyncio.get_running_loop().subprocess_exec(
         _Output,
+        *guard(),
         *command,
         env={**os.environ, **known},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=lambda: end_with_parent(signal.SIGKILL),
     )
     try:
         await output.exited.wait()

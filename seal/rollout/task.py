@@ -25,13 +25,9 @@ _OPENING, _CLOSING = "<tool_response>", "</tool_response>"
 
 
 class Event(NamedTuple):
-    """What the harness, or the policy for it, did.
+    """What the harness, or the policy for it, did; value: the text for the service, the budget, or the SpeakerFault."""
 
-    kind: "message" or "call" (value: the assistant text for the service), "limit" (the budget that is used up), "left"
-    (how, as the end of a sentence) or "fault" (the SpeakerFault).
-    """
-
-    kind: Literal["message", "call", "limit", "left", "fault"]
+    kind: Literal["message", "call", "limit", "fault"]
     value: Any
 
 

@@ -2,11 +2,13 @@
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -51,6 +53,17 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
+@cache
+def guard() -> tuple[str, ...]:
+    """The first words of a command that the kernel kills when this process dies; () where util-linux lacks them.
+
+    A function between fork and exec would copy the page tables of a process that holds torch.
+    """
+    words = ("setpriv", "--pdeathsig", "KILL", "--")
+    known = shutil.which(words[0]) and not subprocess.run([*words, "true"], capture_output=True).returncode
+    return words if known else ()
+
+
 def stop_tree(process: subprocess.Popen, grace_s: float) -> None:
     """End a process and everything it started: SIGTERM, then after `grace_s` seconds SIGKILL."""
     try:
@@ -73,26 +86,23 @@ def stop_descendants() -> None:
 
 
 def stop_session(leader: int, name: str, value: str) -> None:
-    """Kill our descendants in the session of a child, and those that left it with this variable; not the child itself.
+    """Kill our descendants in a child's session, or with this variable in their environment; not the child itself.
 
     Orphans are our descendants only after `adopt_orphans`.
     """
-
-    def belongs(process: psutil.Process) -> bool:
-        with suppress(psutil.Error, ProcessLookupError):
-            return process.pid != leader and (os.getsid(process.pid) == leader or process.environ().get(name) == value)
-        return False
-
     for _ in range(3):  # a process that is killed can have started another one before
-        if not (family := [each for each in psutil.Process().children(recursive=True) if belongs(each)]):
+        family = []
+        for each in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, ProcessLookupError):
+                if each.pid != leader and (os.getsid(each.pid) == leader or each.environ().get(name) == value):
+                    family.append(each)
+        if not family:
             break
         _kill(family)
 
 
 def _kill(family: Sequence[psutil.Process]) -> None:
     for member in family:
-        try:
+        with suppress(psutil.NoSuchProcess):
             member.kill()
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(family, timeout=10)

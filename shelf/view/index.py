@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import orjson
 from pydantic import ValidationError
 
+from env_service.protocol import first_error
 from seal.method.labels import EXCLUDED
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
@@ -281,8 +282,7 @@ def index_line(raw: bytes, step: int | None, whole: bool = True) -> tuple[Trajec
     try:
         record, _ = read_line({name: found for name, found in value.items() if name not in _LARGE}, step)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_error(error)) from None
     evidence = value["evidence"] if isinstance(value.get("evidence"), list) else ()
     diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
     turns = []
