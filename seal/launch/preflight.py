@@ -130,8 +130,7 @@ def _environments(recipe: Recipe) -> None:
         if name in recipe.environments and (mode := service.mode(name)) == EVALUATED_ONLY:
             raise LaunchError(
                 f"env_service.prompt_mode={mode} is for `seal evaluate` alone, since an API reads the calls: "
-                f"train with {next(each for each in formats if each != mode)}, or set seal.rollout.harness "
-                "(docs/harness.md)."
+                f"train with {next(each for each in formats if each != mode)} (with a harness too: docs/harness.md)."
             )
         if name in recipe.environments and (mode := service.mode(name)) not in formats:
             raise LaunchError(

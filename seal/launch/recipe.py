@@ -76,7 +76,7 @@ class Recipe:
             try:
                 check()
             except ValueError as error:
-                raise SettingsError(key, f"{key}: {error}.") from error
+                raise SettingsError(key, f"{key}: {str(error).rstrip('.')}.") from error
         blocks = [name for name in _defaults() if "." not in name]
         if added := sorted(set(config) - set(blocks)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], blocks)}")

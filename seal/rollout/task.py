@@ -144,10 +144,10 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
         sys.path.append(os.getcwd())  # an agent beside the recipe need not be installed
     try:
         found = pkgutil.resolve_name(name) if ":" in name else None
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise ValueError(f"the harness {name!r} cannot be imported ({error}); write module:function.") from error
     if not asyncio.iscoroutinefunction(found):
-        raise ValueError(f"the harness {name!r} must name a coroutine function, as my_agents.support:run.")
+        raise ValueError(f"the harness {name!r} must be an async function, as my_agents.support:run, or a command.")
     return found
 
 
@@ -157,7 +157,7 @@ def require_harness(harness: Harness | None) -> None:
         function(harness)
     elif harness is not None and shutil.which("".join(harness[:1])) is None:
         raise ValueError(
-            f"the harness's program {' '.join(harness[:1])!r} is not on the path; write [program, argument]"
+            f"the harness's program {' '.join(harness[:1])!r} is not on the path; write [program, argument]."
         )
 
 

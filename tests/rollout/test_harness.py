@@ -11,7 +11,6 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
-from seal.rollout.task import function
 from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from tests.support.rollout_play import (
@@ -190,9 +189,13 @@ def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harnes
     assert not record.labels and sampled(output) == []
 
 
-@pytest.mark.parametrize("harness", ["[/nowhere/agent]", "nowhere:run", "json:nothing"])
-def test_a_harness_that_is_not_there_is_refused_when_the_recipe_is_read(harness):
-    with pytest.raises(LaunchError, match=r"seal\.rollout\.harness"):
+@pytest.mark.parametrize(
+    "harness", ["[/nowhere/agent]", "[]", "run", "nowhere:run", "json:nothing", "json:loads", "broken:run"]
+)
+def test_a_harness_that_is_not_there_is_refused_when_the_recipe_is_read(harness, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("async def run(task) pass")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(LaunchError, match=r"seal\.rollout\.harness: the harness.*[^.]\.$"):
         configured(["http://127.0.0.1:1"], f"seal.rollout.harness={harness}")
 
 
@@ -221,14 +224,6 @@ def test_many_rollouts_at_once_keep_to_themselves(url):
     played = roll_out([url], ScriptedEngine(native_texts()), named("native"), *NATIVE, trajectories=16)
     assert {outcome(each)[2][0] for each in played} == {1.0}
     assert all(sampled(output) == tokens(native_texts()) for output, _ in played)
-
-
-@pytest.mark.parametrize(
-    "name", ["tests.support.harnesses", "tests.support.harnesses:nobody", "nowhere:run", "json:loads"]
-)
-def test_a_harness_that_cannot_be_named_is_refused_in_a_sentence(name):
-    with pytest.raises(ValueError, match=r"^the harness '"):
-        function(name)
 
 
 def test_a_lesson_needs_seals_own_loop():
