@@ -40,7 +40,7 @@ def counted_labels(
     )
 
 
-def relabel(batch: Sequence[Sequence[str]], settings: DiagnosisSettings, seed: int, step: int, recent: Tally) -> Batch:
+def relabel(batch: Sequence[Sequence[str]], recent: Tally, settings: DiagnosisSettings, seed: int, step: int) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
     verifier: as diagnosed. random: each label drawn from the label distribution of the profile's window. permuted: the

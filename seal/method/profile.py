@@ -69,13 +69,11 @@ class Tally:
     def categories(self) -> dict[str, Cell]:
         return dict(sorted(self.by_category.items()))
 
-    def turns(self, category: str | None = None) -> int:
-        return sum(cell.count for cell in self.labels(category).values())
-
     def shares(self) -> dict[str, float]:
         """Return the prevalence s_z = n_z / sum n of each label seen."""
-        turns = self.turns()
-        return {label: cell.count / turns for label, cell in self.labels().items()}
+        seen = self.labels()
+        turns = sum(cell.count for cell in seen.values())
+        return {label: cell.count / turns for label, cell in seen.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return {"category": {name: [count, millionths]}, "category_label": {name: {label: [count, millionths]}}}."""

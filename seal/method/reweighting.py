@@ -70,12 +70,9 @@ def weight(
             raise ValueError(
                 f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
             )
-    weigh = taxonomy_of(taxonomy).weigh or _mean_utility
-    return _clip(weigh(counted, rho), settings)
-
-
-def _mean_utility(labels: Sequence[str], rho: Mapping[str, float]) -> float:
-    return sum(rho[label] for label in labels) / len(labels)
+    weigh = taxonomy_of(taxonomy).weigh
+    mean = sum(rho[label] for label in counted) / len(counted)
+    return _clip(weigh(counted, rho) if weigh else mean, settings)
 
 
 def _clip(value: float, settings: ReweightSettings) -> float:

@@ -1,8 +1,5 @@
 """The code that decides what a run computes, as one hash: a launch records it, `seal verify` compares it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from seal.system.files import file_sha256, json_hash
 from seal.system.paths import HOME
 
@@ -16,15 +13,10 @@ METHOD = (
     "seal/training",
 )
 """The folders that decide what a run computes."""
+SUFFIXES = (".py", ".json", ".toml", ".yaml")
 
 
 def method_digest() -> str:
     """One hash over the names and the bytes of the method's files."""
-    return json_hash({path.relative_to(HOME).as_posix(): file_sha256(path) for path in _method_files()})
-
-
-def _method_files() -> Iterator[Path]:
-    for name in METHOD:
-        path = HOME / name
-        inside = path.rglob("*") if path.is_dir() else (path,)
-        yield from (file for file in inside if file.suffix in (".py", ".json", ".toml", ".yaml") and file.is_file())
+    files = (file for name in METHOD for file in (HOME / name).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    return json_hash({file.relative_to(HOME).as_posix(): file_sha256(file) for file in files})

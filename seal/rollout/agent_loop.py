@@ -155,10 +155,8 @@ class SEALAgentLoop(AgentLoopBase):
             # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
             eos = self.tokenizer.eos_token_id
             prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
-        waited = {"generate_sequences": 0.0, "tool_calls": 0.0}
-        for asked, received, answered in record.times:
-            waited["generate_sequences"] += received - asked
-            waited["tool_calls"] += answered - received
+        sampling = sum(received - asked for asked, received, _ in record.times)
+        calls = sum(answered - received for _, received, answered in record.times)
         return AgentLoopOutput(
             prompt_ids=prompt,
             response_ids=response,
@@ -166,7 +164,7 @@ class SEALAgentLoop(AgentLoopBase):
             response_logprobs=logprobs,
             reward_score=record.score,
             num_turns=len(record.messages),
-            metrics=waited,
+            metrics={"generate_sequences": sampling, "tool_calls": calls},
             extra_fields={
                 "min_global_steps": min(versions),
                 "max_global_steps": max(versions),

@@ -7,9 +7,10 @@ and the teacher of the recipe, and reports. Free of verl and torch.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from seal.method.algorithm import Control, Rollout, Round, State, play_round
+from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import counted_labels, relabel
 from seal.method.interface.cues import catalogue
 from seal.method.teacher import Evidence, Trial, figures, sees_omega
@@ -84,7 +85,8 @@ class ClosedLoop:
         if settings.interface.teacher == "retry" and settings.shows_omega and settings.closed_loop:
             self._evidence = self._evidence.after(prompts)
         rollouts = [self._rollout(step, records[i]) for i in order]
-        played = play_round(self._state, step, rollouts, settings, self._control(step), self._evidence.retired)
+        control = partial(relabel, settings=settings.diagnosis, seed=settings.seed, step=step)
+        played = play_round(self._state, step, rollouts, settings, control, self._evidence.retired)
         self._state = played.state
         w = dict(zip(order, played.w, strict=True))
         record = replace(
@@ -99,10 +101,6 @@ class ClosedLoop:
         labels = counted_labels(record.labels, record.diagnosis, self._settings.diagnosis.blame)
         drawn = step if record.drawn is None else record.drawn
         return Rollout(record.category, labels, record.score, drawn, not (self._settings.teaches and record.cues))
-
-    def _control(self, step: int) -> Control:
-        settings = self._settings
-        return lambda labels, recent: relabel(labels, settings.diagnosis, settings.seed, step, recent)
 
     def _trials(
         self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]

@@ -57,7 +57,7 @@ class RunLog:
 
     def validation(self, step: int, records: Sequence[TrajectoryRecord]) -> None:
         """Write a validation in the order of tasks and samples; its withdrawal, if it has one, into another file."""
-        ordered = sorted(records, key=_place_in_log)
+        ordered = sorted(records, key=lambda each: (each.data_source, each.task_id, each.withdrawal or "", each.sample))
         _write(self._folder.validations, step, [record for record in ordered if record.withdrawal is None])
         if withdrawal := [record for record in ordered if record.withdrawal is not None]:
             _write(self._folder.withdrawals, step, withdrawal)
@@ -73,10 +73,6 @@ class RunLog:
             for later, path in step_files(folder):
                 if later > step:
                     path.unlink()
-
-
-def _place_in_log(record: TrajectoryRecord) -> tuple[str, str, str, int]:
-    return record.data_source, record.task_id, record.withdrawal or "", record.sample
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ def tally(batch):
 
 def relabel(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
     settings = DiagnosisSettings(source=source, taxonomy=taxonomy)
-    return controls.relabel(batch, settings, seed, step, recent or tally(batch))
+    return controls.relabel(batch, recent or tally(batch), settings, seed, step)
 
 
 def pooled(batch):

@@ -113,13 +113,13 @@ class QwenFormat(BfclFormat):
         return f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
 
 
-def _qwen_call(block: str) -> list[Call]:
+def _qwen_call(block: str) -> Call:
     try:
         item = json.loads(block)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"valid JSON: {error}") from None
     try:
-        return [call_of(item)]
+        return call_of(item)
     except ValueError as error:
         raise ValueError(f"a call: {error}") from None
 

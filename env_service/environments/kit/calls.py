@@ -55,22 +55,17 @@ def call_of(item: Any, key: str = "arguments") -> Call:
     return str(name), arguments
 
 
-def json_call(block: str) -> list[Call]:
-    """Return a block's one call; ValueError or RecursionError if it holds none."""
-    return [call_of(json.loads(block))]
-
-
 def read_blocks(
     text: str,
     tools: Collection[str],
-    read: Callable[[str], list[Call]] = json_call,
+    read: Callable[[str], Call] = lambda block: call_of(json.loads(block)),
     tags: tuple[str, str] = ("<tool_call>", "</tool_call>"),
     unreadable: str = "Tool call {} cannot be read: {}.",
     advice: str = "Write a tool call between <tool_call> and </tool_call>.",
 ) -> Parsed:
     """Read every block of calls; one that cannot be read, and a call without tags, leaves a refusal.
 
-    tools: the names of all documented tools. read: gives a block's calls, or an error. tags: what is
+    tools: the names of all documented tools. read: gives a block's call, or an error. tags: what is
     around a block. unreadable: the refusal of a block, given its number from 1 and the error. advice:
     the refusal of a tag without its other half.
     """
@@ -79,7 +74,7 @@ def read_blocks(
     found, rest = blocks(text, *tags)
     for index, block in enumerate(found, 1):
         try:
-            calls += read(block)
+            calls.append(read(block))
         except (ValueError, RecursionError) as error:
             refusals.append(unreadable.format(index, str(error).rstrip(".")))
     if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
