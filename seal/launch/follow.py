@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -222,6 +223,19 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+@contextmanager
+def record_launch_ending(folder: RunFolder, interrupt: Interrupt) -> Iterator[None]:
+    """Write the ending that an error or a signal in the block means, unless one is told."""
+    try:
+        yield
+    except LaunchError as error:
+        Ending(error.code, error.cause, str(error)).write(folder.path)
+        raise
+    except KeyboardInterrupt:
+        Ending(interrupt.exit_code, "stopped", "Stopped at once, without a new checkpoint.").write(folder.path)
+        raise
+
+
 def name_tracked_run(folder: RunFolder) -> dict[str, str]:
     """The variables by which Weights & Biases goes on with a resumed run: its first launch names it."""
     first = next(iter(JsonlTail(folder.launches, 0)))
@@ -240,7 +254,6 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
     log.unlink(missing_ok=True)
     before = _size(folder.stages)
     folder.stop.unlink(missing_ok=True)
-    folder.ending.unlink(missing_ok=True)
     settings, environment = recipe.settings, name_tracked_run(folder) | recipe.settings.process_env
     if uses_existing_cluster(recipe.config):
         cluster = inspect_cluster(recipe.config.ray_kwargs.ray_init.address)
@@ -256,15 +269,10 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         return trainer.poll() is None
 
     try:
-        interrupt.deferred = True
-        follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
-    # Told before the run's processes are ended, which would tell of each other's end.
-    except LaunchError as error:
-        Ending(error.code, error.cause, str(error)).write(folder.path)
-        raise
-    except KeyboardInterrupt:
-        Ending(interrupt.exit_code, "stopped", "Stopped at once, without a new checkpoint.").write(folder.path)
-        raise
+        # Told before the run's processes are ended, which would tell of each other's end.
+        with record_launch_ending(folder, interrupt):
+            interrupt.deferred = True
+            follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
     finally:
         stop_tree(trainer, grace_s=20)
         folder.stop.unlink(missing_ok=True)

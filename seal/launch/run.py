@@ -19,7 +19,7 @@ from rich.console import Console
 
 from seal.launch import preflight
 from seal.launch.folder import Start, find_start, hold
-from seal.launch.follow import WARNING, Interrupt, tell, train
+from seal.launch.follow import WARNING, Interrupt, record_launch_ending, tell, train
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
@@ -81,7 +81,9 @@ def launch(request: Request, console: Console) -> int:
         with prepare(request, console) as run:
             tell(console, run.plan)
             if not run.start.complete:
-                carry_out(run, find_services(run, request), request, console, interrupt)
+                found = find_services(run, request)
+                with record_launch_ending(run.recipe.folder, interrupt):
+                    carry_out(run, found, request, console, interrupt)
             tell(console, f"`seal report {quote(str(run.recipe.run_dir))}` shows what was learnt")
     except KeyboardInterrupt:
         return interrupt.exit_code
@@ -146,6 +148,7 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
     """Start the service, record the launch, train, and stop all that was started."""
     adopt_orphans()
     began, recipe = time.time(), run.recipe
+    recipe.folder.ending.unlink(missing_ok=True)
     service = Service(found, run.needs, recipe.run_dir / "service.log")
     try:
         version = service.start()

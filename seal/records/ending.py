@@ -1,4 +1,4 @@
-"""`ending.json` of a run: how its last launch ended, written by the first process that knows."""
+"""`ending.json` of a run: how the last launch that started something ended, written by the first process that knows."""
 
 import json
 from contextlib import suppress

@@ -4,6 +4,8 @@ from uuid import uuid4
 
 import pytest
 
+from seal.records.ending import Ending
+from seal.system import exits
 from tests.support.launches import HOME, free_url, launch, one_error, refused
 from tests.support.stub_server import answering
 
@@ -26,6 +28,16 @@ def test_a_service_that_is_not_reachable():
     error = one_error(launch("--conf", "exp/quickstart.yaml", "--", *own))
     assert url in error and "--with-service" in error
     assert not (HOME / "experiments" / name).exists() and not (HOME / "launcher_record" / name).exists()
+
+
+def test_a_service_that_cannot_start_is_how_the_launch_ends(tmp_path, monkeypatch):
+    Ending(0, "finished", "That was an earlier launch.").write(tmp_path)
+    monkeypatch.setenv("BFCL_SCRIPT", "echo no room; exit 3")
+    own = (f"seal.run_dir={tmp_path}", f"env_service.env_url={free_url()}")
+    error = one_error(launch("--conf", "exp/quickstart.yaml", "--with-service", "--", *own))
+    ending = Ending.read(tmp_path)
+    assert ending[:2] == (exits.REFUSED, "environment_unreachable")
+    assert "no room" in ending.sentence and ending.sentence in error
 
 
 @pytest.mark.parametrize(
