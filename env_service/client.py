@@ -14,6 +14,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import count
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import aiohttp
@@ -167,14 +168,13 @@ class AsyncServiceClient:
 
     async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
         """The answer to a request; the last fault if no attempt brought one."""
-        for attempt in range(1, self._attempts + 1):
+        for attempt in count(1):
             try:
                 return await self._ask_once(method, f"{self.url}/{path}", body, answer)
             except ServiceError as error:
-                if error.cause not in SICK or attempt == self._attempts:
+                if error.cause not in SICK or attempt >= self._attempts:
                     raise
             await asyncio.sleep(RETRY_PAUSE_S * 2**attempt)
-        raise ValueError("attempts must be at least 1.")
 
     async def _ask_once(self, method: str, url: str, body: bytes | None, answer: type[Answer]) -> Answer:
         try:

@@ -64,7 +64,7 @@ class Episode:
 
     async def create(self) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """Open the episode; return its first messages and the service's information about it."""
-        await self._through(_only_open)
+        await self._through(lambda *_: asyncio.sleep(0))  # nothing but the opening
         _require_wording(self._params.get("omega"), self._start[1])
         return self._start
 
@@ -131,10 +131,6 @@ class Episode:
                 f"rebuilt at {client.url}, {what} of {self.task_id} was answered differently than before: the "
                 "services of one run must have the same code, data and limits",
             )
-
-
-async def _only_open(client: AsyncServiceClient, instance_id: str) -> None:
-    del client, instance_id
 
 
 async def _step(instance: Instance, number: int, content: str, truncated: bool) -> Observation:

@@ -66,15 +66,11 @@ def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
         sides = {"train": TRAIN_SCENARIOS, "eval": EVAL_SCENARIOS}
         return {side: _ids((c, s) for c in CATEGORIES for s in numbers) for side, numbers in sides.items()}
     if split == "released_ids":
-        generator = random.Random(0)
-        train: list[tuple[str, int]] = []
-        held: list[tuple[str, int]] = []
-        for category in CATEGORIES:
-            order = list(RELEASED_ORDER)
+        generator, orders = random.Random(0), {category: [*RELEASED_ORDER] for category in CATEGORIES}
+        for order in orders.values():
             generator.shuffle(order)
-            train += [(category, scenario) for scenario in order[:100]]
-            held += [(category, scenario) for scenario in order[100:]]
-        return {"train": _ids(train), "eval": _ids(held)}
+        halves = {"train": slice(100), "eval": slice(100, None)}
+        return {side: _ids((c, s) for c in CATEGORIES for s in orders[c][half]) for side, half in halves.items()}
     raise ValueError(f"The split {split!r} does not exist: choose one of {', '.join(SPLITS)}.")
 
 
