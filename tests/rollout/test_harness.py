@@ -108,12 +108,13 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("harness", ["native", "over_mcp"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_play_gets_the_label_that_it_has_in_seals_own_loop(url, wrong):
+def test_a_wrong_play_gets_the_label_that_it_has_in_seals_own_loop(url, wrong, harness):
     text, label = WRONG[wrong]
     engine = (text, *("Done.",) * 9)
     ((_, own),) = roll_out([url], ScriptedEngine(engine), *NATIVE)
-    ((_, record),) = roll_out([url], ScriptedEngine(engine), named("native"), *NATIVE)
+    ((_, record),) = roll_out([url], ScriptedEngine(engine), named(harness), *NATIVE)
     assert record.infra is None and record.score == 0.0
     assert (record.labels, record.diagnosis) == (own.labels, own.diagnosis)
     assert label in (None, record.labels[0]), record.labels
