@@ -127,31 +127,37 @@ class Endpoint:
     def _models(self) -> str:
         return f"{self.url.rstrip('/')}/models"
 
-    def require(self, listed: bool = True) -> bool:
+    def require(self) -> bool:
         """Return whether the endpoint takes FIXED, by its list of models.
 
-        EndpointRefused if nothing answers at the address, if a list of models lacks ours (unless not `listed`), or if
-        it must list them and does not.
+        EndpointRefused if nothing answers at the address, if its list of models lacks ours and it does not answer as
+        ours all the same (aliases, deployments), or if it must list them and does not.
         """
+        headers = {"Authorization": f"Bearer {self.key}"}
         try:
             client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
             raise EndpointRefused(f"The proxy that the environment names cannot be used: {error}") from error
         try:
             with client:
-                answer = client.get(self._models, headers={"Authorization": f"Bearer {self.key}"})
-            models = answer.json() if answer.is_success else {}  # an endpoint need not list its models
+                answer = client.get(self._models, headers=headers)
+                models = answer.json() if answer.is_success else {}  # an endpoint need not list its models
+                data = models.get("data") if isinstance(models, dict) else None
+                entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+                names = [entry.get("id") for entry in entries]
+                if unknown := bool(names) and self.model not in names:
+                    asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
+                    chat = f"{self.url.rstrip('/')}/chat/completions"
+                    unknown = not client.post(chat, json=asked, headers=headers).is_success
         except (httpx2.HTTPError, ValueError) as error:
             raise EndpointRefused(
                 f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
             ) from error
-        if self.lists_models and status(self._models) != httpx2.codes.OK:
+        if self.lists_models and status(self._models, self.proxied) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
             )
-        entries = models.get("data", []) if isinstance(models, dict) else []
-        names = [entry.get("id") for entry in entries]
-        if listed and names and self.model not in names:
+        if unknown:
             hint = nearest(self.model, map(str, names), ": fix --model.")
             raise EndpointRefused(f"The endpoint serves {enumeration(names)}, not {self.model}{hint}")
         return any(entry.get("owned_by") in TAKES_FIXED for entry in entries)
@@ -159,7 +165,7 @@ class Endpoint:
     def answers_within(self, wait_s: float) -> bool:
         """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while status(self._models) >= httpx2.codes.INTERNAL_SERVER_ERROR:
+        while status(self._models, self.proxied) >= httpx2.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)

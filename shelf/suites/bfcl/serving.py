@@ -121,10 +121,10 @@ def _cpu_arguments(folder: Path) -> tuple[str, ...]:
     return *CPU_ARGUMENTS, "--kv-cache-memory-bytes", str(free), "--dtype", dtype
 
 
-def status(url: str) -> int:
-    """The status with which a GET is answered; 503 if it is not. Uses no proxy of the environment."""
+def status(url: str, proxied: bool = False) -> int:
+    """The status with which a GET is answered; 503 if it is not. proxied: through the environment's proxies."""
     try:
-        return httpx2.get(url, timeout=PROBE_TIMEOUT_S, trust_env=False, follow_redirects=True).status_code
+        return httpx2.get(url, timeout=PROBE_TIMEOUT_S, trust_env=proxied, follow_redirects=True).status_code
     except httpx2.HTTPError:
         return httpx2.codes.SERVICE_UNAVAILABLE
 

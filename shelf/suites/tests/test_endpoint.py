@@ -363,7 +363,7 @@ def test_no_proxy_of_the_environment_is_a_traceback_and_none_is_asked_for_this_m
         Endpoint("http://example.invalid/v1", "m").require()
 
 
-def test_of_an_endpoint_s_many_models_the_nearest_is_named():
+def test_of_an_endpoint_s_many_models_the_nearest_is_named_unless_it_answers_all_the_same():
     models = json.dumps({"data": [{"id": f"vendor/model-{number}"} for number in range(420)]})
 
     class Handler(BaseHTTPRequestHandler):
@@ -372,6 +372,11 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named():
             self.end_headers()
             self.wfile.write(models.encode())
 
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200 if asked["model"] == "deployed" else 404)
+            self.end_headers()
+
         def log_message(self, *_):
             pass
 
@@ -379,6 +384,23 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named():
         Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(EndpointRefused, match=r"and 408 more, not vendor/modell-7; did you mean vendor/model-7\?$"):
             Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "vendor/modell-7").require()
+        assert Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "deployed").require() is False
+        server.shutdown()
+
+
+def test_a_distant_endpoint_is_waited_for_through_the_proxy(monkeypatch):
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(401)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with Loopback(Proxy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        use_proxies(monkeypatch, HTTP_PROXY=f"http://127.0.0.1:{server.server_port}")
+        assert Endpoint("http://example.invalid/v1", "m").answers_within(0.1)
         server.shutdown()
 
 

@@ -79,7 +79,7 @@ def make_file(
     production = Production(count, answers.spent)
 
     async def ask() -> None:
-        settings.endpoint.require(listed=False)  # a provider need not list every model that it serves
+        settings.endpoint.require()
         client = ChatClient(settings.endpoint, settings.timeout_s, _ATTEMPTS)
         model = EndpointModel(client, answers, settings.max_tokens_total, seed)
         try:
