@@ -171,7 +171,7 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
             prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
             calls=tuple(calls),
         )
-    except (AttributeError, IndexError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error
 
 

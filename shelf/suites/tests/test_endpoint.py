@@ -92,7 +92,13 @@ def test_an_endpoint_that_parses_tool_calls_is_refused():
         reply_to(answer(content=None, tool_calls=[{"id": "1"}]))
 
 
-@pytest.mark.parametrize("text", ["", "<html>", "[]", "{}", '{"choices": []}', '{"choices": [{"message": 3}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "<html>", "[]", "{}", '{"choices": []}', '{"choices": {"message": {}}}', '{"choices": [{"message": 3}]}'),
+        '{"choices": [{"message": {"content": 3}, "finish_reason": "content_filter"}]}',
+    ],
+)
 def test_anything_else_is_a_fault_of_the_endpoint(text):
     with pytest.raises(EndpointFault, match="no chat completion"):
         reply_to(text)
