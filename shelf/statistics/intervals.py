@@ -58,18 +58,18 @@ class PairedDifference:
     p_mcnemar: float | None
 
 
-def wilson(rate: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def wilson(rate: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a rate over n independent observations (n may be fractional)."""
     if n <= 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     centre = rate + z * z / (2 * n)
     half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
     low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
     return (0.0 if rate <= 0 else max(0.0, low)), (1.0 if rate >= 1 else min(1.0, high))
 
 
-def estimate(strata: Sequence[Sequence[SuccessCount]], confidence: float = CONFIDENCE) -> Estimate | None:
+def estimate(strata: Sequence[Sequence[SuccessCount]]) -> Estimate | None:
     """The mean over strata of each stratum's rate, clusters spanning strata; None without observations.
 
     One stratum gives its plain rate; the four categories give the average over
@@ -94,7 +94,7 @@ def estimate(strata: Sequence[Sequence[SuccessCount]], confidence: float = CONFI
     variance = sum(value * value for value in influence.values())
     bernoulli = rate * (1 - rate)
     effective = min(n, bernoulli / variance) if variance > 1e-15 and bernoulli > 1e-15 else min(n, len(influence))
-    low, high = wilson(rate, effective, confidence)
+    low, high = wilson(rate, effective)
     return Estimate(rate, low, high, n, effective)
 
 
@@ -122,7 +122,6 @@ def paired_difference(
     weights: Mapping[Hashable, float] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
 ) -> PairedDifference:
     """Compare the means of the tasks present on both sides.
 
@@ -148,7 +147,7 @@ def paired_difference(
         float((cells.sum(axis=0) / counts.sum(axis=0)).mean()) for cells in (sums_a, sums_b, sums)
     )
     differences = _resampled(sums, counts, observed, seed, resamples)
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
     binary = bool(np.isin(scores, (0.0, 1.0)).all())

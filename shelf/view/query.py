@@ -218,11 +218,8 @@ def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:
     return {name: [row[0] for row in db.execute(statement)] for name, statement in statements.items()}
 
 
-def bad_lines(db: sqlite3.Connection, limit: int = 50) -> dict[str, Any]:
-    """Return the number of trajectory lines that cannot be used, and the first of them."""
-    rows = db.execute(
-        "SELECT f.log, f.name, b.line, b.problem FROM bad b JOIN file f ON f.id = b.file "
-        "ORDER BY f.step, b.line LIMIT ?",
-        (limit,),
-    )
+def bad_lines(db: sqlite3.Connection) -> dict[str, Any]:
+    """Return the number of trajectory lines that cannot be used, and the first 50 of them."""
+    joined = "bad b JOIN file f ON f.id = b.file ORDER BY f.step, b.line LIMIT 50"
+    rows = db.execute(f"SELECT f.log, f.name, b.line, b.problem FROM {joined}")
     return {"count": db.execute("SELECT count(*) FROM bad").fetchone()[0], "first": [dict(row) for row in rows]}

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-CONFIDENCE = 0.95
+from shelf.statistics.intervals import CONFIDENCE
+
 NOTHING = 1e-15
 
 
@@ -80,11 +81,7 @@ class CrossedMean:
 
 
 def crossed_mean(
-    scores: np.ndarray,
-    scenarios: np.ndarray,
-    strata: np.ndarray,
-    weights: np.ndarray | None = None,
-    confidence: float = CONFIDENCE,
+    scores: np.ndarray, scenarios: np.ndarray, strata: np.ndarray, weights: np.ndarray | None = None
 ) -> CrossedMean:
     """The mean of scores over seeds and tasks.
 
@@ -112,19 +109,19 @@ def crossed_mean(
     variances = _variances(z)
     error = math.sqrt(variances.total)
     if error < NOTHING:
-        return _constant(value, s, c, n, confidence)
+        return _constant(value, s, c, n)
     freedom = _freedom(variances)
-    half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * error
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     p = 2 * float(stats.t.sf(abs(value) / error, freedom))
     return CrossedMean(value, value - half, value + half, p, error, freedom, s, c, n, _components(variances))
 
 
-def seed_interval(means: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def seed_interval(means: np.ndarray) -> tuple[float, float]:
     """Student's interval of a mean over seeds, with the tasks as they are; (nan, nan) for a single seed."""
     if len(means) < 2:
         return math.nan, math.nan
     error = float(means.std(ddof=1)) / math.sqrt(len(means))
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(means) - 1)) * error
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(means) - 1)) * error
     return float(means.mean()) - half, float(means.mean()) + half
 
 
@@ -153,9 +150,9 @@ def _components(v: Variances) -> Components | None:
     return Components(*map(math.sqrt, between), math.sqrt(v.rest * v.s * v.c))
 
 
-def _constant(value: float, s: int, c: int, n: int, confidence: float) -> CrossedMean:
+def _constant(value: float, s: int, c: int, n: int) -> CrossedMean:
     """The mean of equal scores: that no scenario deviated bounds how many do in general."""
-    half = 1 - ((1 - confidence) / 2) ** (1 / c)
+    half = 1 - ((1 - CONFIDENCE) / 2) ** (1 / c)
     p = 1.0 if abs(value) < NOTHING else min(1.0, 2 * 0.5**c)
     none = Components(0.0, 0.0, 0.0) if s > 1 else None
     return CrossedMean(value, value - half, value + half, p, 0.0, c - 1, s, c, n, none)
