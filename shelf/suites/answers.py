@@ -64,8 +64,8 @@ _OTHER_LIMIT = re.compile(
 """Limits of an account, of time and of a name, which are worded like those of a context."""
 _MODERATED = re.compile(
     r"content.?(filter|policy|management|moderation|exists risk)|data.?inspection|inappropriate|moderat(ed|ion)|flagged"
-    r"|guardrail|(?<!case.)(?<!in)sensitive|prohibited.?content|unsafe (content|prompt|input|text)"
-    r"|\bsafety\b|safety.check|high risk|usage (policy|policies|guidelines)|responsible.?ai|censor|不安全|敏感|违规",
+    r"|guardrail|(?<!case.)(?<!in)sensitive|prohibited.?content|unsafe (content|prompt|input|text)|\bsafety\b"
+    r"|safety.check|high risk|(usage|violat).{1,40}(polic|terms|guideline)|responsible.?ai|censor|不安全|敏感|违规",
     re.IGNORECASE,
 )
 _LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
