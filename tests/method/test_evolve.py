@@ -113,6 +113,9 @@ def test_prevalence_is_a_share_of_all_turns_or_as_in_the_release_of_the_failed_o
     assert evolve(initial_omega(EvolveSettings()), profile, EvolveSettings(), 1)[1] == ()
     on, (event, *_) = evolve(initial_omega(of_failures), profile, of_failures, 1)
     assert "use_tools" in on.cues and (event.figures["prevalence"], event.figures["turns"]) == (1.0, 8)
+    for mastered in (seen({}, passes=80), seen({"missing_tool_call": 3}, passes=80)):
+        rule = EvolveSettings(prevalence_of="failures", hysteresis=False)
+        assert "use_tools" not in evolve(on, mastered, rule, 2)[0].cues
 
 
 def test_a_cue_can_be_left_out():
@@ -186,6 +189,10 @@ def test_each_of_several_environments_is_judged_by_its_own_figures():
     assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
     calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
     assert step(omega, Profile(1).after(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
+    alone = step(omega, Profile(1).after(2, calm[:20]))[0]  # the window has none of the other's rollouts
+    assert alone.for_category("tau2_telecom/mms_issue") == alone.for_category("base") == ()
+    worse = [Trajectory("tau2_telecom/mms_issue", ("missing_tool_call",), 0.0)] * 20
+    assert step(omega, Profile(1).after(2, worse))[0].cues == ("tau2_telecom/use_tools",)
 
 
 def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():

@@ -71,19 +71,19 @@ def evolve(
 ) -> tuple[Omega, tuple[Event, ...]]:
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
 
-    Each environment of a run with several is judged by its own figures and has its own cues.
-    One with fewer than ``min_count`` turns that prevalence is a share of keeps its cues. retired: cues that are
-    shown no more, whatever the figures, as "environment/cue".
+    Each environment of a run with several is judged by its own figures and has its own cues. One with fewer than
+    ``min_count`` turns in the window keeps its cues. retired: cues that are shown no more, whatever the figures, as
+    "environment/cue".
     """
     tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
     adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
     active = dict(omega.active)
     events: list[Event] = []
-    for scope, categories in _scopes(tally).items():
+    for scope, categories in _scopes(tally, omega).items():
         figures = _figures(tally, categories, settings)
         before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of the benchmark
         after = before
-        if max(seen["turns"] for seen in figures.values()) >= settings.min_count:
+        if sum(cell.count for each in categories for cell in tally.labels(each).values()) >= settings.min_count:
             on = {catalogue()[name].label for name in before - permanent}
             chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
             after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
@@ -99,12 +99,12 @@ def evolve(
     return Omega.of(active, omega.version + 1), tuple(events)
 
 
-def _scopes(tally: Tally) -> dict[str, tuple[str | None, ...]]:
-    """The categories of each of several environments, or (None,), which means all of them, for everything together."""
+def _scopes(tally: Tally, omega: Omega) -> dict[str, tuple[str | None, ...]]:
+    """The categories of each environment of a run with several, else (None,), which means all, for everything."""
     scopes: dict[str, tuple[str | None, ...]] = {}
     for category in tally.categories():
         scopes[environment_of(category)] = (*scopes.get(environment_of(category), ()), category)
-    return scopes if len(scopes) > 1 else {EVERYWHERE: (None,)}
+    return scopes if len(scopes) > 1 or scopes.keys() & dict(omega.active).keys() else {EVERYWHERE: (None,)}
 
 
 def _figures(tally: Tally, categories: Sequence[str | None], settings: EvolveSettings) -> dict[str, dict[str, float]]:

@@ -168,7 +168,7 @@ def _cues(run: Run) -> list[RenderableType]:
     for cue, steps in run.cues.items():
         figures, cause = causes.get(cue, {}), "-"
         if {"prevalence", "mean_reward"} <= set(figures):
-            cause = f"{percent(figures['prevalence'], 0)} % of turns, reward {figures['mean_reward']:.2f}"
+            cause = f"prevalence {percent(figures['prevalence'], 0)} %, reward {figures['mean_reward']:.2f}"
         if cue not in always:
             made.add_row(cue, ranges(steps), cause)
     throughout = [Text(f"Active cues at every step: {', '.join(always)}.\n")] if always else []
