@@ -20,6 +20,7 @@ from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
+from seal.system.text import enumeration
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.launches import read_launches
 from shelf.statistics.log import SETTINGS, Log, read_validation_dir
@@ -266,8 +267,7 @@ def _notes(log: Log, suspected: frozenset[Task]) -> str:
 def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
     """Which tasks each step lacks (see `missing_tasks`)."""
     return tuple(
-        f"step {step} lacks {len(tasks)} tasks: {', '.join(tasks[:5])}"
-        + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+        f"step {step} lacks {len(tasks)} tasks: {enumeration(tasks, 5)}"
         for log in logs
         for step, tasks in missing_tasks(log, expected).items()
     )

@@ -1,9 +1,8 @@
 """The file of an experiment: its question, its arms and seeds, and the outcome that was chosen before the first run."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,7 +13,7 @@ from yaml import MarkedYAMLError, YAMLError
 
 from seal.records.source import ALL_CATEGORIES
 from seal.settings.base import Settings
-from seal.settings.sentences import SettingsError
+from seal.settings.sentences import SettingsError, nearest
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.system.text import first_line
@@ -66,7 +65,8 @@ class OutcomeMeasure(Settings):
         name, at, turns = value.partition("@")
         if name not in (*ALL_CATEGORIES, AVERAGE) or (at and not turns.isdigit()):
             otherwise = f"name a category or {AVERAGE}, with @K for prefixes of K turns"
-            raise ValueError(f"{value!r} is not a data source ({_near(name, (*ALL_CATEGORIES, AVERAGE), otherwise)})")
+            hint = nearest(name, (*ALL_CATEGORIES, AVERAGE), otherwise).removeprefix("; ")
+            raise ValueError(f"{value!r} is not a data source ({hint})")
         return value
 
     @property
@@ -202,7 +202,7 @@ class Design(Settings):
 
     def _require_arm(self, name: str) -> None:
         if name not in self.arms:
-            hint = _near(name, self.arms, f"they are {', '.join(self.arms)}")
+            hint = nearest(name, self.arms, f"they are {', '.join(self.arms)}").removeprefix("; ")
             raise ValueError(f"{name} is not an arm ({hint})")
 
     @property
@@ -249,11 +249,6 @@ def _problem(error: Exception) -> str:
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
         return f"{error.problem} (line {error.problem_mark.line + 1})"
     return first_line(str(error)).rstrip(".")
-
-
-def _near(name: str, known: Iterable[str], otherwise: str) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {found[0]}?" if found else otherwise
 
 
 def _seeds(value: Any) -> Any:
