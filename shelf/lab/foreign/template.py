@@ -7,7 +7,7 @@ from typing import Any
 from env_service.environments.kit.calls import blocks
 from shelf.lab.foreign.chat import ChatMessage
 
-_HEAD = re.compile(r"(?<![ \w])(system|user|assistant|tool)\n")
+_HEAD = re.compile(r"(?<![ \w])(system|user|assistant|tool|ipython)\n")
 """The head of a message."""
 
 

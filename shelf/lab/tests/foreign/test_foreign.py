@@ -479,14 +479,16 @@ SHOWN = {
         },
         SAYS_NOTHING,
     ),
-    "verl: other keys, and one that is null": (
+    "verl: other keys, one that is null, and another template": (
         {
-            "prompt": "user\nBook.\nassistant\n",
-            "response": "<tool_call>{}</tool_call>",
+            "prompt": "user\n\nBook.assistant\n\n",
+            "response": '<tool_call>{"name": "book", "arguments": {"seat": 3}}</tool_call>ipython\n\n'
+            + FULL
+            + "assistant\n\nDone.",
             "reward": 0.0,
             "messages": None,
         },
-        SAYS_NOTHING,
+        ["recovery_failure"],
     ),
     "verl": (
         {
