@@ -7,7 +7,6 @@ import pkgutil
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import MaxLen
@@ -37,8 +36,7 @@ class Text(BaseModel):
     text: Annotated[str, MaxLen(MAX_TEXT)]
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """A model behind an OpenAI-compatible endpoint."""
 
     base_url: str
@@ -89,6 +87,8 @@ class Task:
 
     async def answer(self, text: str) -> None:
         """Give the user an answer, which ends the turn."""
+        if self._unread is not None or self._one_at_a_time.locked():
+            raise RuntimeError("One answer for each message of the user: read the next one before you answer again.")
         if follows := [_bare(message["content"]) for message in await self.say(text)]:
             self._unread = "\n".join(follows)
 

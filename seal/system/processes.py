@@ -66,10 +66,9 @@ def guard() -> tuple[str, ...]:
 
 def stop_tree(process: subprocess.Popen, grace_s: float) -> None:
     """End a process and everything it started: SIGTERM, then after `grace_s` seconds SIGKILL."""
-    try:
+    family = []
+    with suppress(psutil.NoSuchProcess):
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        family = []
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

@@ -165,6 +165,8 @@ def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, 
     [
         (named("raising"), "harness", "ZeroDivisionError: of the harness"),
         (named("exiting"), "harness", "it exited with 3"),
+        (named("doubling"), "harness", "One answer for each message"),
+        (named("doubling_at_once"), "harness", "One answer for each message"),
         (named("leaving"), "harness", "left before the conversation ended"),
         (named("refusing"), "harness", "never asked the policy"),
         (named("hanging"), "harness_timeout", "waiting for the harness"),

@@ -53,7 +53,7 @@ async def odd(task: Task) -> None:
     """The same agent, which first says what is no text."""
     for text in (None, 3, "\ud800", "x" * (MAX_TEXT + 1)):
         with pytest.raises(ValueError):
-            await task.answer(text)
+            await task.say(text)
     await native(task)
 
 
@@ -120,6 +120,18 @@ async def exiting(task: Task) -> None:
 
 async def leaving(task: Task) -> None:
     """An agent that returns before the conversation has ended."""
+
+
+async def doubling(task: Task) -> None:
+    """An agent that answers twice."""
+    async for _ in task.user_messages():
+        await task.answer("Done.")
+        await task.answer("Done.")
+
+
+async def doubling_at_once(task: Task) -> None:
+    async for _ in task.user_messages():
+        await asyncio.gather(task.answer("Done."), task.answer("Done."))
 
 
 async def hanging(task: Task) -> None:
