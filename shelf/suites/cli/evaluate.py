@@ -213,10 +213,9 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
-    tokens = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items())
-    console.print(
-        f"{outcome.played} rollouts played, {outcome.kept} kept from before (tokens: {tokens}); log: {outcome.log}"
-    )
+    known = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items() if count)
+    tokens = f" (tokens: {known})" if known else ""  # those of a harness are its own
+    console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before{tokens}; log: {outcome.log}")
     for name, other in outcome.replaced.items():
         sent = "its own value counts" if other == LEFT_OUT else f"{other} was sent in its place"
         console.print(f"The endpoint does not take {name}: {sent}.")
