@@ -52,8 +52,8 @@ class _Loop(SEALAgentLoop):
     async def played(self, job: Job, task: TaskRow) -> Played:
         known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
         row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
-        record, speaker = await self._play({"temperature": self.rollout_config.temperature}, row)
-        lesson = await self._lesson(record, speaker, row)
+        record, speaker = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
+        record, lesson = await self._lesson(record, speaker, row)
         return Played(job, record, _tokens(speaker), lesson and _tokens(lesson))
 
 
