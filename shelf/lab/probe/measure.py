@@ -52,7 +52,6 @@ class Question(NamedTuple):
 
 
 Answers = Sequence[tuple[Question, Rollouts]]
-Ask = Callable[[SealSettings, Sequence[TaskRow], Rollouts], Iterable[Question]]
 
 
 def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
@@ -153,7 +152,7 @@ def findings(
     return {"rollouts": len(every), "lost": lost, "gains": gains, "weights": named}, said
 
 
-def play_tasks(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tuple[Rollouts, Rollouts, Answers]:
+def play_tasks(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, Answers]:
     """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues.
 
     LaunchError or ValueError for what a user can fix.
@@ -175,7 +174,7 @@ def play_tasks(recipe: Recipe, out: Path, bar: Bar, ask: Ask = questions) -> tup
         plain = _by_task(first_played := rollouts("plain rollouts", jobs))
         if not any(each.record.usable for each in first_played):
             raise ValueError(f"infrastructure lost every plain rollout: {first_played[0].record.infra_message}")
-        asked = list(ask(recipe.settings, recipe.rows.train, plain))
+        asked = list(questions(recipe.settings, recipe.rows.train, plain))
         control = [Job(task, sample) for task in sorted(set().union(*(q.shown for q in asked))) for sample in later]
         cued = [[Job(task, sample, each.shown[task]) for task in each.shown for sample in later] for each in asked]
         rest = iter(rollouts("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
